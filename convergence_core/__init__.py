@@ -1,0 +1,8 @@
+"""What The Convergence decides: data in, decisions out.
+
+Nothing here knows Prefect, a network or a clock. ``convergence_core.store`` is the only
+room that touches a disk; generators of random numbers come from the caller.
+"""
+
+CONVERGENCE_PACKAGE = "convergence-optimizer"
+"""Marker by which the four packages of the distribution know each other (see ``packages``)."""

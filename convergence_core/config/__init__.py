@@ -1,0 +1,91 @@
+"""``optimization.yaml`` as frozen models: the only door for data from outside.
+
+Text goes in, a ``Configuration`` or a ``ConfigurationError`` with every problem comes out. No
+file is opened here.
+"""
+
+from convergence_core.config.api import (
+    ApiConfig,
+    ApiKind,
+    AuthConfig,
+    MessageTemplate,
+    ModelEndpoint,
+    RequestConfig,
+    ResponseConfig,
+)
+from convergence_core.config.evaluation import (
+    CustomEvaluatorConfig,
+    Direction,
+    EvaluationConfig,
+    MetricConfig,
+    MetricType,
+    ScaleConfig,
+    TestCasesConfig,
+)
+from convergence_core.config.loader import parse_configuration, parse_mapping
+from convergence_core.config.models import Configuration
+from convergence_core.config.optimization import (
+    BudgetConfig,
+    EarlyStoppingConfig,
+    EvolutionConfig,
+    ExecutionConfig,
+    ExportConfig,
+    MabConfig,
+    OptimizationConfig,
+    OutputConfig,
+    SocietyConfig,
+    StorageConfig,
+)
+from convergence_core.config.schema import json_schema
+from convergence_core.config.search_space import (
+    BooleanParam,
+    CategoricalParam,
+    FloatParam,
+    IntParam,
+    ParameterConfig,
+    SearchSpaceConfig,
+    TemplateConfig,
+    TextParam,
+)
+from convergence_core.config.tree import ReferenceRow, reference
+
+__all__ = [
+    "ApiConfig",
+    "ApiKind",
+    "AuthConfig",
+    "BooleanParam",
+    "BudgetConfig",
+    "CategoricalParam",
+    "Configuration",
+    "CustomEvaluatorConfig",
+    "Direction",
+    "EarlyStoppingConfig",
+    "EvaluationConfig",
+    "EvolutionConfig",
+    "ExecutionConfig",
+    "ExportConfig",
+    "FloatParam",
+    "IntParam",
+    "MabConfig",
+    "MessageTemplate",
+    "MetricConfig",
+    "MetricType",
+    "ModelEndpoint",
+    "OptimizationConfig",
+    "OutputConfig",
+    "ParameterConfig",
+    "ReferenceRow",
+    "RequestConfig",
+    "ResponseConfig",
+    "ScaleConfig",
+    "SearchSpaceConfig",
+    "SocietyConfig",
+    "StorageConfig",
+    "TemplateConfig",
+    "TestCasesConfig",
+    "TextParam",
+    "json_schema",
+    "parse_configuration",
+    "parse_mapping",
+    "reference",
+]

@@ -1,0 +1,46 @@
+"""What all sections of a configuration have in common."""
+
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Choice: TypeAlias = str | int | float | bool
+"""A scalar that a parameter can take; its type is kept as written."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""An identifier: letters, digits and underscores, not beginning with a digit."""
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+"""Name of an environment variable, never its value."""
+
+Text = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
+
+FunctionPath = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_.]*$")]
+"""``module:name`` or ``path/to/file.py:name``."""
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, strict in types, without unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        validate_by_alias=True,
+        validate_by_name=False,
+        serialize_by_alias=True,
+        ser_json_inf_nan="constants",
+        protected_namespaces=(),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: Any) -> Any:
+        """A key left empty (``null``) counts as not written, so it takes its default."""
+        if not isinstance(value, dict):
+            return value
+        known = {info.alias or name for name, info in cls.model_fields.items()}
+        return {key: item for key, item in value.items() if item is not None or key not in known}

@@ -1,0 +1,211 @@
+"""Rules of ``search_space``: bounds, steps, defaults, conditions and constraints."""
+
+import keyword
+import math
+import re
+from collections.abc import Mapping
+
+from convergence_core.config.base import Choice
+from convergence_core.config.check_constraints import check_constraints, report_unknown
+from convergence_core.config.problems import listing
+from convergence_core.config.report import Report
+from convergence_core.config.search_space import (
+    BooleanParam,
+    CategoricalParam,
+    FloatParam,
+    IntParam,
+    ParameterConfig,
+    SearchSpaceConfig,
+    TextParam,
+)
+from convergence_core.config.shown import shown
+from convergence_core.config.source import Path
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PARAMETERS: Path = ("search_space", "parameters")
+_RESERVED = ("input", "templates")
+_MAX_STEPS = 2**53
+"""More cannot be told apart by floating-point numbers."""
+
+Parameters = Mapping[str, ParameterConfig]
+
+
+def check_space(space: SearchSpaceConfig, report: Report) -> None:
+    """Check each parameter, then what holds between them."""
+    for name, parameter in space.parameters.items():
+        path = (*_PARAMETERS, name)
+        _check_name(name, path, report)
+        if isinstance(parameter, FloatParam | IntParam):
+            _check_range(parameter, path, report)
+        elif isinstance(parameter, CategoricalParam):
+            _check_choices(parameter.choices, (*path, "choices"), report)
+        elif isinstance(parameter, TextParam):
+            _check_choices(parameter.variants, (*path, "variants"), report)
+        if parameter.default is not None and not allows(parameter, parameter.default):
+            rule, fix = f"must be {_allowed(parameter)}", "Write one of its possible values."
+            report.add((*path, "default"), rule, fix, value=shown(parameter.default))
+    _check_conditions(space.parameters, report)
+    _check_defaults(space.parameters, report)
+    check_constraints(space, report)
+
+
+def same(a: Choice, b: Choice) -> bool:
+    """Whether two values are one: numbers by value, booleans apart from numbers."""
+    return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
+def allows(parameter: ParameterConfig, value: Choice) -> bool:
+    """Whether a parameter can take a value."""
+    if isinstance(parameter, BooleanParam):
+        return isinstance(value, bool)
+    if isinstance(parameter, CategoricalParam):
+        return any(same(value, choice) for choice in parameter.choices)
+    if isinstance(parameter, TextParam):
+        return value in parameter.variants
+    if isinstance(value, bool | str) or not parameter.min <= value <= parameter.max:
+        return False
+    return _is_on_step(parameter, value)
+
+
+def _is_on_step(parameter: FloatParam | IntParam, value: float) -> bool:
+    if isinstance(parameter, IntParam) and value != int(value):
+        return False
+    if parameter.step is None:
+        return True
+    steps = (value - parameter.min) / parameter.step
+    return steps > _MAX_STEPS or abs(steps - round(steps)) < 1e-6
+
+
+def _allowed(parameter: ParameterConfig) -> str:
+    if isinstance(parameter, FloatParam | IntParam):
+        step = f" in steps of {parameter.step}" if parameter.step is not None else ""
+        return f"between min={parameter.min} and max={parameter.max}{step}"
+    if isinstance(parameter, BooleanParam):
+        return "true or false"
+    return "one of `choices`" if isinstance(parameter, CategoricalParam) else "one of `variants`"
+
+
+def _check_name(name: str, path: Path, report: Report) -> None:
+    if _NAME.fullmatch(name) is None or keyword.iskeyword(name):
+        rule = "must be named by letters, digits and `_`, not begin with a digit, and be no word of Python"
+        fix = f"Rename it, e.g. `{_suggest(name)}`."
+        report.add(path, rule, fix, value=shown(name), of_key=True)
+    elif name in _RESERVED:
+        rule = f"must not be named {listing(_RESERVED)}, which mean other things in requests"
+        report.add(path, rule, f"Rename it, e.g. `{name}_`.", value=shown(name), of_key=True)
+
+
+def _suggest(name: str) -> str:
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)[:40] or "parameter"
+    plain = f"p_{plain}" if plain[0].isdigit() else plain
+    return f"{plain}_" if keyword.iskeyword(plain) else plain
+
+
+def _check_range(parameter: FloatParam | IntParam, path: Path, report: Report) -> None:
+    low, high, step = parameter.min, parameter.max, parameter.step
+    if not low < high:
+        rule, fix = "must exceed `min`", "Swap them, or correct one of them."
+        if low == high:
+            fix = f"Widen the range, or use `type: categorical` with `choices: [{low}]`."
+        report.add((*path, "max"), rule, fix, value=f"min={low}, max={high}")
+        return
+    if not math.isfinite(high - low):
+        report.add((*path, "max"), "must span a finite range", "Narrow it.", value=shown(high))
+    if parameter.log and not low > 0:
+        rule, fix = "must be above 0 when `log` is true", "Raise `min`, or remove `log`."
+        report.add((*path, "min"), rule, fix, value=shown(low), about=((*path, "log"),))
+    if step is not None and step > high - low:
+        rule = f"must not exceed the range, max - min = {high - low}"
+        report.add((*path, "step"), rule, "Write a smaller step, or remove it.", value=shown(step))
+    elif step is not None and (high - low) / step > _MAX_STEPS:
+        rule = "must not be that small beside the range"
+        report.add((*path, "step"), rule, "Write a larger step, or remove it.", value=shown(step))
+
+
+def _check_choices(choices: list[Choice] | list[str], path: Path, report: Report) -> None:
+    seen: dict[tuple[bool, Choice], int] = {}
+    for i, choice in enumerate(choices):
+        key = (isinstance(choice, bool), choice)
+        if key in seen:
+            rule = f"must not repeat entry {seen[key] + 1}"
+            report.add((*path, i), rule, "Remove one of them.", value=shown(choice))
+        else:
+            seen[key] = i
+
+
+def _check_conditions(parameters: Parameters, report: Report) -> None:
+    for name, parameter in parameters.items():
+        for other, values in parameter.when.items():
+            path = (*_PARAMETERS, name, "when", other)
+            if other == name:
+                rule = "must name another parameter"
+                report.add(path, rule, "Remove it.", value=shown(other), of_key=True)
+            elif other not in parameters:
+                report_unknown(path, other, parameters, report, of_key=True)
+            elif not values:
+                report.add(path, "must list at least one value", "Add one, or remove it.")
+            else:
+                _check_values(parameters[other], values, path, report)
+    _check_cycles(parameters, report)
+
+
+def _check_values(
+    parameter: ParameterConfig, values: list[Choice], path: Path, report: Report
+) -> None:
+    for i, value in enumerate(values):
+        if not allows(parameter, value):
+            rule = f"must be {_allowed(parameter)} of `{path[-1]}`"
+            fix = "Write a value that the parameter can take."
+            report.add((*path, i), rule, fix, value=shown(value))
+
+
+def _check_cycles(parameters: Parameters, report: Report) -> None:
+    """Report each parameter whose condition leads back to itself."""
+    for name in parameters:
+        if _leads_back(name, parameters):
+            path = (*_PARAMETERS, name, "when")
+            rule = "must not depend on itself by way of other conditions"
+            report.add(path, rule, "Remove one of the conditions of the circle.", of_key=True)
+
+
+def _leads_back(name: str, parameters: Parameters) -> bool:
+    waiting = [other for other in parameters[name].when if other in parameters and other != name]
+    seen: set[str] = set()
+    while waiting:
+        here = waiting.pop()
+        if here == name:
+            return True
+        if here not in seen:
+            seen.add(here)
+            waiting += [other for other in parameters[here].when if other in parameters]
+    return False
+
+
+def _check_defaults(parameters: Parameters, report: Report) -> None:
+    """Defaults are the baseline of the report, so either all that it needs are given, or none."""
+    with_default = [name for name in parameters if parameters[name].default is not None]
+    if not with_default:
+        return
+    for name, parameter in parameters.items():
+        if parameter.default is None and _is_active(name, parameters, frozenset()):
+            rule = f"needs a `default`, since {listing(with_default[:3])} has one"
+            if len(with_default) > 1:
+                rule = rule.replace(" has one", " have one")
+            fix = "Add it, or remove all defaults: together they are the configuration in use."
+            report.add((*_PARAMETERS, name), rule, fix, of_key=True)
+
+
+def _is_active(name: str, parameters: Parameters, above: frozenset[str]) -> bool:
+    """Whether a parameter is active while all others have their defaults."""
+    if name in above:
+        return False
+    for other, values in parameters[name].when.items():
+        controller = parameters.get(other)
+        if controller is None or controller.default is None:
+            return False
+        if not _is_active(other, parameters, above | {name}):
+            return False
+        default = controller.default
+        if not any(same(default, value) for value in values):
+            return False
+    return True

@@ -1,0 +1,43 @@
+"""Rules between keys, for a configuration whose types are right."""
+
+from convergence_core.config.check_api import check_api
+from convergence_core.config.check_evaluation import check_evaluation
+from convergence_core.config.check_secrets import check_secrets
+from convergence_core.config.check_space import check_space
+from convergence_core.config.models import Configuration
+from convergence_core.config.report import Report
+from convergence_core.config.source import Path
+
+
+def check(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
+    """Check every rule; what does not hold is in the report."""
+    check_secrets(configuration, report)
+    check_api(configuration, report, allow_callable=allow_callable)
+    check_space(configuration.search_space, report)
+    check_evaluation(configuration, report, allow_callable=allow_callable)
+    _check_evolution(configuration, report)
+
+
+def _check_evolution(configuration: Configuration, report: Report) -> None:
+    evolution = configuration.optimization.evolution
+    path: Path = ("optimization", "evolution")
+    about = ((*path, "population_size"),)
+    size = evolution.population_size
+    if evolution.elite_size >= size:
+        rule = f"must be below `population_size` ({size})"
+        fix = f"Write {size - 1} or less."
+        elite = str(evolution.elite_size)
+        at_default = "elite_size" not in evolution.model_fields_set
+        where = (*path, "population_size") if at_default else (*path, "elite_size")
+        if at_default:
+            rule = f"must exceed `elite_size` ({elite} unless written)"
+            fix, elite = (
+                f"Write {evolution.elite_size + 1} or more, or a smaller `elite_size`.",
+                str(size),
+            )
+        report.add(where, rule, fix, value=elite, about=about)
+    tournament = evolution.tournament_size
+    if tournament is not None and tournament > size:
+        rule = f"must not exceed `population_size` ({size})"
+        fix = f"Write {size} or less."
+        report.add((*path, "tournament_size"), rule, fix, value=str(tournament), about=about)

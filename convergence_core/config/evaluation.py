@@ -1,0 +1,120 @@
+"""``evaluation``: the test cases, and how an answer is measured."""
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field, JsonValue
+
+from convergence_core.config.base import FunctionPath, Section, Text
+
+MetricType: TypeAlias = Literal[
+    "exact_match",
+    "contains",
+    "regex",
+    "numeric",
+    "json_schema",
+    "similarity",
+    "latency_ms",
+    "cost_usd",
+    "success_rate",
+    "function",
+]
+Direction: TypeAlias = Literal["higher", "lower"]
+SimilarityMethod: TypeAlias = Literal[
+    "levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"
+]
+
+
+class TestCasesConfig(Section):
+    """Where the test cases are. A plain text stands for `path`, a plain list for `inline`."""
+
+    __test__ = False  # not a class of tests
+
+    path: Text | None = None
+    """File relative to the configuration: JSON, JSONL, YAML, CSV or parquet."""
+    inline: list[dict[str, JsonValue]] | None = None
+    """The cases themselves: `id`, `input`, `expected`, `weight`, `tags`, `description`."""
+    holdout: float = Field(default=0.0, ge=0, le=0.9)
+    """Share of the cases that the search never sees; the winner is judged on them at the end."""
+
+
+class ScaleConfig(Section):
+    """The metric's values that are worth reward 1 and reward 0; linear between."""
+
+    good: float
+    """Value worth reward 1."""
+    bad: float
+    """Value worth reward 0."""
+
+
+class MetricConfig(Section):
+    """One measured number of every answer."""
+
+    description: str = ""
+    """For people."""
+    type: MetricType
+    """What is measured. Default: the metric's own name if it is a type (`accuracy` means
+    `exact_match`), else `function`. The original's `higher_is_better` and `lower_is_better` are
+    read as `direction`."""
+    weight: float = Field(default=1.0, ge=0, le=1e9)
+    """Share in the reward, relative to the other metrics'; 0: only shown and constrained."""
+    direction: Direction
+    """Which values are good. Default: `lower` for `latency_ms` and `cost_usd`, else what `scale`
+    says, else `higher`."""
+    scale: ScaleConfig | None = None
+    """How values become rewards. Default: values are rewards in [0, 1]; `latency_ms` 0 to 5,000
+    (or the original's `threshold`), `cost_usd` 0 to 1 (or its `budget_per_call`)."""
+    min: float | None = None
+    """Hard constraint: an answer whose value lies below is worth reward 0."""
+    max: float | None = None
+    """Hard constraint: an answer whose value lies above is worth reward 0."""
+    field: Text | None = None
+    """Dotted path into the result before it is compared. Absent: the whole result."""
+    expected_field: Text | None = None
+    """Dotted path into the case's `expected`. Absent: the whole value."""
+    pattern: Text | None = None
+    """Regular expression (type `regex`). Absent: the case's `expected` is the expression."""
+    tolerance: float | None = Field(default=None, ge=0)
+    """Largest absolute difference that counts as equal (type `numeric`). Absent: 0."""
+    relative_tolerance: float | None = Field(default=None, ge=0)
+    """Largest difference relative to the expected number (type `numeric`). Absent: 0."""
+    json_schema: dict[str, JsonValue] | Text | None = Field(default=None, alias="schema")
+    """JSON Schema, or the path of one (type `json_schema`). Absent: the case's `expected` is the
+    schema."""
+    case_sensitive: bool = True
+    """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`)."""
+    strip: bool = True
+    """Whether white space at both ends is ignored (types `exact_match`, `contains`,
+    `similarity`)."""
+    method: SimilarityMethod = "levenshtein"
+    """How alike two texts are, in [0, 1] (type `similarity`): edits per character
+    (`damerau_levenshtein`: swaps of neighbours are one edit), `jaro_winkler` for names and other
+    short texts, `jaccard` for the share of words in common."""
+    function: FunctionPath | None = None
+    """Python function (type `function`): `module:name` or `path/to/file.py:name`. Absent: the
+    `custom_evaluator`."""
+
+
+class CustomEvaluatorConfig(Section):
+    """One Python function for all metrics of type `function` that name none themselves."""
+
+    enabled: bool = False
+    """Whether it is used. Default: true when `module` is written."""
+    module: Text | None = None
+    """An importable module, or the name of a `.py` file beside the configuration."""
+    function: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")
+    """Name of the function in it."""
+
+
+class EvaluationConfig(Section):
+    """How a candidate is judged."""
+
+    test_cases: TestCasesConfig
+    repeats: int = Field(default=1, ge=1, le=1000)
+    """How often one case may be asked of one candidate; above 1 for targets that answer at
+    random."""
+    cases_per_candidate: int | None = Field(default=None, ge=1)
+    """Test cases a new candidate is asked. Absent: the algorithm decides."""
+    metrics: dict[str, MetricConfig] = Field(min_length=1)
+    """Metrics by name; the reward is their weighted mean."""
+    custom_evaluator: CustomEvaluatorConfig | None = None
+    """Absent: each metric of type `function` names its own."""

@@ -1,0 +1,52 @@
+"""The whole configuration, as one frozen value."""
+
+import json
+
+from pydantic import Field
+
+from convergence_core.config.api import ApiConfig
+from convergence_core.config.base import Section
+from convergence_core.config.evaluation import EvaluationConfig
+from convergence_core.config.optimization import (
+    BudgetConfig,
+    OptimizationConfig,
+    OutputConfig,
+    SocietyConfig,
+    StorageConfig,
+)
+from convergence_core.config.search_space import SearchSpaceConfig
+
+
+class Configuration(Section):
+    """A configuration after all spellings are normalized and all rules were checked."""
+
+    api: ApiConfig
+    search_space: SearchSpaceConfig
+    evaluation: EvaluationConfig
+    optimization: OptimizationConfig = Field(default_factory=OptimizationConfig)
+    budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    society: SocietyConfig = Field(default_factory=SocietyConfig)
+    storage: StorageConfig = Field(default_factory=StorageConfig)
+    output: OutputConfig = Field(default_factory=OutputConfig)
+
+    def to_json(self) -> str:
+        """Return this configuration as JSON, defaults written out; no secret is in it.
+
+        Keys keep the order they were written in: the order of parameters decides which random
+        number goes to which, so a resumed run needs it.
+        """
+        return json.dumps(
+            self.model_dump(mode="json"),
+            separators=(",", ":"),
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Configuration":
+        """Rebuild the configuration that ``to_json`` wrote.
+
+        Raises:
+            ValueError: the text was not made by ``to_json``.
+        """
+        return cls.model_validate(json.loads(text))

@@ -1,0 +1,132 @@
+"""``optimization``, ``budget``, ``storage``, ``output``: how to search, and where results go."""
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from convergence_core.config.base import Section, Text
+
+Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
+OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
+Visualization: TypeAlias = Literal["learning_curve", "parameter_effects", "tradeoffs", "spend"]
+
+
+class MabConfig(Section):
+    """The bandit's part of the search."""
+
+    strategy: Literal["thompson_sampling"] = "thompson_sampling"
+    """How arms are chosen."""
+    exploration_rate: float = Field(default=0.1, ge=0, le=1)
+    """Share of a generation's candidates that are drawn at random."""
+    confidence_level: float = Field(default=0.95, gt=0.5, lt=1)
+    """Probability that a reported interval covers a candidate's mean reward."""
+
+
+class EvolutionConfig(Section):
+    """The evolutionary part of the search."""
+
+    population_size: int = Field(default=20, ge=2, le=10_000)
+    """Candidates of one generation."""
+    generations: int = Field(default=10, ge=1, le=100_000)
+    """Generations at most."""
+    mutation_rate: float = Field(default=0.2, ge=0, le=1)
+    """Probability that one parameter of a child is changed."""
+    crossover_rate: float = Field(default=0.7, ge=0, le=1)
+    """Probability that a child has two parents."""
+    elite_size: int = Field(default=2, ge=0)
+    """Best candidates that survive unchanged; below `population_size`."""
+    tournament_size: int | None = Field(default=None, ge=1)
+    """Candidates that compete to be a parent. Absent: a quarter of the population, at least 2."""
+
+
+class EarlyStoppingConfig(Section):
+    """When to stop before the last generation."""
+
+    enabled: bool = True
+    """Whether a run may stop early."""
+    patience: int = Field(default=3, ge=1)
+    """Generations without improvement before it stops."""
+    min_improvement: float = Field(default=0.01, ge=0, le=1)
+    """Gain in mean reward that counts as improvement."""
+
+
+class ExecutionConfig(Section):
+    """How calls are made."""
+
+    parallel_workers: int = Field(default=5, ge=1, le=512)
+    """Calls in flight at most."""
+    max_retries: int = Field(default=3, ge=0, le=20)
+    """Further attempts after a fault of network, rate limit or server; 0: none."""
+    early_stopping: EarlyStoppingConfig = Field(default_factory=EarlyStoppingConfig)
+    runner: Literal["threads"] = "threads"
+    """Where candidates are evaluated."""
+
+
+class OptimizationConfig(Section):
+    """How to search."""
+
+    algorithm: Algorithm = "mab_evolution"
+    """The original's `genetic` is read as `evolution`, its `mab_only` as `thompson`."""
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    """Same seed, same run."""
+    mab: MabConfig = Field(default_factory=MabConfig)
+    evolution: EvolutionConfig = Field(default_factory=EvolutionConfig)
+    execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+
+
+class BudgetConfig(Section):
+    """What a run may spend."""
+
+    max_calls: int | None = Field(default=None, ge=1)
+    """Calls at most, retries included. Absent: no limit."""
+
+
+class SocietyConfig(Section):
+    """Thoughts and preferences; not available yet."""
+
+    enabled: Literal[False] = False
+    """Only `false`."""
+
+
+class StorageConfig(Section):
+    """Where runs are kept."""
+
+    path: Text = "./convergence-data"
+    """Folder of tables and journal, relative to the configuration."""
+    keep_text: bool = True
+    """Whether requests and answers are kept as text; `false`: as hashes only."""
+
+
+class ExportConfig(Section):
+    """The best configuration in a form that programs can use."""
+
+    enabled: bool = True
+    """Whether it is written."""
+    format: Literal["python", "json", "yaml"] = "python"
+    """Form of the file."""
+    output_path: Text | None = None
+    """File, relative to the configuration. Absent: `best_config.<ending>` in `save_path`."""
+
+
+def _all_formats() -> list[OutputFormat]:
+    return ["json", "markdown", "csv", "html"]
+
+
+def _all_visualizations() -> list[Visualization]:
+    return ["learning_curve", "parameter_effects", "tradeoffs", "spend"]
+
+
+class OutputConfig(Section):
+    """What is written at the end of a run."""
+
+    save_path: Text = "./results"
+    """Folder of the results, relative to the configuration."""
+    formats: list[OutputFormat] = Field(default_factory=_all_formats)
+    """Kinds of files."""
+    save_all_experiments: bool = True
+    """Whether `detailed_results.json` and `experiments.csv` hold every candidate; `false`: each
+    generation's first, the winner and the default only."""
+    visualizations: list[Visualization] = Field(default_factory=_all_visualizations)
+    """Plots of the report. The original's `score_over_time`, `parameter_importance`,
+    `pareto_front` and `cost_vs_quality` are read too."""
+    export_best_config: ExportConfig = Field(default_factory=ExportConfig)

@@ -1,0 +1,118 @@
+"""``search_space``: the parameters, what they can take, and what must hold between them."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from convergence_core.config.base import Choice, Section, Text
+
+_BOUND = 1e300
+_INT_BOUND = 2**53
+
+FloatBound = Annotated[float, Field(ge=-_BOUND, le=_BOUND)]
+IntBound = Annotated[int, Field(ge=-_INT_BOUND, le=_INT_BOUND)]
+
+
+class Parameter(Section):
+    """What every parameter has."""
+
+    description: str = ""
+    """For people."""
+    when: dict[str, list[Choice]] = Field(default_factory=dict)
+    """The parameter is active only while each named parameter has the given value, or one of the
+    given list. Absent: always."""
+
+
+class FloatParam(Parameter):
+    """A real number. The original's `continuous` is read too; its default `step` is not."""
+
+    type: Literal["float"]
+    """Also `continuous`."""
+    min: FloatBound
+    """Smallest value, inclusive."""
+    max: FloatBound
+    """Largest value, inclusive."""
+    log: bool = False
+    """Whether values are drawn evenly on a logarithmic scale; needs `min` above 0."""
+    step: float | None = Field(default=None, gt=0, le=_BOUND)
+    """Distance between allowed values, counted from `min`. Absent: any value."""
+    default: float | None = None
+    """The value in use today; the baseline of the report is made of all defaults."""
+
+
+class IntParam(Parameter):
+    """A whole number. The original's `discrete` with `min` and `max` is read too."""
+
+    type: Literal["int"]
+    """Also `discrete`."""
+    min: IntBound
+    """Smallest value, inclusive."""
+    max: IntBound
+    """Largest value, inclusive."""
+    log: bool = False
+    """Whether values are drawn evenly on a logarithmic scale; needs `min` above 0."""
+    step: int | None = Field(default=None, gt=0, le=_INT_BOUND)
+    """Distance between allowed values, counted from `min`. Absent: 1."""
+    default: int | None = None
+    """The value in use today."""
+
+
+class CategoricalParam(Parameter):
+    """One of several values. The original's `values`, and its `discrete` with them, are read."""
+
+    type: Literal["categorical"]
+    """Also `discrete` with `values`; a plain list stands for a categorical parameter."""
+    choices: list[Choice] = Field(min_length=1, max_length=10_000)
+    """Texts, numbers or booleans, without duplicates. Also `values`."""
+    default: Choice | None = None
+    """The value in use today."""
+
+
+class BooleanParam(Parameter):
+    """True or false."""
+
+    type: Literal["boolean"]
+    """Also `bool`."""
+    default: bool | None = None
+    """The value in use today."""
+
+
+class TextParam(Parameter):
+    """A text, such as a prompt, chosen among variants."""
+
+    type: Literal["text"]
+    """Prompts and other texts."""
+    variants: list[Text] = Field(min_length=1, max_length=10_000)
+    """Each a path to a `.md`, `.txt` or `.prompt` file relative to the configuration, or the text
+    itself."""
+    mutate: Literal[False] = False
+    """Writing new variants is not available yet."""
+    default: Text | None = None
+    """The variant in use today, as written in `variants`."""
+
+
+ParameterConfig: TypeAlias = Annotated[
+    FloatParam | IntParam | CategoricalParam | BooleanParam | TextParam,
+    Field(discriminator="type"),
+]
+
+
+class TemplateConfig(Section):
+    """A text file with `{name}` placeholders that request templates can use."""
+
+    path: Text
+    """File, relative to the configuration."""
+    variables: list[str] = Field(default_factory=list)
+    """Placeholders the file must have."""
+
+
+class SearchSpaceConfig(Section):
+    """What may be varied."""
+
+    parameters: dict[str, ParameterConfig] = Field(min_length=1)
+    """Parameters by name (letters, digits and underscores)."""
+    constraints: list[Text] = Field(default_factory=list)
+    """Expressions over parameters that must hold, e.g. `min_tokens <= max_tokens` or
+    `model == "large" or max_tokens < 1000`; one that names an inactive parameter does not apply."""
+    templates: dict[str, TemplateConfig] = Field(default_factory=dict)
+    """Text files by name; `{templates.name}` in a body or message stands for the filled text."""

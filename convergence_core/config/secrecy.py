@@ -1,0 +1,80 @@
+"""Recognizes secrets that were written where only their name belongs.
+
+Nothing here returns the text it looked at, and no message may: a secret that reached a terminal
+or a log is a leaked secret.
+"""
+
+import re
+
+HIDDEN = "a text that is not shown, since it may be a secret"
+"""Stands for a value in messages."""
+
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+ENV_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+
+_KNOWN = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"sk-(?=[A-Za-z0-9_-]*[0-9])(?:[A-Za-z]+-)*[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic and kin
+    r"|gsk_[A-Za-z0-9]{16,}"  # Groq
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}"  # AWS
+    r"|AIza[A-Za-z0-9_-]{30,}"  # Google
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
+    r"|glpat-[A-Za-z0-9_-]{16,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|hf_[A-Za-z0-9]{24,}"
+    r"|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}|bb_(?:live|test)_[A-Za-z0-9_-]{12,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # JSON Web Token
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r")"
+)
+_HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+_DENSE = re.compile(r"[A-Za-z0-9+/_=.-]{24,}")
+_SECRET_KEY = re.compile(
+    r"authorization|cookie|password|passwd|secret|token|credential|signature"
+    r"|(?:^|[-_])(?:api|access|auth|subscription|private)?[-_]?key$|apikey|^sig$",
+    re.IGNORECASE,
+)
+_NOT_SECRET_KEY = re.compile(r"_env$|tokens|token_count", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:bearer|basic|token|key|apikey|api-key|digest)\b[:=]?", re.IGNORECASE)
+
+
+def has_known_secret(text: str) -> bool:
+    """Whether the text holds a key of a well-known form (``sk-…``, ``AKIA…``, a JWT…)."""
+    return _KNOWN.search(text) is not None
+
+
+def looks_random(text: str) -> bool:
+    """Whether a text without spaces looks drawn at random: long hexadecimal or base64."""
+    if _HEX.fullmatch(text):
+        return True
+    if not _DENSE.fullmatch(text):
+        return False
+    n_digits = sum(character.isdigit() for character in text)
+    lower = any(character.islower() for character in text)
+    upper = any(character.isupper() for character in text)
+    if lower and upper:
+        return n_digits >= 3 and len(set(text)) >= 12
+    return lower and n_digits >= 5 and "_" not in text and "." not in text
+
+
+def looks_like_secret(text: str) -> bool:
+    """Whether the text is, or holds, what looks like a secret."""
+    return has_known_secret(text) or looks_random(text)
+
+
+def is_env_name(text: str) -> bool:
+    """Whether the text can be the name of an environment variable and does not look secret."""
+    return ENV_NAME.fullmatch(text) is not None and not looks_like_secret(text)
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a header, query parameter or key of this name usually carries a secret."""
+    return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.search(key)
+
+
+def is_only_references(value: str) -> bool:
+    """Whether a header's value is nothing but ``${ENV_NAME}`` and a scheme such as ``Bearer``."""
+    if not ENV_REFERENCE.search(value):
+        return False
+    rest = ENV_REFERENCE.sub(" ", value)
+    return not _SCHEME.sub(" ", rest).strip(" ;,=:")

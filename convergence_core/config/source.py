@@ -1,0 +1,57 @@
+"""Plain data together with where each part of it stands in its file."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from convergence_core.config.shown import dotted
+from convergence_core.errors import Problem
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the top of a document down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where something stands in its file."""
+
+    line: int
+    """1-based."""
+    column: int
+    """1-based, in characters."""
+
+
+@dataclass(slots=True)
+class Source:
+    """Plain data and where it came from."""
+
+    file: str | None = None
+    """As the user gave it; ``None`` when the data came from Python."""
+    data: Any = None
+    keys: dict[Path, Position] = field(default_factory=dict)
+    values: dict[Path, Position] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def position(self, path: Path, *, of_key: bool) -> Position | None:
+        """Return where a value (or its key) stands, else the nearest thing around it."""
+        if not of_key and path in self.values:
+            return self.values[path]
+        for end in range(len(path), 0, -1):
+            found = self.keys.get(path[:end]) or self.values.get(path[:end])
+            if found is not None:
+                return found
+        return self.values.get(())
+
+    def problem(
+        self, path: Path, rule: str, fix: str, *, value: str = "", of_key: bool = False
+    ) -> Problem:
+        """Return a problem located at a path."""
+        at = self.position(path, of_key=of_key)
+        return Problem(
+            key=dotted(path),
+            rule=rule,
+            value=value,
+            fix=fix,
+            file=self.file,
+            line=at.line if at else None,
+            column=at.column if at else None,
+        )

@@ -1,0 +1,171 @@
+"""The error tree.
+
+::
+
+    ConvergenceError
+    ├── ConfigurationError        the user's files are wrong: a list of Problems   (exit 2)
+    ├── ForeignPackageError       another distribution lies where ours should      (exit 1)
+    ├── StoreError                the results store cannot be used                 (exit 1)
+    │   ├── StoreFormatError      written by a newer version, or not a store
+    │   ├── StoreDamagedError     a file is torn, empty or not what its name says
+    │   └── StoreWriteError       disk full, read-only, no permission
+    ├── QueryError                the SQL is wrong                                 (exit 2)
+    ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
+    ├── LeaseHeldError            another process optimizes this system            (exit 1)
+    ├── ResumeError               the run cannot go on as it was                   (exit 2)
+    ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
+    └── EvaluationFault           one cell went wrong: data, seldom an exception
+        ├── CandidateFault        the candidate's doing: reward 0, reason kept
+        ├── InfrastructureFault   rate limit, network, server: missing, retried
+        └── EvaluatorFault        a metric raised: missing
+
+Messages name the key, the rule, the value and the fix, in that order.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+FaultName = Literal["candidate", "infrastructure", "evaluator"]
+
+
+class ConvergenceError(Exception):
+    """Root of all errors the product raises on purpose; shown without a traceback."""
+
+    exit_code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong in a configuration or a test-case file."""
+
+    key: str
+    """Dotted path, e.g. ``search_space.parameters.temperature.max``; empty for the whole file."""
+    rule: str
+    """What must hold, e.g. "must exceed `min`"."""
+    value: str
+    """The offending value as text, shortened; empty when the key is missing."""
+    fix: str
+    """What to write instead; never empty."""
+    file: str | None = None
+    """Path as the user gave it; ``None`` when the configuration came from Python."""
+    line: int | None = None
+    """1-based; ``None`` when the position is unknown."""
+    column: int | None = None
+    """1-based; ``None`` when the position is unknown."""
+
+    def __str__(self) -> str:
+        """Render as ``file:line:column: key rule, but got value. fix``."""
+        where = ":".join(
+            str(part) for part in (self.file, self.line, self.column) if part is not None
+        )
+        what = f"`{self.key}` {self.rule}" if self.key else self.rule[:1].upper() + self.rule[1:]
+        got = f", but got {self.value}" if self.value else ""
+        return f"{where + ': ' if where else ''}{what}{got}. {self.fix}"
+
+
+class ConfigurationError(ConvergenceError):
+    """The configuration or a file it names is wrong; holds every problem found, not the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type["ConfigurationError"], tuple[tuple[Problem, ...]]]:
+        """Pickle by problems, since the message is derived from them."""
+        return type(self), (self.problems,)
+
+
+class ForeignPackageError(ConvergenceError):
+    """A package named like one of ours does not bear our marker."""
+
+
+class StoreError(ConvergenceError):
+    """The results store cannot be used."""
+
+
+class StoreFormatError(StoreError):
+    """The store was written by a newer version, or the folder is not a store."""
+
+
+class StoreDamagedError(StoreError):
+    """A file of the store is torn, empty or not what its name says."""
+
+
+class StoreWriteError(StoreError):
+    """A write failed: disk full, read-only folder or no permission. Nothing published is lost."""
+
+
+class QueryError(ConvergenceError):
+    """The SQL of a query is wrong."""
+
+    exit_code = 2
+
+
+class RunNotFoundError(ConvergenceError):
+    """No run, or more than one, answers to that name."""
+
+    exit_code = 2
+
+
+class LeaseHeldError(ConvergenceError):
+    """Another live process holds the lease on this optimized system."""
+
+
+class ResumeError(ConvergenceError):
+    """The run cannot go on as it was: its files or its function changed."""
+
+    exit_code = 2
+
+
+class RunInterruptedError(ConvergenceError):
+    """The run was asked to stop; what was paid is kept and the run can be resumed."""
+
+    exit_code = 130
+
+
+class EvaluationFault(ConvergenceError):  # noqa: N818 - data first, seldom raised
+    """One cell went wrong. Raised by targets and metrics, recorded as data by the session."""
+
+    fault: ClassVar[FaultName] = "candidate"
+
+    def __init__(self, message: str, *, error_type: str, details: str = "") -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        """Short reason for tables, e.g. ``timeout``, ``http_500``, ``ValueError``."""
+        self.details = details
+        """Original traceback or body, redacted and shortened; empty when there is none."""
+
+
+class CandidateFault(EvaluationFault):
+    """The candidate's doing: bad answer, exception in the user's function, permanent 4xx."""
+
+    fault = "candidate"
+
+
+class InfrastructureFault(EvaluationFault):
+    """Rate limit, network or server error: the cell is missing and may be retried."""
+
+    fault = "infrastructure"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_type: str,
+        details: str = "",
+        retryable: bool = True,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type, details=details)
+        self.retryable = retryable
+        """Whether the same call may succeed later."""
+        self.retry_after_s = retry_after_s
+        """Seconds the server asked to wait; ``None`` when it did not say."""
+
+
+class EvaluatorFault(EvaluationFault):
+    """A metric raised or returned no finite number: the cell is missing, never 0."""
+
+    fault = "evaluator"

@@ -1,0 +1,91 @@
+"""What a run tells its listeners while it goes on (progress bars, notebooks, logs)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from convergence_core.records import Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The run has its lease and its journal."""
+
+    run_id: str
+    label: str
+    """Short name for people, e.g. ``support_bot-7f3a``."""
+    algorithm: str
+    n_generations: int
+    n_search_cases: int
+    n_holdout_cases: int
+    resumed_from: int
+    """Generations already committed; 0 for a new run."""
+    maybe_paid: int
+    """Calls in flight when an earlier process died."""
+    n_cells_planned: int
+    """Search cells of all generations at most; the final re-estimation is not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationStarted:
+    """A plan was made."""
+
+    generation: int
+    n_candidates: int
+    n_cells: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellEvaluated:
+    """One more cell has an outcome."""
+
+    generation: int | None
+    """``None`` during the final re-estimation."""
+    reward: float | None
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationFinished:
+    """A generation is committed."""
+
+    generation: int
+    n_evaluations: int
+    n_failed: int
+    """Evaluations without an ``ok`` status."""
+    best_params: Params | None
+    """Parameters of the candidate that would be handed over; ``None``: no reward was seen yet."""
+    best_mean: float | None
+    best_interval: tuple[float, float] | None
+    """95 % credible interval of its mean reward."""
+    n_calls: int
+    """Calls of the run so far, retries included."""
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalStarted:
+    """The winner is being re-estimated on fresh and held-out cells."""
+
+    n_cells: int
+    """Zero when the budget left none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """All results are written."""
+
+    run_id: str
+    status: Literal["done", "budget", "stopped", "failed"]
+    reason: str
+
+
+Event: TypeAlias = (
+    RunStarted
+    | GenerationStarted
+    | CellEvaluated
+    | GenerationFinished
+    | FinalStarted
+    | RunFinished
+)
+Listener: TypeAlias = Callable[[Event], None]

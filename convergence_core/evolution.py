@@ -1,0 +1,222 @@
+"""How children come to be: tournament, uniform crossover, mutation by type of parameter.
+
+Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
+and that differs from its parents wherever the space has such a point.
+
+Two styles. ``classic`` is the original's: with probability ``crossover_rate`` a child is the
+uniform crossover of two parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
+``mixed`` mutates crossed children too and draws the width of its steps log-uniformly from .01 to
+.32 of the range, so coarse and fine moves are both on offer.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from convergence_core.records import Candidate, Params, ParamValue
+from convergence_core.space import Choice, Float, Integer, Parameter, Space, same_value
+
+Style = Literal["classic", "mixed"]
+
+_TRIES = 20
+"""Attempts at one child before the space is asked for any other point."""
+_MAX_WALKED = 20_000
+"""Points of a finite space that are walked to find those not yet seen."""
+_CLASSIC_STEP = 0.1
+
+
+def fresh(
+    space: Space, rng: np.random.Generator, seen: Set[str], n: int, *, tries: int = _TRIES
+) -> list[Candidate]:
+    """Draw up to ``n`` different candidates uniformly from those not in ``seen``.
+
+    Fewer mean that the space holds no more, or none that ``tries`` draws in a row would find in
+    a space too large to walk.
+    """
+    found: dict[str, Candidate] = {}
+    misses = 0
+    size = space.size()
+    while len(found) < n and misses < tries * 5 and (size is None or len(found) < size):
+        candidate = space.candidate(space.sample(rng))
+        if candidate.candidate_id in seen or candidate.candidate_id in found:
+            misses += 1
+            continue
+        misses = 0
+        found[candidate.candidate_id] = candidate
+    if len(found) < n and size is not None and size <= _MAX_WALKED:
+        rest = [space.candidate(point) for point in space.points()]
+        rest = [c for c in rest if c.candidate_id not in seen and c.candidate_id not in found]
+        for i in rng.permutation(len(rest))[: n - len(found)]:
+            found[rest[i].candidate_id] = rest[i]
+    return list(found.values())
+
+
+def mutate(
+    space: Space,
+    params: Params,
+    rng: np.random.Generator,
+    rate: float,
+    step: float = _CLASSIC_STEP,
+) -> dict[str, ParamValue]:
+    """Change each active parameter with probability ``rate``, one at least.
+
+    Args:
+        space: where the point lies.
+        params: a canonical point.
+        rng: source of chance.
+        rate: probability per parameter.
+        step: standard deviation of a number's move, as a share of its scale.
+
+    Returns:
+        Another point; the same one if the space has no other within reach of many draws.
+    """
+    for _ in range(_TRIES):
+        child = _moved(space, params, rng, rate, step)
+        if not _same(child, params) and space.satisfied(child):
+            return child
+    return _other(space, rng, (params,))
+
+
+def crossover(
+    space: Space, a: Params, b: Params, rng: np.random.Generator
+) -> dict[str, ParamValue]:
+    """Take each parameter from one of two parents by the toss of a coin.
+
+    Where the parents leave nothing new (they differ in one parameter only, or every mix breaks a
+    constraint), a parent is mutated instead.
+    """
+    differing = sum(not same_value(a.get(name), b.get(name)) for name in space.parameters)
+    for _ in range(_TRIES if differing > 1 else 0):
+        child = space.complete(_mixed(space, a, b, rng), rng)
+        if not (_same(child, a) or _same(child, b)) and space.satisfied(child):
+            return child
+    for _ in range(_TRIES):
+        child = mutate(space, a if rng.random() < 0.5 else b, rng, 0.0)
+        if not (_same(child, a) or _same(child, b)):
+            return child
+    return _other(space, rng, (a, b))
+
+
+def tournament(n: int, size: int, rng: np.random.Generator) -> int:
+    """Return the best rank (0 is best) among ``size`` different contestants out of ``n``."""
+    return int(rng.choice(n, size=min(size, n), replace=False).min())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breeder:
+    """Makes children of parents."""
+
+    space: Space
+    mutation_rate: float = 0.2
+    """Probability that one parameter of a mutated child is changed."""
+    crossover_rate: float = 0.7
+    """Probability that a child has two parents."""
+    tournament_size: int | None = None
+    """Contestants to be a parent; ``None``: a quarter of the parents, at least 2."""
+    style: Style = "classic"
+
+    def child(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
+        """Return one child; parents come best first and are chosen by tournament."""
+        size = self.tournament_size or max(2, len(parents) // 4)
+        a = parents[tournament(len(parents), size, rng)]
+        step = _CLASSIC_STEP if self.style == "classic" else 10 ** rng.uniform(-2.0, -0.5)
+        if len(parents) > 1 and rng.random() < self.crossover_rate:
+            b = parents[tournament(len(parents), size, rng)]
+            if b.candidate_id != a.candidate_id:
+                point = crossover(self.space, a.params, b.params, rng)
+                if self.style == "mixed" and rng.random() < self.mutation_rate * len(point):
+                    point = mutate(self.space, point, rng, self.mutation_rate, step)
+                ids = (a.candidate_id, b.candidate_id)
+                return self.space.candidate(point, "crossover", ids)
+        point = mutate(self.space, a.params, rng, self.mutation_rate, step)
+        return self.space.candidate(point, "mutation", (a.candidate_id,))
+
+    def brood(
+        self, parents: Sequence[Candidate], rng: np.random.Generator, seen: Set[str], n: int
+    ) -> list[Candidate]:
+        """Return up to ``n`` different children, none of ``seen``.
+
+        A child that was seen is bred again; where breeding finds nothing new, points drawn from
+        the space take the places. Fewer than ``n`` mean that the space holds no more.
+        """
+        found: dict[str, Candidate] = {}
+        misses = 0
+        while parents and len(found) < n and misses < _TRIES:
+            child = self.child(parents, rng)
+            if child.candidate_id in seen or child.candidate_id in found:
+                misses += 1
+                continue
+            misses = 0
+            found[child.candidate_id] = child
+        missing = n - len(found)
+        return [*found.values(), *fresh(self.space, rng, seen | found.keys(), missing)]
+
+
+def _same(a: Params, b: Params) -> bool:
+    """Return whether two canonical points are one; unlike ``==``, 1 is not ``True``."""
+    return a.keys() == b.keys() and all(same_value(a[name], b[name]) for name in a)
+
+
+def _moved(
+    space: Space, params: Params, rng: np.random.Generator, rate: float, step: float
+) -> dict[str, ParamValue]:
+    names = [name for name in space.parameters if name in params]
+    movable = [name for name in names if space.parameters[name].n_values != 1]
+    hits = [name for name in movable if rng.random() < rate]
+    if not hits and movable:
+        hits = [movable[int(rng.integers(len(movable)))]]
+    moved = {name: _move(space.parameters[name], params[name], rng, step) for name in hits}
+    return space.complete({**params, **moved}, rng)
+
+
+def _move(
+    parameter: Parameter, value: ParamValue, rng: np.random.Generator, step: float
+) -> ParamValue:
+    """Return another value: a neighbour of a number, any other choice."""
+    if isinstance(parameter, Choice):
+        shift = 1 + int(rng.integers(parameter.n_values - 1))
+        return parameter.value_at((parameter.index(value) + shift) % parameter.n_values)
+    assert isinstance(parameter, Float | Integer)  # noqa: S101 - there is no other kind
+    unit = _reflected(parameter.to_unit(value) + step * rng.standard_normal())
+    moved = parameter.from_unit(unit)
+    if isinstance(parameter, Float):
+        moved = parameter.tidy(float(moved))
+    if moved != value:
+        return moved
+    return _next(parameter, value, 1 if rng.random() < 0.5 else -1)
+
+
+def _next(parameter: Float | Integer, value: ParamValue, direction: int) -> ParamValue:
+    """Return the next step of a number whose move was too small to leave its place."""
+    width = parameter.step or (parameter.max - parameter.min) * 1e-3
+    moved = parameter.canonical(float(value) + direction * width)
+    return moved if moved != value else parameter.canonical(float(value) - direction * width)
+
+
+def _reflected(unit: float) -> float:
+    """Fold a place beyond a border back inside, so borders do not attract."""
+    unit = abs(unit) % 2.0
+    return 2.0 - unit if unit > 1.0 else unit
+
+
+def _mixed(space: Space, a: Params, b: Params, rng: np.random.Generator) -> dict[str, ParamValue]:
+    """Toss a coin per parameter; where one parent has no value, the other's is at hand."""
+    child: dict[str, ParamValue] = {}
+    for name in space.parameters:
+        first, second = (a, b) if rng.random() < 0.5 else (b, a)
+        if name in first:
+            child[name] = first[name]
+        elif name in second:
+            child[name] = second[name]
+    return child
+
+
+def _other(
+    space: Space, rng: np.random.Generator, parents: tuple[Params, ...]
+) -> dict[str, ParamValue]:
+    """Return any other point, or the first parent if there is none."""
+    seen = {space.candidate_id(parent) for parent in parents}
+    found = fresh(space, rng, seen, 1)
+    return dict(found[0].params) if found else dict(parents[0])

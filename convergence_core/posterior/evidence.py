@@ -1,0 +1,95 @@
+"""An archive as arrays: which candidate got which mean reward on which case."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.archive import Archive, Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All rewards of the members that have any.
+
+    Notation: M members with rewards, N cases.
+    """
+
+    ids: tuple[str, ...]
+    """Members in the order they were first asked."""
+    case_ids: tuple[str, ...]
+    mean: np.ndarray
+    """Mean over repeats, 0 where nothing was seen, (M, N)."""
+    count: np.ndarray
+    """Repeats seen, (M, N)."""
+    case_weight: np.ndarray
+    """Shares in the mean over cases; their sum is 1, (N,)."""
+    parents: np.ndarray
+    """Rows of up to two parents with rewards; a single one twice, -1: none, (M, 2)."""
+    generation: np.ndarray
+    """First asked, (M,)."""
+    binary: bool
+    """Whether every reward is 0 or 1."""
+    repeat_sum: float
+    """Sum of squared differences between repeats of one cell's reward and their mean."""
+    repeat_dof: int
+    """Degrees of freedom of that sum; 0: no case was repeated."""
+
+    @classmethod
+    def gather(
+        cls,
+        archive: Archive,
+        *,
+        case_ids: Sequence[str] | None = None,
+        case_weights: Mapping[str, float] | None = None,
+    ) -> "Evidence":
+        """Collect an archive's rewards; those of other cases than ``case_ids`` are left out."""
+        weights = case_weights or {}
+        if case_ids is None:
+            seen = {case for member in archive for case, _ in member.rewards}
+            case_ids = sorted(seen | weights.keys())
+        column = {case: j for j, case in enumerate(case_ids)}
+        members = [member for member in archive if any(c in column for c, _ in member.rewards)]
+        rows, columns, rewards = _flatten(members, column)
+        shape = (len(members), len(column))
+        place = rows * len(column) + columns
+        n_places = shape[0] * shape[1]
+        count = np.bincount(place, minlength=n_places).astype(np.float64)
+        mean = np.bincount(place, rewards, n_places) / np.maximum(count, 1.0)
+        apart = rewards - mean[place]
+        weight = np.array([weights.get(case, 1.0) for case in case_ids], dtype=np.float64)
+        row = {member.candidate.candidate_id: i for i, member in enumerate(members)}
+        return cls(
+            ids=tuple(row),
+            case_ids=tuple(case_ids),
+            mean=mean.reshape(shape),
+            count=count.reshape(shape),
+            case_weight=weight / weight.sum() if len(weight) else weight,
+            parents=_parents([parent_rows(m.candidate.parent_ids, row) for m in members]),
+            generation=np.array([member.generation for member in members], dtype=np.intp),
+            binary=bool(np.all((rewards == 0) | (rewards == 1))),
+            repeat_sum=float(apart @ apart),
+            repeat_dof=int(np.maximum(count - 1, 0).sum()),
+        )
+
+
+def parent_rows(parent_ids: Sequence[str], row: Mapping[str, int]) -> tuple[int, int]:
+    """Return the rows of the first two parents that have one; a single one twice, -1: none."""
+    known = [row[parent] for parent in parent_ids if parent in row]
+    return (known[0], known[:2][-1]) if known else (-1, -1)
+
+
+def _flatten(
+    members: Sequence[Member], column: Mapping[str, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return row, column and reward of each reward, (n_rewards,) each."""
+    n = [len(member.rewards) for member in members]
+    rows = np.repeat(np.arange(len(members)), n)
+    columns = np.array([column.get(c, -1) for m in members for c, _ in m.rewards], dtype=np.intp)
+    rewards = np.array([r for m in members for r in m.rewards.values()], dtype=np.float64)
+    counts = columns >= 0
+    return rows[counts], columns[counts], rewards[counts]
+
+
+def _parents(rows: Sequence[tuple[int, int]]) -> np.ndarray:
+    return np.array(rows, dtype=np.intp).reshape(-1, 2)

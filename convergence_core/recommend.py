@@ -1,0 +1,233 @@
+"""Which candidate to hand over, and intervals of what was measured afterwards.
+
+Handed over is the evaluated candidate of highest posterior mean, never the highest observation: a
+lucky candidate with few cells is shrunk towards its kind, so it must earn its place. The winner's
+search estimate stays biased upward by the choice itself; ``mean_interval`` and
+``paired_difference`` are for cells that were asked after it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaincinv, stdtrit
+
+from convergence_core.posterior import CaseModel, Surrogate
+from convergence_core.sampler import SearchState
+
+N_DRAWS = 4_000
+"""Joint draws behind ``probability_within``: a standard error of at most .8 %."""
+N_CONTENDERS = 200
+"""Candidates, best first, that these draws compare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A candidate's standing."""
+
+    candidate_id: str
+    mean: float
+    """Posterior mean reward, in [0, 1]."""
+    low: float
+    high: float
+    n_cells: int
+    """Rewards behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The candidate to hand over, and all others."""
+
+    candidate_id: str
+    mean: float
+    """Posterior mean reward, in [0, 1]."""
+    low: float
+    high: float
+    level: float
+    """Probability that the interval holds the mean reward, by the posterior."""
+    delta: float
+    """Reward that counts as a small gap."""
+    probability_within: float
+    """Posterior probability that no candidate asked lies more than ``delta`` above this one."""
+    ranking: tuple[Ranked, ...]
+    """All candidates with a reward, best posterior mean first, then by id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A mean over cases with its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    level: float
+    n: int
+    """Cases."""
+
+
+def recommend(
+    state: SearchState,
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    delta: float = 0.01,
+    case_weights: Mapping[str, float] | None = None,
+    surrogate: Surrogate | None = None,
+) -> Recommendation | None:
+    """Return whom the evidence would hand over; ``None`` when no candidate has a reward.
+
+    Args:
+        state: what was learned; not changed.
+        rng: for the draws behind ``probability_within``; the choice itself needs none.
+        level: of the intervals, in (0, 1).
+        delta: reward that counts as a small gap, at least 0.
+        case_weights: search case → positive weight; absent ones weigh 1.
+        surrogate: the model; ``None``: ``CaseModel``.
+
+    Raises:
+        ValueError: level or delta is out of range.
+    """
+    if delta < 0:
+        raise ValueError(f"delta must be at least 0, not {delta}")
+    members = [member for member in state.archive if member.n]
+    if not members:
+        return None
+    fitted = (surrogate or CaseModel()).fit(state.archive, case_weights=case_weights)
+    posterior = fitted.posterior([member.candidate for member in members])
+    order = sorted(range(len(members)), key=lambda i: (-posterior.mean[i], posterior.ids[i]))
+    low, high = posterior.interval(level)
+    ranking = tuple(
+        Ranked(
+            candidate_id=posterior.ids[i],
+            mean=_clip(posterior.mean[i]),
+            low=float(low[i]),
+            high=float(high[i]),
+            n_cells=members[i].n,
+        )
+        for i in order
+    )
+    contenders = fitted.posterior([members[i].candidate for i in order[:N_CONTENDERS]])
+    best = ranking[0]
+    return Recommendation(
+        candidate_id=best.candidate_id,
+        mean=best.mean,
+        low=best.low,
+        high=best.high,
+        level=level,
+        delta=delta,
+        probability_within=contenders.probability_within(rng, N_DRAWS, index=0, delta=delta),
+        ranking=ranking,
+    )
+
+
+def mean_interval(
+    reward_by_case: Mapping[str, float],
+    *,
+    level: float = 0.95,
+    weights: Mapping[str, float] | None = None,
+) -> Interval | None:
+    """Return the mean reward over cases with a confidence interval; ``None`` without a case.
+
+    Cases count as a random sample of cases like them. Where all rewards are 0 or 1 the interval is
+    Jeffreys' (Brown, Cai & DasGupta 2001), else Student's t; one case that is neither says nothing
+    of the spread, so its interval is [0, 1].
+
+    Args:
+        reward_by_case: case → reward in [0, 1].
+        level: confidence, in (0, 1).
+        weights: case → positive weight; absent ones weigh 1.
+
+    Raises:
+        ValueError: the level is out of range.
+    """
+    tail = _tail(level)
+    if not reward_by_case:
+        return None
+    x, w, n_effective = _weighted(reward_by_case, weights)
+    mean = min(1.0, float(w @ x))
+    if np.all((x == 0) | (x == 1)):
+        hits = n_effective * mean
+        a, b = hits + 0.5, n_effective - hits + 0.5
+        low = 0.0 if not x.any() else float(betaincinv(a, b, tail))
+        high = 1.0 if x.all() else float(betaincinv(a, b, 1 - tail))
+    else:
+        half = _half_width(x, w, mean, n_effective, tail)
+        low, high = mean - half, mean + half
+    return Interval(mean=mean, low=max(0.0, low), high=min(1.0, high), level=level, n=len(x))
+
+
+def paired_difference(
+    a_by_case: Mapping[str, float],
+    b_by_case: Mapping[str, float],
+    *,
+    level: float = 0.95,
+    weights: Mapping[str, float] | None = None,
+) -> Interval | None:
+    """Return mean(a - b) over the cases that both have; ``None`` if they share none.
+
+    Student's t over the cases' differences. Where all rewards are 0 or 1, two pseudo-cases are
+    added as Agresti & Min (2005) do, since a few equal pairs would otherwise give an interval of
+    width zero; the mean stays that of the real cases.
+
+    Args:
+        a_by_case: case → reward in [0, 1].
+        b_by_case: the same of the candidate to compare with.
+        level: confidence, in (0, 1).
+        weights: case → positive weight; absent ones weigh 1.
+
+    Raises:
+        ValueError: the level is out of range.
+    """
+    tail = _tail(level)
+    shared = {
+        case: reward - b_by_case[case] for case, reward in a_by_case.items() if case in b_by_case
+    }
+    if not shared:
+        return None
+    x, w, n_effective = _weighted(shared, weights)
+    mean = float(w @ x)
+    is_binary = all(r in (0, 1) for case in shared for r in (a_by_case[case], b_by_case[case]))
+    if is_binary:
+        # Half a case each of (1, 1), (1, 0), (0, 1), (0, 0).
+        n = n_effective + 2
+        middle = mean * n_effective / n
+        square = (float(w @ x**2) * n_effective + 1) / n
+        half = float(stdtrit(n - 1, 1 - tail)) * math.sqrt((square - middle**2) / n)
+    else:
+        middle = mean
+        half = _half_width(x, w, mean, n_effective, tail)
+    low, high = min(mean, middle - half), max(mean, middle + half)
+    return Interval(mean=mean, low=max(-1.0, low), high=min(1.0, high), level=level, n=len(x))
+
+
+def _tail(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie within (0, 1), not {level}")
+    return (1 - level) / 2
+
+
+def _weighted(
+    value_by_case: Mapping[str, float], weights: Mapping[str, float] | None
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return values, shares that sum to 1, and Kish's effective number, in the order of cases."""
+    cases = sorted(value_by_case)
+    x = np.array([value_by_case[case] for case in cases], dtype=np.float64)
+    w = np.array([(weights or {}).get(case, 1.0) for case in cases], dtype=np.float64)
+    w = w / w.sum()
+    return x, w, float(1.0 / (w**2).sum())
+
+
+def _half_width(
+    x: np.ndarray, w: np.ndarray, mean: float, n_effective: float, tail: float
+) -> float:
+    """Return half of Student's interval; infinite for a single case."""
+    if len(x) == 1:
+        return math.inf
+    dof = max(n_effective - 1, 1e-6)
+    variance = float(w @ (x - mean) ** 2) / dof  # of the weighted mean; s²/n where all weigh 1
+    return float(stdtrit(max(dof, 1.0), 1 - tail)) * math.sqrt(variance)
+
+
+def _clip(value: float) -> float:
+    return min(1.0, max(0.0, float(value)))

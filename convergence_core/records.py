@@ -1,0 +1,159 @@
+"""The nouns that travel between rooms: frozen, slotted, keyword-only.
+
+Words are those of ``docs/glossary.md``. Times are microseconds since the Unix epoch, money is
+US dollars, ``None`` means unknown and never zero.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from convergence_core.errors import FaultName
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""A value that JSON can carry."""
+
+ParamValue: TypeAlias = bool | int | float | str
+"""One parameter's value. A text parameter's value is the *text* of the chosen variant."""
+
+Params: TypeAlias = Mapping[str, ParamValue]
+"""Active parameters of a candidate, by name. Read-only by agreement."""
+
+Role = Literal["search", "fresh", "holdout"]
+"""Who may see an evaluation: samplers read ``search`` only; the report shows the others apart."""
+
+Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp"]
+"""How a candidate came to be."""
+
+Status = Literal["ok", "error", "timeout", "skipped"]
+"""How an evaluation ended; ``skipped`` means it was planned and not asked (budget, stop)."""
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of a value: sorted keys, no white space, no NaN.
+
+    Raises:
+        ValueError: a float is NaN or infinite.
+        TypeError: the value is not made of JSON types.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def sha256_hex(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 bytes as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One point of the search space."""
+
+    candidate_id: str
+    """16 hexadecimal digits of the SHA-256 of the canonical active parameters."""
+    params: Params
+    origin: Origin = "sample"
+    parent_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One test case: what is asked and what is expected."""
+
+    case_id: str
+    input: Json
+    expected: Json = None
+    weight: float = 1.0
+    """Relative weight of the case in a candidate's mean reward; positive."""
+    tags: tuple[str, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """(candidate, test case, repeat): the unit that is evaluated, journaled and paid for."""
+
+    candidate_id: str
+    case_id: str
+    repeat: int = 0
+    role: Role = "search"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A candidate and the cells it gets in this generation, in the order they are asked."""
+
+    candidate: Candidate
+    cells: tuple[Cell, ...]
+    label: str = ""
+    """Short name for people: the parameters that vary, e.g. ``m=small t=0.7``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a target answered to one request."""
+
+    value: Json
+    """The result: the mapped field of an HTTP body, a function's result, a chat's text."""
+    latency_ms: float
+    """From the moment the request was sent to its last byte; no queueing."""
+    cost_usd: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    model: str | None = None
+    """As answered by the provider."""
+    provider: str | None = None
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers the target measured itself, by metric name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The outcome of one cell."""
+
+    eval_id: str
+    cell: Cell
+    generation: int | None
+    """``None`` for the re-estimation after the last generation."""
+    status: Status
+    fault: FaultName | None = None
+    error_type: str | None = None
+    error: str | None = None
+    """Message and original traceback, redacted; ``None`` when all went well."""
+    reward: float | None = None
+    """In [0, 1]; 0 for the candidate's own fault; ``None``: missing."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    latency_ms: float | None = None
+    cost_usd: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    model: str | None = None
+    provider: str | None = None
+    call_key: str | None = None
+    cached: bool = False
+    attempt: int = 1
+    """The attempt that counted, from 1."""
+    started_us: int | None = None
+    ended_us: int | None = None
+    request_text: str | None = None
+    """The redacted canonical request, for ``payloads``."""
+    response_text: str | None = None
+    """The redacted answer as canonical JSON, for ``payloads``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A candidate and its evaluations of one generation, in the order of its cells."""
+
+    candidate: Candidate
+    evaluations: tuple[Evaluation, ...]
+
+
+def eval_id_of(run_id: str, generation: int | None, cell: Cell) -> str:
+    """Return the evaluation's id: 24 hexadecimal digits, a function of what was asked alone."""
+    number = -1 if generation is None else generation
+    parts = [run_id, number, cell.candidate_id, cell.case_id, cell.repeat, cell.role]
+    return sha256_hex(canonical_json(parts))[:24]

@@ -1,0 +1,307 @@
+"""What a run hands over: one value that files, artifacts, the CLI and Python callers share.
+
+Three kinds of estimates stand side by side and must not be confused:
+
+* ``search``: posterior over the cells that the search used to choose. The winner was chosen
+  *because* it looked high there, so its value is biased upward by that selection.
+* ``fresh``: the same test cases asked again after the choice. Unbiased for these cases.
+* ``holdout``: cases that the search never saw. Unbiased for cases like them.
+
+A difference between winner and default is one look at paired cases; it is no promotion decision.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from convergence_core.records import Json, Params, Role, canonical_json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+ResultStatus = Literal["done", "budget", "stopped"]
+"""``done``: the search ended by itself; ``budget``: a cap was reached; ``stopped``: from outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean reward with its interval."""
+
+    mean: float
+    """In [0, 1]."""
+    low: float
+    high: float
+    level: float = 0.95
+    """Probability that such an interval covers the mean."""
+    n_cases: int
+    """Distinct test cases behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Winner minus default, paired over the cases that both were asked."""
+
+    mean: float
+    """In [-1, 1]; above 0: the winner scored higher."""
+    low: float
+    high: float
+    level: float = 0.95
+    n_cases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateReport:
+    """One candidate, as estimated in the search and after it."""
+
+    candidate_id: str
+    label: str
+    """Short name for people."""
+    params: Params
+    origin: str
+    generation: int | None
+    """First asked, from 0; ``None``: a default that the search did not ask."""
+    search: Estimate | None
+    """Posterior; for the winner biased upward by selection. ``None``: a default that got no reward
+    in the search; every winner has one."""
+    fresh: Estimate | None = None
+    """Same cases, asked again after the choice; ``None``: not asked."""
+    holdout: Estimate | None = None
+    """Cases the search never saw; ``None``: not asked."""
+    metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
+    """Role → metric → mean over its evaluations, in the metric's unit."""
+
+    def estimate(self, role: Role) -> Estimate | None:
+        """Return the estimate on the cells of a role."""
+        return {"search": self.search, "fresh": self.fresh, "holdout": self.holdout}[role]
+
+    def headline(self) -> tuple[Role, Estimate]:
+        """Return the most trustworthy estimate and the cells it rests on.
+
+        Raises:
+            ValueError: there is none.
+        """
+        roles: tuple[Role, ...] = ("holdout", "fresh", "search")
+        for role in roles:
+            found = self.estimate(role)
+            if found is not None:
+                return role, found
+        raise ValueError(f"candidate {self.candidate_id} has no estimate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """How sure the search is that no candidate it asked is much above the winner."""
+
+    delta: float
+    """Reward that counts as a small gap."""
+    probability: float
+    """Posterior probability that the winner is within ``delta`` of the highest mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderboardRow:
+    """One candidate's standing by its search cells."""
+
+    rank: int
+    """From 1."""
+    candidate_id: str
+    label: str
+    params: Params
+    mean: float
+    """Posterior mean reward."""
+    low: float
+    high: float
+    n_cells: int
+    """Search evaluations, missing ones left out."""
+    n_failed: int
+    """Search evaluations without an ``ok`` status, skipped ones left out."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metric → mean over its search evaluations."""
+    origin: str
+    generation: int
+    """First asked, from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """What was known after a generation."""
+
+    generation: int
+    """From 0."""
+    n_evaluations: int
+    """Of this generation."""
+    cumulative_calls: int
+    """Calls of the run so far, retries included."""
+    best_mean: float | None
+    """Posterior mean of the candidate that would have been handed over; ``None``: none yet."""
+    low: float | None
+    high: float | None
+    mean_reward: float | None
+    """Mean reward over this generation's candidates; ``None``: no reward was seen."""
+    cumulative_usd: float | None
+    """Known prices so far; ``None``: no call had one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectPoint:
+    """The candidates that share a value, or a range of values, of one parameter."""
+
+    label: str
+    x: float | None
+    """Mean value in the range; ``None`` for choices."""
+    mean: float
+    """Mean of the candidates' posterior means."""
+    low: float
+    high: float
+    """95 % interval of that mean, over candidates; equal to the mean for a single one."""
+    n_candidates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How the rewards of the candidates asked vary with one parameter. Descriptive only.
+
+    The search asked more where rewards were high and other parameters moved along, so this is no
+    effect in the causal sense.
+    """
+
+    parameter: str
+    kind: Literal["number", "choice"]
+    log: bool = False
+    """Whether the parameter's scale is logarithmic."""
+    points: tuple[EffectPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Evaluations that ended alike."""
+
+    reason: str
+    """Short reason, e.g. ``http_500``."""
+    fault: str | None
+    """``candidate``: counted as reward 0; other faults: missing. ``None``: skipped, not asked."""
+    n: int
+    example: str | None
+    """Error text of one of them, shortened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricInfo:
+    """How a metric enters the reward."""
+
+    name: str
+    direction: Literal["higher", "lower"]
+    """Which values are good."""
+    weight: float
+    """Share in the reward, relative to the other metrics'; 0: shown only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Everything a finished or stopped run has found."""
+
+    run_id: str
+    label: str
+    system: str
+    """Name of what was optimized."""
+    status: ResultStatus
+    reason: str
+    """Why it ended, in words."""
+    algorithm: str
+    seed: int
+    generations_run: int
+    n_candidates: int
+    """Different candidates asked in the search."""
+    n_evaluations: int
+    """Cells with an outcome, re-estimation included, skipped ones left out."""
+    n_calls: int
+    """Calls made, retries included, cached answers not."""
+    n_cached: int
+    """Answers that had been paid for before."""
+    n_failed: int
+    """Evaluations that ended without an ``ok`` status, skipped ones left out."""
+    n_missing: int
+    """Cells asked without getting a reward: a fault of network, server or metric."""
+    n_skipped: int
+    """Cells planned and never asked: a budget or a stop."""
+    n_maybe_paid: int = 0
+    """Calls in flight when a process died: perhaps paid, perhaps not."""
+    cost_usd: float | None
+    """Sum of known prices; ``None``: no call had one."""
+    started_us: int
+    ended_us: int
+    n_search_cases: int
+    n_holdout_cases: int
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the numbers depend on, e.g. versions and hashes."""
+    metrics: tuple[MetricInfo, ...] = ()
+    winner: CandidateReport | None
+    """The recommended candidate; ``None``: no candidate got a reward."""
+    winner_reason: str = ""
+    """What the recommendation rests on, in words."""
+    baseline: CandidateReport | None = None
+    """The user's defaults; ``None``: the configuration gives none, or they were never asked."""
+    has_defaults: bool = False
+    """Whether the configuration gives defaults."""
+    difference: Difference | None = None
+    """Winner minus default on held-out cases."""
+    difference_fresh: Difference | None = None
+    """Winner minus default on the search cases asked again."""
+    within: Within | None = None
+    leaderboard: tuple[LeaderboardRow, ...] = ()
+    """First rows only in a large run; ``n_candidates`` counts all."""
+    curve: tuple[CurvePoint, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """Most frequent first."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Result file → path; empty until they are written."""
+
+    def gap(self, role: Role) -> Difference | None:
+        """Return winner minus default on the cells of a role; none is made on search cells."""
+        return {"search": None, "fresh": self.difference_fresh, "holdout": self.difference}[role]
+
+    @property
+    def level(self) -> float:
+        """Probability that an interval of this result covers its mean, e.g. 0.95."""
+        found = None if self.winner is None else self.winner.search
+        return 0.95 if found is None else found.level
+
+    @property
+    def winner_is_baseline(self) -> bool:
+        """Whether the recommended candidate is the default configuration itself."""
+        return (
+            self.winner is not None
+            and self.baseline is not None
+            and self.winner.candidate_id == self.baseline.candidate_id
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """Return JSON values from which ``from_json`` makes an equal result.
+
+        Raises:
+            ValueError: a number is NaN or infinite.
+        """
+        value: dict[str, Json] = json.loads(canonical_json(_adapter().dump_python(self)))
+        return value
+
+    @classmethod
+    def from_json(cls, value: "Json | str") -> "RunResult":
+        """Rebuild a result from ``to_json``, or from its text.
+
+        Raises:
+            ValueError: the value was not made by ``to_json``.
+        """
+        if isinstance(value, str):
+            return _adapter().validate_json(value)
+        return _adapter().validate_python(value)
+
+
+@cache
+def _adapter() -> "TypeAdapter[RunResult]":
+    """Pydantic is imported with the first result that is read or written."""
+    from pydantic import TypeAdapter  # noqa: PLC0415
+
+    return TypeAdapter(RunResult)

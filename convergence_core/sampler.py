@@ -1,0 +1,106 @@
+"""The contract of samplers: which candidates and which cells come next.
+
+A sampler is a frozen dataclass of settings. What it learns is a separate, frozen
+``SearchState``; ``ask`` and ``tell`` are functions of their arguments alone. Store the state and
+the generator's state and a resumed run is the same run. No argument is ever changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from convergence_core.archive import Archive
+from convergence_core.records import Assignment, Cell, Json, Params, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What thoughts and earlier nights suggest; may be empty, never binding."""
+
+    proposals: tuple[Params, ...] = ()
+    """Points to consider as candidates (origin ``rlp``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskRequest:
+    """What a generation may hold."""
+
+    generation: int
+    """From 0."""
+    n_generations: int
+    n_candidates: int
+    """Population size: at most this many candidates are new."""
+    n_cells: int
+    """Capacity: the plan never holds more cells."""
+    case_ids: tuple[str, ...]
+    """Search cases in the run's order; held-out cases are not among them."""
+    repeats: int = 1
+    """Repeats a sampler may ask of one case, numbered 0 … repeats-1."""
+    baseline: Params | None = None
+    """The user's default configuration, to be among generation 0's candidates."""
+    advice: Advice = field(default_factory=Advice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a generation evaluates."""
+
+    assignments: tuple[Assignment, ...]
+    """One per candidate; no candidate and no cell twice, none of an earlier generation."""
+    exogenous: frozenset[Cell] = frozenset()
+    """Cells whose choice owed nothing to thoughts; information gain is measured on these."""
+
+    @property
+    def n_cells(self) -> int:
+        """Cells in all assignments."""
+        return sum(len(assignment.cells) for assignment in self.assignments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchState:
+    """What has been learned: the evidence, and the sampler's own memory."""
+
+    archive: Archive = field(default_factory=Archive)
+    memory: Mapping[str, Json] = field(default_factory=dict)
+    """Small JSON of the sampler's own, e.g. the ids of the current population."""
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal state."""
+        return {"archive": self.archive.to_json(), "memory": dict(self.memory)}
+
+    @classmethod
+    def from_json(cls, value: Json) -> "SearchState":
+        """Rebuild a state from ``to_json``.
+
+        Raises:
+            ValueError: the value was not made by ``to_json``.
+        """
+        if not isinstance(value, dict) or not isinstance(value.get("memory"), dict):
+            raise ValueError(f"not a search state: {str(value)[:80]}")
+        memory = value["memory"]
+        assert isinstance(memory, dict)  # noqa: S101 - checked above, mypy forgets it
+        return cls(archive=Archive.from_json(value.get("archive")), memory=memory)
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Chooses candidates and cells; see the module's docstring for the contract."""
+
+    @property
+    def name(self) -> str:
+        """The value of ``optimization.algorithm`` that selects this sampler."""
+        ...
+
+    def start(self) -> SearchState:
+        """Return the state before any evidence."""
+        ...
+
+    def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
+        """Plan a generation; an empty plan says that the space holds nothing new to ask."""
+        ...
+
+    def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
+        """Return the state after a generation's trials; their order does not matter."""
+        ...

@@ -1,0 +1,167 @@
+"""Building a plan: which cells are open, in which order cases are asked, what still fits.
+
+Cases are asked in chunks that all newcomers of a generation share (common random numbers). The
+first generation shuffles the cases; later ones begin with the cases seen least, so that chunks
+rotate and no winner is made by five lucky cases. Further cells of a candidate begin with the
+chunk of this generation, then take the cases most others have been asked: comparisons stay paired.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from convergence_core.archive import Archive, Member
+from convergence_core.records import Assignment, Candidate, Cell, Params, sha256_hex
+from convergence_core.sampler import AskRequest, Plan
+from convergence_core.space import Space
+
+CellKey = tuple[str, int]
+"""(case_id, repeat)."""
+
+_ADVICE_SHARE = 0.25
+"""Share of a generation's newcomers that advice may take."""
+
+
+def default_chunk(n_cases: int) -> int:
+    """Return how many cases a newcomer is asked by samplers that race.
+
+    Five cases halve the regret at equal calls on measured tasks (chunks of 3 / 5 / 10: 13.3 /
+    11.7 / 13.8); an eighth of the cases keeps the number of candidates that a night can try
+    near eight times that of full evaluation when there are many cases.
+    """
+    return min(n_cases, max(5, -(-n_cases // 8)))
+
+
+class Draft:
+    """A plan in the making; used within one ``ask`` and never kept."""
+
+    def __init__(
+        self, space: Space, archive: Archive, request: AskRequest, rng: np.random.Generator
+    ) -> None:
+        self.space, self.archive, self.request = space, archive, request
+        self.n_left = request.n_cells
+        self._cells: dict[str, list[Cell]] = {}
+        self._candidates: dict[str, Candidate] = {}
+        self.n_new = 0
+        """Candidates never asked before."""
+        self.fresh_cases = self._least_seen_first(rng)
+        """Cases in the order that newcomers are asked."""
+        self._paired_cases = self.fresh_cases
+
+    def pair_with(self, n_cases: int) -> None:
+        """Let further cells of known candidates begin with the first cases of newcomers."""
+        first = self.fresh_cases[:n_cases]
+        rest = self.fresh_cases[n_cases:]
+        self._paired_cases = (*first, *reversed(rest))
+
+    def seen(self) -> set[str]:
+        """Return ids of candidates asked before or planned; for membership only."""
+        return {*self.archive.members, *self._cells}
+
+    def open_cells(self, candidate_id: str, cases: Sequence[str] | None = None) -> list[CellKey]:
+        """Return cells neither rewarded nor planned: first unasked ones, then missing ones."""
+        member = self.archive.members.get(candidate_id)
+        taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
+        keys = [
+            (case, repeat)
+            for repeat in range(self.request.repeats)
+            for case in (self._paired_cases if cases is None else cases)
+            if (case, repeat) not in taken
+        ]
+        if member is None:
+            return keys
+        keys = [key for key in keys if key not in member.rewards]
+        return sorted(keys, key=lambda key: key in member.missing)
+
+    def add(self, candidate: Candidate, keys: Iterable[CellKey]) -> int:
+        """Plan cells of a candidate as far as they fit; return how many did."""
+        chosen = list(keys)[: self.n_left]
+        if not chosen:
+            return 0
+        name = candidate.candidate_id
+        if name not in self._cells:
+            self.n_new += name not in self.archive
+            self._candidates[name] = candidate
+            self._cells[name] = []
+        self._cells[name] += [
+            Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen
+        ]
+        self.n_left -= len(chosen)
+        return len(chosen)
+
+    def retry_missing(self) -> None:
+        """Ask once more what the last generation's newcomers were asked in vain."""
+        for member in self.archive:
+            if member.missing and member.generation == self.request.generation - 1:
+                known = self._known_missing(member)
+                self.add(member.candidate, known)
+
+    def plan(self) -> Plan:
+        """Return the plan; cells of advised candidates are not exogenous."""
+        assignments = tuple(
+            Assignment(
+                candidate=candidate,
+                cells=tuple(self._cells[name]),
+                label=self.space.label(candidate.params),
+            )
+            for name, candidate in self._candidates.items()
+        )
+        exogenous = frozenset(
+            cell
+            for assignment in assignments
+            if assignment.candidate.origin != "rlp"
+            for cell in assignment.cells
+        )
+        return Plan(assignments=assignments, exogenous=exogenous)
+
+    def _known_missing(self, member: Member) -> list[CellKey]:
+        """Return missing cells that the request still offers."""
+        offered = set(self.request.case_ids)
+        return [
+            (case, repeat)
+            for case, repeat in sorted(member.missing)
+            if case in offered and repeat < self.request.repeats
+        ]
+
+    def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
+        cases = self.request.case_ids
+        if not len(self.archive):
+            return tuple(cases[i] for i in rng.permutation(len(cases)))
+        counts = dict.fromkeys(cases, 0)
+        for member in self.archive:
+            for case in {case for case, _ in member.rewards}:
+                if case in counts:
+                    counts[case] += 1
+        # The first candidate of the run salts the order among cases seen equally often.
+        salt = next(iter(self.archive)).candidate.candidate_id
+        return tuple(sorted(cases, key=lambda case: (counts[case], sha256_hex(salt + case))))
+
+
+def advised(space: Space, proposals: Sequence[Params], seen: set[str], n: int) -> list[Candidate]:
+    """Return candidates of valid, unseen proposals: at most a quarter of ``n`` places, one at least.
+
+    Advice never binds: a proposal outside of the space, or known already, is passed over.
+    """
+    found: dict[str, Candidate] = {}
+    for proposal in proposals:
+        if len(found) >= max(1, int(_ADVICE_SHARE * n)):
+            break
+        if space.validate(proposal):
+            continue
+        candidate = space.candidate(proposal, "rlp")
+        if candidate.candidate_id not in seen:
+            found.setdefault(candidate.candidate_id, candidate)
+    return list(found.values())
+
+
+def first_in(space: Space, request: AskRequest, archive: Archive) -> list[Candidate]:
+    """Return candidates that go first: the baseline, until it was asked, and advice."""
+    found: dict[str, Candidate] = {}
+    if request.baseline is not None:
+        candidate = space.candidate(request.baseline, "default")
+        if candidate.candidate_id not in archive:
+            found[candidate.candidate_id] = candidate
+    seen = {*archive.members, *found}
+    for candidate in advised(space, request.advice.proposals, seen, request.n_candidates):
+        found[candidate.candidate_id] = candidate
+    return list(found.values())

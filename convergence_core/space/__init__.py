@@ -1,0 +1,6 @@
+"""The search space: parameters, conditions, constraints, identity, and places in the unit cube."""
+
+from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When, same_value
+from convergence_core.space.space import Space
+
+__all__ = ["Choice", "Float", "Integer", "Parameter", "Space", "When", "same_value"]

@@ -1,0 +1,442 @@
+"""One dimension of the search space: which values it has, and where they lie on [0, 1].
+
+Every value has one canonical form, so equal points have equal identities: numbers are clipped to
+their bounds, snapped to the steps counted from ``min`` and rounded to a resolution far below any
+effect (1e-10 of the range; 10 significant digits on a log scale), which also makes
+``from_unit(to_unit(value)) == value`` exact. A bound itself is never rounded away or passed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from convergence_core.records import Json, ParamValue
+
+_SIGNIFICANT = 10
+_MAX_LEVELS = 2**50
+_TIDY = 4
+"""Decades of resolution of sampled floats: 0.7123 rather than 0.7123456789."""
+
+When: TypeAlias = tuple[tuple[str, tuple[ParamValue, ...]], ...]
+"""Conditions, all of which must hold: (parameter, values it may have)."""
+
+
+class Parameter(Protocol):
+    """What the space asks of each parameter."""
+
+    @property
+    def kind(self) -> Literal["float", "int", "categorical", "boolean", "text"]:
+        """Its type in the configuration."""
+        ...
+
+    @property
+    def when(self) -> When:
+        """When it is active."""
+        ...
+
+    @property
+    def default(self) -> ParamValue | None:
+        """The user's value; ``None``: not given."""
+        ...
+
+    @property
+    def n_values(self) -> int | None:
+        """How many values it has; ``None``: a continuum."""
+        ...
+
+    def value_at(self, index: int) -> ParamValue:
+        """Return the value of that index, from 0, of a parameter with ``n_values``."""
+        ...
+
+    def canonical(self, value: object) -> ParamValue:
+        """Return the nearest value the parameter has.
+
+        Raises:
+            ValueError: there is none, because of the value's type.
+        """
+        ...
+
+    def problem(self, value: object) -> str | None:
+        """Return the rule that a value breaks, e.g. "must lie in [0, 1]"; ``None``: it is fine."""
+        ...
+
+    def to_unit(self, value: ParamValue) -> float:
+        """Return where a canonical value lies on [0, 1]."""
+        ...
+
+    def from_unit(self, unit: float) -> ParamValue:
+        """Return the canonical value at a place of [0, 1]; places outside are clipped."""
+        ...
+
+    def sample(self, rng: np.random.Generator) -> ParamValue:
+        """Draw a value, uniform on the parameter's scale."""
+        ...
+
+    def show(self, value: ParamValue) -> str:
+        """Return a value as people read it in a label."""
+        ...
+
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions."""
+        ...
+
+
+def same_value(a: object, b: object) -> bool:
+    """Return whether two values are one: numbers by value, booleans apart from numbers."""
+    return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
+def _as_number(value: object) -> int | float:
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return value
+    raise ValueError(f"must be a finite number, but got {str(value)[:40]!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float:
+    """A real number in [min, max], on a linear or log scale, free or in steps from ``min``."""
+
+    min: float
+    max: float
+    log: bool = False
+    step: float | None = None
+    default: float | None = None
+    when: When = ()
+    kind: Literal["float"] = "float"
+
+    def __post_init__(self) -> None:
+        """Refuse ranges that floats cannot resolve."""
+        span = self.max - self.min
+        if not (self.min <= self.max and math.isfinite(span)):
+            raise ValueError("`max` must not lie below `min`, and the range must be finite")
+        if self.log and self.min <= 0:
+            raise ValueError("`min` must be above 0 on a log scale")
+        if self.step is not None and not (self.step > 0 and span / self.step <= _MAX_LEVELS):
+            raise ValueError("`step` must be above 0 and not vanish beside the range")
+
+    @property
+    def n_values(self) -> int | None:
+        """Number of steps, or ``None`` for a continuum."""
+        if self.step is None:
+            return 1 if self.min == self.max else None
+        return int((_exact(self.max) - _exact(self.min)) / _exact(self.step)) + 1
+
+    def value_at(self, index: int) -> float:
+        """Return ``min + index * step``, computed in decimals: 0.3, not 0.30000000000000004."""
+        if self.step is None:
+            return self._bounded(self.min)
+        return self._bounded(float(_exact(self.min) + index * _exact(self.step)))
+
+    def canonical(self, value: object) -> float:
+        """Clip, snap to the steps, round to the resolution, and clip again."""
+        number = self._bounded(float(_as_number(value)))
+        n_values = self.n_values
+        if n_values is not None:
+            steps = 0 if self.step is None else round((number - self.min) / self.step)
+            return self.value_at(min(steps, n_values - 1))
+        if self.log:
+            return self._bounded(float(f"{number:.{_SIGNIFICANT}g}"))
+        return self._bounded(round(number, self._digits(_SIGNIFICANT)))
+
+    def problem(self, value: object) -> str | None:
+        """Check type, bounds and steps."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "must be a number"
+        if not self.min <= value <= self.max:
+            return f"must lie in [{self.min:g}, {self.max:g}]"
+        if self.step is not None and abs(self.canonical(value) - value) > 1e-6 * self.step:
+            return f"must be {self.min:g} plus a multiple of {self.step:g}"
+        return None
+
+    def to_unit(self, value: ParamValue) -> float:
+        """Return the place on the scale; the middle if there is one value only."""
+        number = float(value)
+        if self.min == self.max:
+            return 0.5
+        if self.log:
+            low, high = math.log(self.min), math.log(self.max)
+            unit = (math.log(number) - low) / (high - low)
+        else:
+            unit = (number - self.min) / (self.max - self.min)
+        return min(1.0, max(0.0, unit))
+
+    def from_unit(self, unit: float) -> float:
+        """Return the value at that place."""
+        return self.canonical(self._raw(unit))
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Draw uniformly on the scale, to four digits of the range."""
+        n_values = self.n_values
+        if n_values is not None and not self.log:
+            return self.value_at(int(rng.integers(n_values)))
+        return self.tidy(self._raw(rng.random()))
+
+    def tidy(self, number: float) -> float:
+        """Return the nearest value that is short to write, to four digits of the range."""
+        if self.step is None:
+            digits = self._digits(_TIDY)
+            number = float(f"{number:.{_TIDY}g}") if self.log else round(number, digits)
+        return self.canonical(number)
+
+    def show(self, value: ParamValue) -> str:
+        """Return four significant digits."""
+        return f"{float(value):.4g}"
+
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions."""
+        return {
+            "type": self.kind,
+            "min": self.min,
+            "max": self.max,
+            "log": self.log,
+            "step": self.step,
+            "default": self.default,
+        }
+
+    def _raw(self, unit: float) -> float:
+        unit = min(1.0, max(0.0, float(unit)))
+        if unit == 1.0:
+            return self.max
+        if self.log:
+            low, high = math.log(self.min), math.log(self.max)
+            return self.min * math.exp(unit * (high - low))
+        return self.min + unit * (self.max - self.min)
+
+    def _bounded(self, number: float) -> float:
+        """Clip; adding 0.0 turns -0.0 into 0.0."""
+        return float(min(self.max, max(self.min, number))) + 0.0
+
+    def _digits(self, decades: int) -> int:
+        """Return the decimal place that resolves the range to so many decades."""
+        span = self.max - self.min
+        finest = max(span * 10.0**-decades, 16 * math.ulp(max(abs(self.min), abs(self.max))))
+        return -math.ceil(math.log10(finest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integer:
+    """A whole number in [min, max], on a linear or log scale, in steps from ``min``."""
+
+    min: int
+    max: int
+    log: bool = False
+    step: int = 1
+    default: int | None = None
+    when: When = ()
+    kind: Literal["int"] = "int"
+
+    def __post_init__(self) -> None:
+        """Refuse empty ranges; coarsen those with more values than floats can tell apart."""
+        if self.min > self.max:
+            raise ValueError("`max` must not lie below `min`")
+        if self.log and self.min <= 0:
+            raise ValueError("`min` must be above 0 on a log scale")
+        if self.step < 1:
+            raise ValueError("`step` must be at least 1")
+        n_values = (self.max - self.min) // self.step + 1
+        if not self.log and n_values > _MAX_LEVELS:
+            object.__setattr__(self, "step", self.step * -(-n_values // 2**40))
+        if self.log and self.step > 1 and self.max > 10**_SIGNIFICANT:
+            n_steps = -(-self.max // (10**_SIGNIFICANT * self.step))
+            object.__setattr__(self, "step", self.step * n_steps)
+
+    @property
+    def n_values(self) -> int:
+        """Number of steps."""
+        return (self.max - self.min) // self.step + 1
+
+    def value_at(self, index: int) -> int:
+        """Return ``min + index * step``."""
+        return self.min + index * self.step
+
+    def canonical(self, value: object) -> int:
+        """Clip and snap to the steps."""
+        number = _as_number(value)
+        if self.log and self.step == 1 and number > 10**_SIGNIFICANT:
+            number = int(float(f"{number:.{_SIGNIFICANT}g}"))
+        number = min(self.max, max(self.min, round(number)))
+        steps = (2 * (number - self.min) + self.step) // (2 * self.step)
+        return self.value_at(min(self.n_values - 1, steps))
+
+    def problem(self, value: object) -> str | None:
+        """Check type, bounds and steps."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
+            return "must be a whole number"
+        if not self.min <= value <= self.max:
+            return f"must lie in [{self.min}, {self.max}]"
+        if (int(value) - self.min) % self.step:
+            return f"must be {self.min} plus a multiple of {self.step}"
+        return None
+
+    def to_unit(self, value: ParamValue) -> float:
+        """Return the place on the scale; the middle if there is one value only."""
+        number = int(value)
+        if self.min == self.max:
+            return 0.5
+        if self.log:
+            return math.log(number / self.min) / math.log(self.max / self.min)
+        return (number - self.min) / (self.max - self.min)
+
+    def from_unit(self, unit: float) -> int:
+        """Return the value nearest to that place."""
+        unit = min(1.0, max(0.0, float(unit)))
+        if self.log:
+            return self.canonical(self.min * math.exp(unit * math.log(self.max / self.min)))
+        return self.canonical(self.min + round(unit * (self.max - self.min)))
+
+    def sample(self, rng: np.random.Generator) -> int:
+        """Draw uniformly on the scale; each bound is as likely as its neighbours."""
+        if not self.log:
+            return self.value_at(int(rng.integers(self.n_values)))
+        low, high = math.log(self.min - 0.5), math.log(self.max + 0.5)
+        return self.canonical(math.exp(low + rng.random() * (high - low)))
+
+    def show(self, value: ParamValue) -> str:
+        """Return the digits."""
+        return str(value)
+
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions."""
+        return {
+            "type": self.kind,
+            "min": self.min,
+            "max": self.max,
+            "log": self.log,
+            "step": self.step,
+            "default": self.default,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One of several values: categories, a boolean, or the variants of a text.
+
+    On [0, 1] each value has a bin of its own; a parameter with conditions has one bin more, for
+    the points where it is not active.
+    """
+
+    kind: Literal["categorical", "boolean", "text"]
+    choices: tuple[ParamValue, ...]
+    names: tuple[str, ...] = ()
+    """What people call the values; for texts, as written in the configuration."""
+    default: ParamValue | None = None
+    when: When = ()
+    _places: Mapping[tuple[bool, object], int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse empty and repeated choices."""
+        places = {(isinstance(choice, bool), choice): i for i, choice in enumerate(self.choices)}
+        object.__setattr__(self, "_places", places)
+        if not self.choices:
+            raise ValueError("needs at least one choice")
+        if len(places) < self.n_values:
+            raise ValueError("has two choices that are the same value")
+        if self.kind != "text" and self.names:
+            raise ValueError("only texts have names")
+        if self.kind == "text" and len(self.names) != self.n_values:
+            raise ValueError("needs one name per text")
+
+    @property
+    def n_values(self) -> int:
+        """Number of choices."""
+        return len(self.choices)
+
+    @property
+    def n_bins(self) -> int:
+        """Choices, and one for "not active" if that can be."""
+        return self.n_values + bool(self.when)
+
+    def value_at(self, index: int) -> ParamValue:
+        """Return that choice."""
+        return self.choices[index]
+
+    def index(self, value: object) -> int:
+        """Return which choice a value is: by value and kind, else by value, else by name.
+
+        Raises:
+            ValueError: it is none of them.
+        """
+        if isinstance(value, bool | int | float | str):
+            is_bool = isinstance(value, bool)
+            for key in ((is_bool, value), (not is_bool, value)):
+                if key in self._places:
+                    return self._places[key]
+            if value in self.names:
+                return self.names.index(str(value))
+        raise ValueError(f"must be one of its choices, but got {str(value)[:40]!r}")
+
+    def canonical(self, value: object) -> ParamValue:
+        """Return the choice as it was written."""
+        return self.choices[self.index(value)]
+
+    def problem(self, value: object) -> str | None:
+        """Check that it is one of the choices."""
+        is_scalar = isinstance(value, bool | int | float | str)
+        if is_scalar and (isinstance(value, bool), value) in self._places:
+            return None
+        shown = ", ".join(self.show(choice) for choice in self.choices[:8])
+        more = ", …" if self.n_values > 8 else ""
+        return f"must be one of {shown}{more}"
+
+    def to_unit(self, value: ParamValue) -> float:
+        """Return the middle of the choice's bin."""
+        return (self.index(value) + 0.5) / self.n_bins
+
+    @property
+    def inactive_unit(self) -> float:
+        """Middle of the bin for "not active"."""
+        return (self.n_bins - 0.5) / self.n_bins
+
+    def from_unit(self, unit: float) -> ParamValue:
+        """Return the choice in whose bin a place lies; the last for the bin "not active"."""
+        unit = min(1.0, max(0.0, float(unit)))
+        return self.choices[min(self.n_values - 1, int(unit * self.n_bins))]
+
+    def sample(self, rng: np.random.Generator) -> ParamValue:
+        """Draw a choice."""
+        return self.choices[int(rng.integers(self.n_values))]
+
+    def show(self, value: ParamValue) -> str:
+        """Return a short text; a variant's file stem, or ``#2`` for the second inline text."""
+        index = self.index(value)
+        if self.kind == "boolean":
+            return str(value).lower()
+        if self.kind == "text":
+            return self._variant(index)
+        text = " ".join(str(value).split())
+        return text if len(text) <= 24 else f"{text[:23]}…"
+
+    def spelling(self, value: ParamValue) -> ParamValue:
+        """Return a value as the configuration spells it: for texts the variant, else itself."""
+        return self.names[self.index(value)] if self.names else value
+
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions; texts by their names."""
+        default = None if self.default is None else self.spelling(self.default)
+        return {
+            "type": self.kind,
+            "choices": list(self.names or self.choices),
+            "default": default,
+        }
+
+    def _variant(self, index: int) -> str:
+        name = self.names[index]
+        if name == self.choices[index]:
+            return f"#{index + 1}"
+        stems = [_stem(other) for other in self.names]
+        return _stem(name) if stems.count(_stem(name)) == 1 else name
+
+
+def _stem(path: str) -> str:
+    """Return a path's last part without its ending."""
+    last = path.replace("\\", "/").rsplit("/", 1)[-1]
+    return last.rsplit(".", 1)[0] or last
+
+
+def _exact(number: float) -> Decimal:
+    """Return the decimal number a person wrote, e.g. 0.1."""
+    return Decimal(repr(float(number)))

@@ -1,0 +1,441 @@
+"""The search space: which points there are, which of them are one, and where they lie.
+
+A point is the mapping of its *active* parameters to canonical values. ``candidate`` is the one
+door through which points become candidates: it drops inactive parameters, clips, snaps and
+rounds, so points that mean the same have one ``candidate_id``.
+"""
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.expressions import Expression
+from convergence_core.records import (
+    Candidate,
+    Json,
+    Origin,
+    Params,
+    ParamValue,
+    canonical_json,
+    sha256_hex,
+)
+from convergence_core.space.parameters import Choice, Parameter, same_value
+
+if TYPE_CHECKING:
+    from convergence_core.config import SearchSpaceConfig
+
+MAX_ENUMERATED = 1_000_000
+"""Points that ``size`` counts at most."""
+MAX_CHECKED = 100_000
+"""Points that ``size`` and ``points`` walk at most where conditions or constraints hold."""
+RARE = 100
+"""One of so many combinations keeps the constraints where points are walked, not drawn."""
+MAX_TRIES = 10_000
+"""Draws before a space whose constraints refuse them all counts as empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """Parameters, their conditions, and the constraints between them."""
+
+    parameters: Mapping[str, Parameter]
+    """By name, in the order of the configuration."""
+    constraints: tuple[Expression, ...] = ()
+    """Texts are compared as the configuration spells them: a variant's path, or the text."""
+    _order: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Names, each after the parameters its conditions name."""
+    _memo: dict[str, int | None] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+    _few: dict[str, tuple[Params, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        """Order the parameters by their conditions.
+
+        Raises:
+            ConfigurationError: unknown names, impossible values, circles of conditions.
+        """
+        problems = [
+            *self._condition_problems(),
+            *(
+                _problem(
+                    f"search_space.constraints[{i}]",
+                    f"must use parameters of the space, not `{name}`",
+                    str(constraint),
+                    f"Known are: {', '.join(self.parameters)}.",
+                )
+                for i, constraint in enumerate(self.constraints)
+                for name in sorted(constraint.names - self.parameters.keys())
+            ),
+        ]
+        order = self._topological_order()
+        circle = [name for name in self.parameters if name not in order]
+        if circle and not problems:
+            problems.append(
+                _problem(
+                    f"search_space.parameters.{circle[0]}.when",
+                    "must not depend on itself by way of other conditions",
+                    ", ".join(circle),
+                    "Remove one of the conditions of the circle.",
+                )
+            )
+        if problems:
+            raise ConfigurationError(problems)
+        object.__setattr__(self, "_order", order)
+
+    @classmethod
+    def from_config(cls, cfg: "SearchSpaceConfig", texts: Mapping[str, str]) -> "Space":
+        """Build the space of a configuration.
+
+        Args:
+            cfg: the section ``search_space``.
+            texts: content of each text variant that is a file, by the path as written; other
+                variants are the text itself.
+
+        Raises:
+            ConfigurationError: with every problem found.
+        """
+        from convergence_core.space.building import build  # noqa: PLC0415 - it needs this class
+
+        return build(cfg, texts)
+
+    # -- points ------------------------------------------------------------------------------
+
+    def is_active(self, name: str, params: Params) -> bool:
+        """Return whether a parameter's conditions hold, and those of the parameters they name."""
+        return all(
+            other in params
+            and any(same_value(params[other], value) for value in values)
+            and self.is_active(other, params)
+            for other, values in self.parameters[name].when
+        )
+
+    def satisfied(self, params: Params) -> bool:
+        """Return whether all constraints hold; those on inactive parameters do not apply."""
+        if not self.constraints:
+            return True
+        spelled = self.spell(params)
+        return all(constraint.evaluate(spelled) for constraint in self.constraints)
+
+    def spell(self, params: Params) -> dict[str, ParamValue]:
+        """Return params as the configuration spells them: text variants by path, not content."""
+        return {name: self._spelling(name, value) for name, value in params.items()}
+
+    def canonical(self, params: Params) -> dict[str, ParamValue]:
+        """Return the active parameters in the space's order, each with its canonical value.
+
+        Raises:
+            ValueError: an active parameter is missing or its value is of the wrong type.
+        """
+        known: dict[str, ParamValue] = {}
+        for name in self._order:
+            if not self.is_active(name, known):
+                continue
+            if name not in params:
+                raise ValueError(f"`{name}` is active but has no value")
+            try:
+                known[name] = self.parameters[name].canonical(params[name])
+            except ValueError as error:
+                raise ValueError(f"`{name}` {error}") from None
+        return {name: known[name] for name in self.parameters if name in known}
+
+    def candidate(
+        self, params: Params, origin: Origin = "sample", parent_ids: tuple[str, ...] = ()
+    ) -> Candidate:
+        """Return the candidate of a point; equal points have equal ids. Constraints may be broken.
+
+        Raises:
+            ValueError: an active parameter is missing or its value is of the wrong type.
+        """
+        point = self.canonical(params)
+        return Candidate(
+            candidate_id=_id_of(point), params=point, origin=origin, parent_ids=parent_ids
+        )
+
+    def candidate_id(self, params: Params) -> str:
+        """Return the identity of a point: 16 digits of the SHA-256 of its canonical JSON.
+
+        Raises:
+            ValueError: an active parameter is missing or its value is of the wrong type.
+        """
+        return _id_of(self.canonical(params))
+
+    def complete(self, params: Params, rng: np.random.Generator) -> dict[str, ParamValue]:
+        """Return the point with a drawn value for each active parameter that has none."""
+        known: dict[str, ParamValue] = {}
+        for name in self._order:
+            if self.is_active(name, known):
+                parameter = self.parameters[name]
+                given = params.get(name)
+                known[name] = (
+                    parameter.sample(rng) if given is None else parameter.canonical(given)
+                )
+        return {name: known[name] for name in self.parameters if name in known}
+
+    def sample(self, rng: np.random.Generator) -> dict[str, ParamValue]:
+        """Draw a point, uniform per parameter, given that all constraints hold.
+
+        Where a finite space holds few such points, each of them is equally likely.
+
+        Raises:
+            ConfigurationError: no point was found that satisfies the constraints.
+        """
+        if self.constraints and self._is_rare():
+            points = list(self.points())
+            if points:
+                return points[int(rng.integers(len(points)))]
+        else:
+            for _ in range(MAX_TRIES):
+                point = self.complete({}, rng)
+                if self.satisfied(point):
+                    return point
+        raise ConfigurationError(
+            [
+                _problem(
+                    "search_space.constraints",
+                    "must leave points to search, and none was found",
+                    "; ".join(str(constraint) for constraint in self.constraints),
+                    "Loosen a constraint, or narrow the parameters to where it holds.",
+                )
+            ]
+        )
+
+    def baseline(self) -> dict[str, ParamValue] | None:
+        """Return the user's defaults as a point, or ``None`` if no parameter has one.
+
+        An active parameter without a default takes its first choice or the middle of its scale.
+        """
+        if all(parameter.default is None for parameter in self.parameters.values()):
+            return None
+        return self.canonical(
+            {
+                name: _first(parameter) if parameter.default is None else parameter.default
+                for name, parameter in self.parameters.items()
+            }
+        )
+
+    # -- checking ----------------------------------------------------------------------------
+
+    def validate(self, params: Mapping[str, object]) -> list[Problem]:
+        """Return everything that is wrong with a point that comes from outside; empty: nothing."""
+        problems = []
+        for name in params:
+            if name not in self.parameters:
+                near = difflib.get_close_matches(name, list(self.parameters), n=1)
+                fix = f"Did you mean `{near[0]}`?" if near else "Remove it."
+                problems.append(_problem(name, "must be a parameter of the space", "", fix))
+        known: dict[str, ParamValue] = {}
+        for name in self._order:
+            problem = self._value_problem(name, params, known)
+            if problem is not None:
+                problems.append(problem)
+        if problems:
+            return problems
+        spelled = self.spell(known)
+        return [
+            _problem(
+                "",
+                "a constraint must hold",
+                self.label(known, n=len(known)),
+                f"Satisfy `{constraint}`.",
+            )
+            for constraint in self.constraints
+            if not constraint.evaluate(spelled)
+        ]
+
+    def _value_problem(
+        self, name: str, params: Mapping[str, object], known: dict[str, ParamValue]
+    ) -> Problem | None:
+        """Return what is wrong with one value; a right one is added to ``known``."""
+        active = self.is_active(name, known)
+        if name not in params:
+            return _problem(name, "must have a value", "", "Add it.") if active else None
+        if not active:
+            return _problem(
+                name, "must be absent here, for its conditions do not hold", "", "Remove it."
+            )
+        parameter = self.parameters[name]
+        rule = parameter.problem(params[name])
+        if rule is not None:
+            return _problem(name, rule, str(params[name])[:60], "Write a value that it can take.")
+        known[name] = parameter.canonical(params[name])
+        return None
+
+    # -- places ------------------------------------------------------------------------------
+
+    @property
+    def n_dims(self) -> int:
+        """Numbers in an encoded point: one per parameter, in the order of the configuration."""
+        return len(self.parameters)
+
+    def encode(self, params: Params) -> np.ndarray:
+        """Return where a canonical point lies in the unit cube, (n_dims,).
+
+        An inactive number lies at .5, an inactive choice in a bin of its own.
+        """
+        return np.array(
+            [
+                parameter.to_unit(params[name]) if name in params else _inactive(parameter)
+                for name, parameter in self.parameters.items()
+            ],
+            dtype=np.float64,
+        )
+
+    def decode(self, place: np.ndarray) -> dict[str, ParamValue]:
+        """Return the point at a place of the unit cube; ``decode(encode(p)) == p``.
+
+        Raises:
+            ValueError: the array is not of shape (n_dims,).
+        """
+        if place.shape != (self.n_dims,):
+            raise ValueError(
+                f"place must have shape (n_dims,)=({self.n_dims},), not {place.shape}"
+            )
+        return self.canonical(
+            {
+                name: parameter.from_unit(float(unit))
+                for (name, parameter), unit in zip(self.parameters.items(), place, strict=True)
+            }
+        )
+
+    # -- counting ----------------------------------------------------------------------------
+
+    def size(self) -> int | None:
+        """Return the number of points, or ``None`` if there are infinitely or too many to count.
+
+        Counted up to a million; with conditions or constraints, where the points have to be
+        walked, up to a hundred thousand combinations.
+        """
+        if "size" not in self._memo:
+            self._memo["size"] = self._count()
+        return self._memo["size"]
+
+    def points(self) -> Iterator[dict[str, ParamValue]]:
+        """Walk all points that satisfy the constraints, in a fixed order.
+
+        The points of a space where they are rare are kept after the first walk.
+
+        Raises:
+            ValueError: the space cannot be counted, see ``size``.
+        """
+        if self.size() is None:
+            raise ValueError("the space has too many points to walk")
+        if not (self.constraints and self._is_rare()):
+            yield from self._walk({}, 0)
+            return
+        if "points" not in self._few:
+            self._few["points"] = tuple(self._walk({}, 0))
+        yield from (dict(point) for point in self._few["points"])
+
+    def _is_rare(self) -> bool:
+        """Return whether so few points keep the constraints that drawing would seldom hit one."""
+        size = self.size()
+        n_combinations = math.prod(p.n_values or 1 for p in self.parameters.values())
+        return size is not None and size * RARE < n_combinations
+
+    def _walk(self, known: dict[str, ParamValue], depth: int) -> Iterator[dict[str, ParamValue]]:
+        if depth == len(self._order):
+            point = {name: known[name] for name in self.parameters if name in known}
+            if self.satisfied(point):
+                yield point
+            return
+        name = self._order[depth]
+        if not self.is_active(name, known):
+            yield from self._walk(known, depth + 1)
+            return
+        parameter = self.parameters[name]
+        for index in range(parameter.n_values or 0):
+            yield from self._walk({**known, name: parameter.value_at(index)}, depth + 1)
+
+    def _count(self) -> int | None:
+        product = 1
+        for parameter in self.parameters.values():
+            if parameter.n_values is None:
+                return None
+            product *= parameter.n_values
+        if not self.constraints and not any(p.when for p in self.parameters.values()):
+            return product if product <= MAX_ENUMERATED else None
+        return sum(1 for _ in self._walk({}, 0)) if product <= MAX_CHECKED else None
+
+    # -- showing -----------------------------------------------------------------------------
+
+    def label(self, params: Params, n: int = 3) -> str:
+        """Return a short name for people: the first ``n`` active parameters that can vary."""
+        varying = [
+            f"{name}={parameter.show(params[name])}"
+            for name, parameter in self.parameters.items()
+            if name in params and parameter.n_values != 1
+        ]
+        return " ".join(varying[:n])
+
+    def to_json(self) -> Json:
+        """Describe the space; texts by their names."""
+        return {
+            "parameters": {
+                name: {**parameter.to_json(), "when": self._spelled_when(parameter)}
+                for name, parameter in self.parameters.items()
+            },
+            "constraints": [str(constraint) for constraint in self.constraints],
+        }
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _spelling(self, name: str, value: ParamValue) -> ParamValue:
+        parameter = self.parameters[name]
+        return parameter.spelling(value) if isinstance(parameter, Choice) else value
+
+    def _spelled_when(self, parameter: Parameter) -> Json:
+        return {
+            other: [self._spelling(other, value) for value in values]
+            for other, values in parameter.when
+        }
+
+    def _condition_problems(self) -> Iterator[Problem]:
+        for name, parameter in self.parameters.items():
+            for other, values in parameter.when:
+                key = f"search_space.parameters.{name}.when.{other}"
+                if other not in self.parameters:
+                    fix = f"Known are: {', '.join(self.parameters)}."
+                    yield _problem(key, "must name a parameter of the space", other, fix)
+                    continue
+                for value in values:
+                    rule = self.parameters[other].problem(value)
+                    if rule is not None:
+                        fix = f"Write a value that `{other}` can take."
+                        yield _problem(key, rule, str(value)[:60], fix)
+
+    def _topological_order(self) -> tuple[str, ...]:
+        """Return names after those they depend on; names of a circle are left out."""
+        order: list[str] = []
+        n_before = -1
+        while len(order) > n_before:
+            n_before = len(order)
+            order += [
+                name
+                for name, parameter in self.parameters.items()
+                if name not in order and all(other in order for other, _ in parameter.when)
+            ]
+        return tuple(order)
+
+
+def _inactive(parameter: Parameter) -> float:
+    return parameter.inactive_unit if isinstance(parameter, Choice) else 0.5
+
+
+def _first(parameter: Parameter) -> ParamValue:
+    return parameter.from_unit(0.0 if isinstance(parameter, Choice) else 0.5)
+
+
+def _id_of(point: Params) -> str:
+    return sha256_hex(canonical_json(dict(point)))[:16]
+
+
+def _problem(key: str, rule: str, value: str, fix: str) -> Problem:
+    return Problem(key=key, rule=rule, value=value, fix=fix)

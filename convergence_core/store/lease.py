@@ -1,0 +1,171 @@
+"""``Lease``: at most one process optimizes a system at a time.
+
+A row in the journal's file with an expiry, renewed by a thread. A holder that is known to be dead
+(same machine, same boot, and no such process any more) is replaced at once; any other after the
+expiry.
+"""
+
+import datetime
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from convergence_core.errors import LeaseHeldError, StoreError
+from convergence_core.store.journal import wall_clock_us
+from convergence_core.store.layout import JOURNAL_FILE, ensure_store, store_root
+from convergence_core.store.processes import ProcessMark, is_dead, this_process
+from convergence_core.store.sqlite import Closing, DurableDatabase
+
+LEASE_S = 60.0
+"""A holder that nobody can see has this long to renew."""
+
+_ROW = (
+    "SELECT owner, pid, host, machine, pid_started, acquired_us, expires_us FROM leases "
+    "WHERE system = ?"
+)
+
+
+class Lease(Closing):
+    """The right to optimize one system of one store.
+
+    ``with Lease(path, name).acquire(): …`` holds it for the block.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        system: str,
+        *,
+        lease_s: float = LEASE_S,
+        now_us: Callable[[], int] = wall_clock_us,
+        mark: ProcessMark | None = None,
+    ) -> None:
+        """Prepare a lease; nothing is taken yet.
+
+        Args:
+            path: root folder of the store.
+            system: name of the optimized system.
+            lease_s: seconds until a holder that no longer renews may be replaced.
+            now_us: clock.
+            mark: the holder; this process by default.
+        """
+        self._root = store_root(path)
+        self._system = system
+        self._lease_us = int(lease_s * 1e6)
+        self._now_us = now_us
+        self._mark = mark
+        self._owner = uuid.uuid4().hex
+        self._database: DurableDatabase | None = None
+        self._renewer: threading.Thread | None = None
+        self._released = threading.Event()
+        self._lost = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process took the lease, as after a sleep longer than its expiry."""
+        return self._lost
+
+    def acquire(self) -> "Lease":
+        """Take the lease and begin to renew it; return itself.
+
+        Raises:
+            LeaseHeldError: another live process holds it.
+            StoreError: the store cannot be used.
+        """
+        ensure_store(self._root)
+        database = DurableDatabase(self._root / JOURNAL_FILE)
+        try:
+            self._take(database)
+        except BaseException:
+            database.close()
+            raise
+        self._database = database
+        self._released.clear()
+        self._renewer = threading.Thread(
+            target=self._renew_until_released, name=f"lease-{self._system}", daemon=True
+        )
+        self._renewer.start()
+        return self
+
+    def release(self) -> None:
+        """Give the lease back; safe to call twice."""
+        self._released.set()
+        if self._renewer is not None:
+            self._renewer.join()
+            self._renewer = None
+        if self._database is None:
+            return
+        try:
+            with self._database.transaction() as connection:
+                connection.execute(
+                    "DELETE FROM leases WHERE system = ? AND owner = ?",
+                    (self._system, self._owner),
+                )
+        finally:
+            self._database.close()
+            self._database = None
+
+    def close(self) -> None:
+        """Release the lease."""
+        self.release()
+
+    def renew(self) -> bool:
+        """Move the expiry on; return whether the lease is still ours.
+
+        Raises:
+            StoreWriteError: the row could not be written; the old expiry stands.
+        """
+        assert self._database is not None, "renewed without having been acquired"  # noqa: S101
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE leases SET expires_us = ? WHERE system = ? AND owner = ?",
+                (self._now_us() + self._lease_us, self._system, self._owner),
+            )
+            self._lost = connection.changes() == 0
+        return not self._lost
+
+    def _take(self, database: DurableDatabase) -> None:
+        mark = self._mark or this_process()
+        now = self._now_us()
+        with database.transaction() as connection:
+            row = connection.execute(_ROW, (self._system,)).fetchone()
+            if row is not None:
+                _, pid, host, machine, started, acquired_us, expires_us = row
+                holder = ProcessMark(pid=pid, host=host, machine=machine, started=started)
+                if expires_us > now and not is_dead(holder):
+                    raise LeaseHeldError(
+                        f"process {pid} on {host} has optimized {self._system!r} in the store "
+                        f"{self._root} since {_time(acquired_us)}; its lease expires at "
+                        f"{_time(expires_us)} unless it is renewed. Wait for it or stop it, or "
+                        "give this system another `api.name` or `storage.path`."
+                    )
+            connection.execute(
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    self._system,
+                    self._owner,
+                    mark.pid,
+                    mark.host,
+                    mark.machine,
+                    mark.started,
+                    now,
+                    now + self._lease_us,
+                ),
+            )
+        self._lost = False
+
+    def _renew_until_released(self) -> None:
+        while not self._released.wait(self._lease_us / 3e6):
+            try:
+                if not self.renew():
+                    return
+            except StoreError:
+                # The disk may be full for a moment: the row stands until its expiry, and the
+                # run's own writes report the trouble.
+                continue
+
+
+def _time(at_us: int) -> str:
+    at = datetime.datetime.fromtimestamp(at_us / 1e6, tz=datetime.UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

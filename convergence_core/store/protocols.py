@@ -1,0 +1,236 @@
+"""Interfaces of persistence: ``Store`` for results, ``Journal`` for paid calls.
+
+Both block; async code calls them from a thread. Every implementation passes the contract suite
+of its protocol (``tests/contracts``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+from convergence_core.records import Json
+
+Row = Mapping[str, object]
+"""One row of a table: column name → value of the column's type; absent means NULL."""
+
+RunStatus = Literal["running", "stopped", "failed", "done"]
+"""``stopped`` and ``failed`` runs can be resumed; ``done`` ones cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallIntent:
+    """A call about to be made: everything the journal knows before the answer."""
+
+    call_key: str
+    run_id: str
+    generation: int | None
+    eval_id: str | None
+    purpose: str
+    """``evaluation``, ``judge``, ``thought``, ``sao``…"""
+    provider: str
+    model: str | None
+    request_sha256: str
+    lease_s: float
+    """How long nobody else may make this call; must outlast the call's own time-out."""
+    max_usd: float | None = None
+    """Worst-case price; ``None``: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A stored outcome of a call; candidate faults are outcomes too."""
+
+    outcome: Json
+    """Redacted JSON, as the session wrote it."""
+    started_us: int
+    ended_us: int
+    attempt: int
+    eval_id: str | None
+    """Who paid first."""
+    cost_usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the journal says to an intent."""
+
+    state: Literal["granted", "hit", "busy"]
+    """``granted``: make the call; ``hit``: here is the answer; ``busy``: another owner is at it."""
+    attempt: int = 0
+    """Number of the attempt granted, from 1."""
+    answer: Answer | None = None
+    """Set for a hit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How an attempt ended."""
+
+    call_key: str
+    attempt: int
+    state: Literal["done", "failed"]
+    outcome: Json
+    """The answer for ``done``; for ``failed`` the error, kept for the record, never reused."""
+    started_us: int
+    ended_us: int
+    cost_usd: float | None = None
+    maybe_usd: float = 0.0
+    """What a failed attempt may have cost, e.g. a time-out after sending."""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTotals:
+    """The journal's account of one run."""
+
+    n_attempts: int = 0
+    """Calls started, retries and lost ones included, journal hits not."""
+    n_done: int = 0
+    n_failed: int = 0
+    n_in_flight: int = 0
+    """Started and neither done nor failed: after a kill, maybe paid."""
+    cost_usd: float | None = 0.0
+    """Sum of known prices; ``None`` when no priced call was made but unpriced ones were."""
+    maybe_usd: float = 0.0
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """Every call that may cost money: claimed before it is made, durable before it is used.
+
+    Both batch methods are one durable transaction: when they return, the rows survive power loss.
+    """
+
+    def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
+        """Claim calls, in order. A ``done`` key is a hit; a live lease of another is busy."""
+        ...
+
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Record how attempts ended; the first ``done`` of a key wins."""
+        ...
+
+    def answers(self, call_keys: Sequence[str]) -> dict[str, Answer]:
+        """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
+
+        A run whose ``budget.max_calls`` is spent reads what it has paid for by this.
+        """
+        ...
+
+    def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
+        """Return the account of a run; with ``before_generation`` only of earlier generations."""
+        ...
+
+    def abandon(self, run_id: str) -> int:
+        """Release the claims of a run whose process is known to be dead; return how many.
+
+        Called once by the holder of the system's lease when it resumes a run.
+        """
+        ...
+
+    def attempts(
+        self, run_id: str, *, generation: int | None, all_generations: bool = False
+    ) -> list[Row]:
+        """Return the ledger rows (table ``attempts``) of one generation, ordered by key."""
+        ...
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One row of ``runs``."""
+
+    run_id: str
+    name: str
+    label: str
+    status: RunStatus
+    started_us: int
+    ended_us: int | None = None
+    reason: str | None = None
+    """Why it ended, in words."""
+    config_json: str
+    config_sha256: str
+    config_path: str | None = None
+    base_dir: str
+    """Folder that relative paths of the configuration start from."""
+    search_space_json: str
+    cases_sha256: str
+    seed: int
+    code_version: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    n_generations: int = 0
+    """Committed so far."""
+    summary_json: str | None = None
+    """The result handed over, for finished runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What a resumed run needs of its last committed generation."""
+
+    generation: int
+    rng_state_json: str
+    sampler_state_json: str
+    progress_json: str
+    """The stopper's and the budget's numbers."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Immutable results, one file per (run, generation, table)."""
+
+    @property
+    def path(self) -> Path:
+        """Root folder."""
+        ...
+
+    def publish(self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
+        """Publish a generation durably, the ``generations`` row last; doing it again is harmless.
+
+        Generation ``-1`` holds the final re-estimation (its rows' ``generation`` is NULL).
+
+        Raises:
+            StoreWriteError: nothing of this generation is visible then.
+        """
+        ...
+
+    def save_run(self, record: RunRecord) -> None:
+        """Create or replace the run's row, atomically."""
+        ...
+
+    def finish_run(self, record: RunRecord) -> None:
+        """Save a ``done`` run's row and compact its generations into one file per table."""
+        ...
+
+    def run(self, name: str) -> RunRecord:
+        """Find one run by id, label or unambiguous part of its id.
+
+        Raises:
+            RunNotFoundError: none, or several.
+        """
+        ...
+
+    def runs(self, system: str | None = None) -> list[RunRecord]:
+        """Return all runs, or those of one optimized system, latest first."""
+        ...
+
+    def checkpoint(self, run_id: str) -> Checkpoint | None:
+        """Return the last committed generation's checkpoint, or ``None`` before the first."""
+        ...
+
+    def rows(
+        self, sql: str, parameters: Mapping[str, object] | None = None
+    ) -> list[dict[str, object]]:
+        """Run SQL over the views and return rows as dictionaries.
+
+        Raises:
+            QueryError: the SQL is wrong.
+        """
+        ...

@@ -1,0 +1,238 @@
+"""SQL over the views, for reading only.
+
+Three walls keep a query from the store's files and from the rest of the disk: the statement must
+be one SELECT, its plan must not write (DuckDB 2 accepts ``WITH x AS (COPY … TO …)``), and the
+connection may touch nothing but the parquet folders.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from convergence_core.errors import QueryError
+from convergence_core.store.damage import OFFLINE, damaged_error
+from convergence_core.store.layout import publish_file, temporary_name, write_error, writing
+from convergence_core.store.resolver import Resolution, resolve
+from convergence_core.store.tables import quoted
+from convergence_core.store.views import VIEW_NAMES, view_statements
+
+if TYPE_CHECKING:
+    import duckdb
+
+ExportFormat = Literal["csv", "json", "parquet"]
+
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+_WRITING_PLAN = re.compile(r'"name":\s*"[^"]*(COPY|INSERT|UPDATE|DELETE|EXPORT)[^"]*"')
+_COPY_OPTIONS: Mapping[ExportFormat, str] = {
+    "csv": "FORMAT csv, HEADER true",
+    "json": "FORMAT json",
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+}
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult:
+    """What a query returned."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    """DuckDB's type names, e.g. ``DOUBLE``."""
+    rows: list[tuple[object, ...]]
+
+
+class Reader:
+    """Runs queries over the store as it is at each call. Thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._resolution: Resolution | None = None
+
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
+        """Run one SELECT.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file of the store cannot be read.
+        """
+        cursor, resolution = self._cursor()
+
+        def run() -> QueryResult:
+            check_reads_only(cursor, sql, parameters)
+            result = cursor.execute(sql, dict(parameters) if parameters else None)
+            description = result.description or []
+            return QueryResult(
+                columns=tuple(column[0] for column in description),
+                types=tuple(str(column[1]) for column in description),
+                rows=result.fetchall(),
+            )
+
+        try:
+            return _translated(run, resolution)
+        finally:
+            cursor.close()
+
+    def export(
+        self,
+        sql: str,
+        path: Path,
+        form: ExportFormat,
+        parameters: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write the result of one SELECT to a file, which appears whole or not at all.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file of the store cannot be read.
+            StoreWriteError: the file cannot be written, or would lie within the store.
+        """
+        import duckdb  # noqa: PLC0415 - heavy, and not needed by those who only publish
+
+        path = path.absolute()
+        if path.resolve().is_relative_to(self._root.resolve()):
+            raise write_error(path, "an export must not lie within the store itself")
+        resolution = resolve(self._root)
+        temporary = temporary_name(path)
+        with writing(path):
+            try:
+                temporary.touch(exist_ok=False)
+                connection = open_views(self._root, resolution, writable=temporary)
+                _translated(lambda: check_reads_only(connection, sql, parameters), resolution)
+                body = sql.strip().rstrip(";")
+                copy = (
+                    f"COPY ({body}\n) TO {quoted(str(temporary))} "
+                    f"({_COPY_OPTIONS[form]}, USE_TMP_FILE false)"
+                )
+                mode = path.stat().st_mode if path.exists() else temporary.stat().st_mode
+                try:
+                    _translated(
+                        lambda: connection.execute(copy, dict(parameters) if parameters else None),
+                        resolution,
+                    )
+                except QueryError as error:
+                    if isinstance(error.__cause__, duckdb.IOException):
+                        raise write_error(path, str(error.__cause__)) from error
+                    raise
+                finally:
+                    connection.close()
+                publish_file(temporary, path)
+                path.chmod(mode & 0o777)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Free DuckDB's memory; the next query opens it anew."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._resolution = None
+
+    def _cursor(self) -> "tuple[duckdb.DuckDBPyConnection, Resolution]":
+        resolution = resolve(self._root)
+        with self._lock:
+            if self._connection is None or self._resolution != resolution:
+                self._connection = open_views(self._root, resolution)
+                self._resolution = resolution
+            return self._connection.cursor(), resolution
+
+
+def open_views(
+    root: Path, resolution: Resolution, *, writable: Path | None = None
+) -> "duckdb.DuckDBPyConnection":
+    """Return an in-memory connection with all views, which may read the store and nothing else.
+
+    Args:
+        root: folder of the store.
+        resolution: its files.
+        writable: one file outside the store that the connection may also write.
+
+    Raises:
+        StoreDamagedError: a file is gone. Others are opened by queries only.
+    """
+    import duckdb  # noqa: PLC0415 - see above
+
+    connection = duckdb.connect(":memory:", config=dict(OFFLINE))
+
+    def create() -> None:
+        # GLOBAL, since each cursor is a session of its own.
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        for statement in view_statements(resolution.files):
+            connection.execute(statement)
+
+    try:
+        _translated(create, resolution)
+    except BaseException:
+        connection.close()
+        raise
+    folders = ", ".join(quoted(f"{root / stage}/") for stage in ("live", "final"))
+    connection.execute(f"SET allowed_directories = [{folders}]")
+    if writable is not None:
+        connection.execute(f"SET allowed_paths = [{quoted(str(writable))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def check_reads_only(
+    connection: "duckdb.DuckDBPyConnection",
+    sql: str,
+    parameters: Mapping[str, object] | None,
+) -> None:
+    """Raise unless the SQL is one statement that only reads.
+
+    Raises:
+        QueryError: it is not.
+    """
+    import duckdb  # noqa: PLC0415 - see above
+
+    inner = _EXPLAIN.sub("", sql, count=1)
+    statements = duckdb.extract_statements(inner)
+    if len(statements) != 1:
+        raise QueryError(
+            f"a query must be one SELECT, but got {len(statements)} statements. "
+            "Run them one at a time; PIVOT needs its values, as in `ON model IN ('a', 'b')`."
+        )
+    if statements[0].type != duckdb.StatementType.SELECT:
+        kind = str(statements[0].type).rpartition(".")[2]
+        raise QueryError(
+            f"a query must be a SELECT, but got {kind}. The store is read-only for queries; "
+            "`--format` writes a result to a file."
+        )
+    plan = connection.execute(
+        f"EXPLAIN (FORMAT json) {inner}", dict(parameters) if parameters else None
+    ).fetchall()
+    if any(_WRITING_PLAN.search(str(row[1])) for row in plan):
+        raise QueryError(
+            "a query must only read, but this one writes. The store is read-only for queries; "
+            "`--format` writes a result to a file."
+        )
+
+
+def _translated(action: Callable[[], _T], resolution: Resolution) -> _T:
+    """Run an action on DuckDB; its errors become ours."""
+    import duckdb  # noqa: PLC0415 - see above
+
+    try:
+        return action()
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        raise QueryError(_advice(error)) from error
+    except duckdb.Error as error:
+        damaged = damaged_error([file for files in resolution.files.values() for file in files])
+        if damaged is not None:
+            raise damaged from error
+        raise QueryError(str(error)) from error
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if "does not exist" in text and "Table" in text:
+        # DuckDB's own suggestion may be one of its system tables.
+        lines = [line for line in text.splitlines() if not line.startswith("Did you mean")]
+        return "\n".join(lines).rstrip() + f"\nThere are: {', '.join(VIEW_NAMES)}."
+    return text

@@ -1,0 +1,119 @@
+"""Records as rows of tables: pure, so that publishing a generation twice writes the same bytes."""
+
+from collections.abc import Iterable, Sequence
+
+from convergence_core.archive import Archive
+from convergence_core.records import Evaluation, canonical_json, sha256_hex
+from convergence_core.store.protocols import Checkpoint, Row
+
+
+def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
+    """Return the candidates first asked in this generation."""
+    return [
+        {
+            "run_id": run_id,
+            "candidate_id": member.candidate.candidate_id,
+            "generation": generation,
+            "origin": member.candidate.origin,
+            "parent_ids": list(member.candidate.parent_ids),
+            "params_json": canonical_json(dict(member.candidate.params)),
+            "params_sha256": sha256_hex(canonical_json(dict(member.candidate.params))),
+        }
+        for member in archive
+        if member.generation == generation
+    ]
+
+
+def evaluation_row(run_id: str, evaluation: Evaluation) -> Row:
+    """Return one row of ``evaluations``."""
+    cell = evaluation.cell
+    response = evaluation.response_text
+    return {
+        "run_id": run_id,
+        "generation": evaluation.generation,
+        "eval_id": evaluation.eval_id,
+        "candidate_id": cell.candidate_id,
+        "case_id": cell.case_id,
+        "replicate": cell.repeat,
+        "role": cell.role,
+        "attempt": evaluation.attempt,
+        "status": evaluation.status,
+        "fault": evaluation.fault,
+        "error_type": evaluation.error_type,
+        "error": evaluation.error,
+        "model": evaluation.model,
+        "provider": evaluation.provider,
+        "reward": evaluation.reward,
+        "metrics": dict(evaluation.metrics),
+        "latency_ms": evaluation.latency_ms,
+        "cost_usd": evaluation.cost_usd,
+        "tokens_in": evaluation.tokens_in,
+        "tokens_out": evaluation.tokens_out,
+        "started_at": evaluation.started_us,
+        "ended_at": evaluation.ended_us,
+        "call_key": evaluation.call_key,
+        "cached": evaluation.cached,
+        "request_sha256": _hash_or_none(evaluation.request_text),
+        "payload_sha256": _hash_or_none(response),
+    }
+
+
+def payload_rows(run_id: str, evaluations: Iterable[Evaluation]) -> list[Row]:
+    """Return each distinct request and response text once, ordered by its hash."""
+    texts: dict[str, tuple[str, str]] = {}
+    for evaluation in evaluations:
+        for kind, text in (
+            ("prompt", evaluation.request_text),
+            ("response", evaluation.response_text),
+        ):
+            if text is not None:
+                texts[sha256_hex(text)] = (kind, text)
+    return [
+        {"run_id": run_id, "payload_sha256": key, "kind": kind, "text": text}
+        for key, (kind, text) in sorted(texts.items())
+    ]
+
+
+def generation_row(
+    run_id: str,
+    generation: int,
+    evaluations: Sequence[Evaluation],
+    checkpoint: Checkpoint,
+    *,
+    flow_run_id: str | None,
+    partial: bool,
+    fallback_us: int,
+) -> Row:
+    """Return the commit marker of a generation.
+
+    Its times are those of its first and last call, so that a generation published twice reads
+    the same; ``fallback_us`` stands in where no call was made.
+    """
+    per_candidate: dict[str, list[float]] = {}
+    for evaluation in evaluations:
+        if evaluation.reward is not None:
+            per_candidate.setdefault(evaluation.cell.candidate_id, []).append(evaluation.reward)
+    means = [sum(rewards) / len(rewards) for rewards in per_candidate.values()]
+    costs = [e.cost_usd for e in evaluations if e.cost_usd is not None]
+    starts = [e.started_us for e in evaluations if e.started_us is not None]
+    ends = [e.ended_us for e in evaluations if e.ended_us is not None]
+    return {
+        "run_id": run_id,
+        "generation": generation,
+        "started_at": min(starts, default=fallback_us),
+        "ended_at": max(ends, default=fallback_us),
+        "status": "partial" if partial else "done",
+        "n_candidates": len({e.cell.candidate_id for e in evaluations}),
+        "n_evaluations": len(evaluations),
+        "best_reward": max(means, default=None),
+        "mean_reward": sum(means) / len(means) if means else None,
+        "cost_usd": sum(costs) if costs else None,
+        "prefect_flow_run_id": flow_run_id,
+        "rng_state_json": checkpoint.rng_state_json,
+        "sampler_state_json": checkpoint.sampler_state_json,
+        "progress_json": checkpoint.progress_json,
+    }
+
+
+def _hash_or_none(text: str | None) -> str | None:
+    return None if text is None else sha256_hex(text)

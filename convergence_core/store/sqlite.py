@@ -1,0 +1,278 @@
+"""SQLite with a durable-before-acknowledged commit that many processes can share.
+
+Recipe: take the file lock (a fair queue, which the kernel frees on kill -9), BEGIN IMMEDIATE,
+statements, COMMIT with ``synchronous=NORMAL``, release the lock, then ``fsync`` the ``-wal`` and
+only now return. The commit survives kill -9, the sync adds power loss; as it happens outside the
+lock, others commit meanwhile and one sync serves many.
+
+SQLite comes from apsw, since the one of many systems (3.7.0 to 3.51.2, but for 3.44.6 and
+3.50.7 of those lines) can lose committed transactions when writes and checkpoints race. On such
+a version the journal falls back to a rollback journal, which is slower and sound.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import apsw
+
+from convergence_core.errors import StoreDamagedError, StoreError, StoreFormatError
+from convergence_core.store.layout import sync_folder, write_error, writing
+
+SCHEMA = 1
+"""``user_version`` of the journal; raised when an older version could not use it."""
+
+_BUSY_MS = 30_000
+_CACHE_KIB = 16_384
+
+# Rows are appended; only the index on `call_key` is written at random places, once per call.
+# `previous_id` leads from a call's latest attempt to the earlier ones.
+_DDL = """
+CREATE TABLE IF NOT EXISTS calls(
+  call_key TEXT PRIMARY KEY, state TEXT NOT NULL, owner TEXT NOT NULL, lease_us INTEGER NOT NULL,
+  latest_id INTEGER NOT NULL, answer_id INTEGER, request_sha256 TEXT NOT NULL, outcome TEXT
+);
+CREATE TABLE IF NOT EXISTS attempts(
+  id INTEGER PRIMARY KEY, previous_id INTEGER, call_key TEXT NOT NULL, attempt INTEGER NOT NULL,
+  run_id TEXT NOT NULL, eval_id TEXT NOT NULL, purpose TEXT NOT NULL, generation INTEGER,
+  provider TEXT NOT NULL, model TEXT, state TEXT NOT NULL, error_type TEXT, error TEXT,
+  tokens_in INTEGER, tokens_out INTEGER, cost_usd REAL, max_usd REAL,
+  maybe_usd REAL NOT NULL DEFAULT 0, started_us INTEGER NOT NULL, ended_us INTEGER
+);
+CREATE INDEX IF NOT EXISTS attempts_of_generation ON attempts(run_id, generation);
+CREATE UNIQUE INDEX IF NOT EXISTS cache_hits ON attempts(call_key, run_id, eval_id, purpose)
+  WHERE state = 'cached';
+CREATE TABLE IF NOT EXISTS leases(
+  system TEXT PRIMARY KEY, owner TEXT NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL,
+  machine TEXT NOT NULL, pid_started TEXT NOT NULL, acquired_us INTEGER NOT NULL,
+  expires_us INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+def library_version() -> str:
+    """Return the version of the SQLite library in use."""
+    return apsw.sqlite_lib_version()
+
+
+def wal_is_sound(version: str) -> bool:
+    """Return whether this SQLite keeps committed transactions in WAL mode."""
+    parts = tuple(int(part) for part in version.split(".")[:3])
+    line = parts[:2]
+    if line == (3, 44):
+        return parts >= (3, 44, 6)
+    if line == (3, 50):
+        return parts >= (3, 50, 7)
+    return parts >= (3, 51, 3) or parts < (3, 7, 0)
+
+
+class DurableDatabase:
+    """One connection to the journal's file. Thread-safe; not to be carried across a fork."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, creating it if need be.
+
+        Raises:
+            StoreDamagedError: the file is no SQLite database.
+            StoreFormatError: a newer version wrote it.
+            StoreWriteError: it cannot be created or written.
+        """
+        self.path = path
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._wal_descriptor = -1
+        self._wal_inode = -1
+        self._sync_mutex = threading.Lock()
+        self._failure: str | None = None
+        self._wal = wal_is_sound(library_version())
+        with writing(path):
+            with contextlib.suppress(FileExistsError):
+                # Created by us, so no connection of this process can lose its locks by the close.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._lock_descriptor = os.open(
+                path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        try:
+            with self._explained():
+                self._connection = apsw.Connection(str(path))
+        except BaseException:
+            os.close(self._lock_descriptor)
+            raise
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self._explained(), self._file_lock():
+            self._connection.set_busy_timeout(_BUSY_MS)
+            self._connection.pragma("cache_size", -_CACHE_KIB)
+            found = self._connection.pragma("user_version")
+            if isinstance(found, int) and found > SCHEMA:
+                raise StoreFormatError(
+                    f"the journal {self.path} has version {found}, and this version reads up to "
+                    f"{SCHEMA}. Upgrade convergence-optimizer, or set `storage.path` to another "
+                    "folder."
+                )
+            if self._wal:
+                self._connection.pragma("journal_mode", "wal")
+                self._connection.pragma("synchronous", "normal")
+            else:
+                warnings.warn(
+                    f"SQLite {library_version()} can lose commits in WAL mode, so the journal "
+                    "uses a slower rollback journal. Install apsw>=3.51.3.",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+                self._connection.pragma("journal_mode", "delete")
+                self._connection.pragma("synchronous", "extra")
+            if found != SCHEMA:
+                with self._connection:
+                    self._connection.execute(_DDL)
+                    self._connection.pragma("user_version", SCHEMA)
+        with writing(self.path):
+            sync_folder(self.path.parent)
+            self._sync()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Give the connection for SELECTs: no lock, no commit."""
+        self._check_usable()
+        with self._mutex, self._explained():
+            yield self._connection
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """Give the connection for one transaction, durable when the block has been left.
+
+        Raises:
+            StoreWriteError: nothing of the transaction is kept, or its durability is unknown.
+        """
+        self._check_usable()
+        with self._mutex, self._explained(), self._file_lock():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        try:
+            self._sync()
+        except OSError as error:
+            # The kernel may have dropped the pages: a later sync would succeed and mean nothing.
+            self._failure = error.strerror or str(error)
+            raise write_error(self.path, self._failure) from error
+
+    def close(self) -> None:
+        """Close the connection and its descriptors; safe to call twice."""
+        with self._mutex:
+            if self._lock_descriptor < 0:
+                return
+            if os.getpid() == self._pid:
+                with self._explained(), self._file_lock():
+                    self._connection.close()
+            if self._wal_descriptor >= 0:
+                os.close(self._wal_descriptor)
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = self._wal_descriptor = -1
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(
+                f"the journal {self.path} was opened by process {self._pid} and this is a fork "
+                "of it. Open it again here."
+            )
+        if self._lock_descriptor < 0:
+            raise StoreError(f"the journal {self.path} is closed. Open it again.")
+        if self._failure is not None:
+            raise write_error(self.path, self._failure)
+
+    @contextlib.contextmanager
+    def _file_lock(self) -> Iterator[None]:
+        fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
+
+    def _sync(self) -> None:
+        if not self._wal:
+            return  # COMMIT has synced
+        wal = self.path.with_name(self.path.name + "-wal")
+        with self._sync_mutex:
+            # The -wal is made anew when the last connection had closed.
+            try:
+                inode = wal.stat().st_ino
+            except FileNotFoundError:
+                return  # nothing was written since it was opened
+            if inode != self._wal_inode:
+                if self._wal_descriptor >= 0:
+                    os.close(self._wal_descriptor)
+                self._wal_descriptor = os.open(wal, os.O_RDWR | os.O_CLOEXEC)
+                self._wal_inode = os.fstat(self._wal_descriptor).st_ino
+                sync_folder(self.path.parent)
+            descriptor = self._wal_descriptor
+        os.fsync(descriptor)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise StoreDamagedError(
+                f"the journal {self.path} is damaged: {error}. Restore it from a backup, or move "
+                "it away: unfinished runs then pay again for what was not yet published."
+            ) from error
+        except (
+            apsw.FullError,
+            apsw.IOError,
+            apsw.ReadOnlyError,
+            apsw.CantOpenError,
+            apsw.PermissionsError,
+            apsw.BusyError,
+        ) as error:
+            raise write_error(self.path, str(error)) from error
+
+
+def integrity_problem(path: Path) -> str | None:
+    """Return what is wrong with an SQLite file, ``None`` if nothing is."""
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            found = connection.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return str(error)
+    return None if found == [("ok",)] else str(found[0][0])
+
+
+class Closing(ABC):
+    """``with`` support for what has a ``close``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; subclasses say what."""
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()

@@ -1,0 +1,275 @@
+"""The registry of tables: what every column is called, is and means.
+
+Field ids are the contract between versions: a parquet column is found by its id, so columns may
+be added (new id, NULL in old files), renamed and widened (i32 → i64 → f64) without a new
+format. An id is never used twice; the ids missing below belong to columns of tables as designed
+that nothing fills yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+SCHEMA_VERSION = 1
+"""Written into every file; raised whenever a column is added."""
+
+ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
+"""``ts`` is microseconds since the epoch, UTC; ``map`` holds numbers by name."""
+
+SQL_TYPES: Mapping[ColumnType, str] = {
+    "text": "VARCHAR",
+    "i32": "INTEGER",
+    "i64": "BIGINT",
+    "f64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "ts": "TIMESTAMP WITH TIME ZONE",
+    "map": "MAP(VARCHAR, DOUBLE)",
+    "text[]": "VARCHAR[]",
+}
+"""DuckDB's name of each type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. All are nullable: NULL means unknown, never zero."""
+
+    field_id: int
+    name: str
+    type: ColumnType
+    meaning: str
+    unit: str = ""
+
+    @property
+    def sql_type(self) -> str:
+        """DuckDB's type."""
+        return SQL_TYPES[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its key is kept by file names and by the writer, not by an index."""
+
+    name: str
+    meaning: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """Return a column by name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"table {self.name} has no column {name!r}")
+
+    def field_ids_sql(self) -> str:
+        """Return the value of COPY's ``FIELD_IDS``."""
+        ids = ", ".join(f'"{column.name}": {_field_id_sql(column)}' for column in self.columns)
+        return "{" + ids + "}"
+
+    def schema_sql(self) -> str:
+        """Return the value of ``read_parquet``'s ``schema``: columns by field id."""
+        entries = ", ".join(
+            f"{column.field_id}: {{name: '{column.name}', type: '{column.sql_type}', "
+            "default_value: NULL}"
+            for column in self.columns
+        )
+        return f"map {{{entries}}}"
+
+    def empty_sql(self) -> str:
+        """Return a SELECT with these columns and no row."""
+        columns = ", ".join(
+            f'NULL::{column.sql_type} AS "{column.name}"' for column in self.columns
+        )
+        return f"SELECT {columns} WHERE false"
+
+    def files_sql(self, files: Sequence[str]) -> str:
+        """Return a SELECT over parquet files of this table, oldest schema or newest."""
+        if not files:
+            return self.empty_sql()
+        names = ", ".join(quoted(file) for file in files)
+        return f"SELECT * FROM read_parquet([{names}], schema={self.schema_sql()})"  # noqa: S608 - names are quoted, the rest is this registry
+
+
+def quoted(text: str) -> str:
+    """Return a text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _field_id_sql(column: Column) -> str:
+    if column.type == "map":
+        first = 1_000 + 10 * column.field_id
+        return f"{{__duckdb_field_id: {column.field_id}, key: {first + 1}, value: {first + 2}}}"
+    if column.type == "text[]":
+        return f"{{__duckdb_field_id: {column.field_id}, element: {1_001 + 10 * column.field_id}}}"
+    return str(column.field_id)
+
+
+RUNS = Table(
+    "runs",
+    "One row per optimization with one seed.",
+    ("run_id",),
+    (
+        Column(1, "run_id", "text", "ULID: sorts by start"),
+        Column(2, "name", "text", "the optimized system, `api.name`"),
+        Column(13, "label", "text", "short name for people: name and the end of the id"),
+        Column(3, "started_at", "ts", "when the run began"),
+        Column(4, "ended_at", "ts", "when it ended or was stopped; NULL: it has not"),
+        Column(5, "status", "text", "running, stopped, failed or done"),
+        Column(14, "reason", "text", "why it ended, in words"),
+        Column(6, "config_json", "text", "the whole configuration, without secrets"),
+        Column(7, "config_sha256", "text", "hash of the configuration"),
+        Column(15, "config_path", "text", "file it was read from; NULL: a Python mapping"),
+        Column(16, "base_dir", "text", "folder that its relative paths start from"),
+        Column(8, "search_space_json", "text", "normalized search space"),
+        Column(17, "cases_sha256", "text", "hash of all test cases"),
+        Column(9, "seed", "i64", "seed of the run"),
+        Column(10, "code_version", "text", "package version and commit"),
+        Column(12, "tags_json", "text", "labels and facts about the machine, a JSON object"),
+        Column(18, "n_generations", "i32", "committed generations when this row was written"),
+        Column(19, "summary_json", "text", "the result handed over; NULL: not finished"),
+    ),
+)
+
+GENERATIONS = Table(
+    "generations",
+    "One ask, evaluate, tell; its file makes all others of the generation visible.",
+    ("run_id", "generation"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "number of the generation, from 0"),
+        Column(3, "started_at", "ts", "when its first call was sent"),
+        Column(4, "ended_at", "ts", "when its last call was answered"),
+        Column(5, "status", "text", "done, or partial: cut short by a budget"),
+        Column(6, "n_candidates", "i32", "candidates evaluated"),
+        Column(7, "n_evaluations", "i32", "rows in evaluations"),
+        Column(8, "best_reward", "f64", "highest mean reward of a candidate's trial", "[0, 1]"),
+        Column(9, "mean_reward", "f64", "mean over its trials", "[0, 1]"),
+        Column(10, "cost_usd", "f64", "sum of known prices of its evaluations", "USD"),
+        Column(11, "prefect_flow_run_id", "text", "flow run in Prefect; NULL: none"),
+        Column(12, "rng_state_json", "text", "generator state after it"),
+        Column(13, "sampler_state_json", "text", "sampler state after it"),
+        Column(14, "progress_json", "text", "numbers of the stopper and the budget after it"),
+    ),
+)
+
+CANDIDATES = Table(
+    "candidates",
+    "One point of the search space, in the generation that first asked it.",
+    ("run_id", "candidate_id"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "candidate_id", "text", "hash of the active parameters"),
+        Column(3, "generation", "i32", "first asked"),
+        Column(4, "origin", "text", "default, sample, mutation, crossover, elite or rlp"),
+        Column(5, "parent_ids", "text[]", "candidates it was bred from"),
+        Column(6, "params_json", "text", "active parameters, canonical JSON"),
+        Column(7, "params_sha256", "text", "hash of params_json: finds repeats across runs"),
+    ),
+)
+
+EVALUATIONS = Table(
+    "evaluations",
+    "The outcome of one cell: one candidate, one test case, one repeat.",
+    ("run_id", "eval_id"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "NULL: the re-estimation after the last generation"),
+        Column(3, "eval_id", "text", "hash of run, generation and cell"),
+        Column(4, "candidate_id", "text", "the candidate"),
+        Column(5, "case_id", "text", "the test case"),
+        Column(6, "replicate", "i32", "repeat of the same cell, from 0"),
+        Column(23, "role", "text", "search, fresh or holdout; samplers saw search alone"),
+        Column(7, "attempt", "i32", "the attempt that counted, from 1"),
+        Column(8, "status", "text", "ok, error, timeout or skipped"),
+        Column(24, "fault", "text", "candidate, infrastructure or evaluator; NULL: none"),
+        Column(9, "error_type", "text", "short reason, e.g. http_500"),
+        Column(25, "error", "text", "message and original traceback, redacted"),
+        Column(10, "model", "text", "as answered by the provider"),
+        Column(11, "provider", "text", "kind of target"),
+        Column(
+            12,
+            "reward",
+            "f64",
+            "0 for the candidate's own fault; NULL: missing (skipped, other faults)",
+            "[0, 1]",
+        ),
+        Column(13, "metrics", "map", "metric → value in the metric's unit"),
+        Column(14, "latency_ms", "f64", "of the original call, also when cached", "ms"),
+        Column(15, "cost_usd", "f64", "what this evaluation paid; cached 0", "USD"),
+        Column(16, "tokens_in", "i64", "tokens of the request"),
+        Column(17, "tokens_out", "i64", "tokens of the answer"),
+        Column(18, "started_at", "ts", "when the call was sent"),
+        Column(19, "ended_at", "ts", "when it was answered"),
+        Column(20, "call_key", "text", "the target call in attempts"),
+        Column(21, "cached", "bool", "the answer was first paid by another evaluation"),
+        Column(26, "request_sha256", "text", "the request in payloads"),
+        Column(22, "payload_sha256", "text", "the answer in payloads"),
+    ),
+)
+
+ATTEMPTS = Table(
+    "attempts",
+    "The ledger: one row per call made, retries and lost ones included, and per cache hit. "
+    "The only source of money.",
+    ("run_id", "eval_id", "purpose", "call_key", "attempt"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "NULL: outside a generation"),
+        Column(15, "eval_id", "text", "evaluation that asked; NULL: none"),
+        Column(3, "call_key", "text", "hash of all that shapes the answer"),
+        Column(8, "attempt", "i32", "number of the attempt, from 1; a hit bears the payer's"),
+        Column(4, "purpose", "text", "evaluation, judge, …"),
+        Column(5, "provider", "text", "kind of target"),
+        Column(6, "model", "text", "as answered, or as asked before the answer"),
+        Column(7, "state", "text", "done, failed, cached, or started: nobody saw its end"),
+        Column(19, "error_type", "text", "short reason of a failed attempt; lost: process died"),
+        Column(9, "tokens_in", "i64", "tokens of the request"),
+        Column(10, "tokens_out", "i64", "tokens of the answer"),
+        Column(16, "cached_tokens", "i64", "tokens of the request the provider had cached"),
+        Column(17, "reasoning_tokens", "i64", "tokens of the answer spent on reasoning"),
+        Column(11, "cost_usd", "f64", "NULL: price unknown", "USD"),
+        Column(12, "maybe_usd", "f64", "at most this was paid for an attempt lost", "USD"),
+        Column(18, "price_version", "text", "price table used; NULL: none"),
+        Column(13, "started_at", "ts", "when the call was sent"),
+        Column(14, "ended_at", "ts", "when it was answered; NULL: not known"),
+    ),
+)
+
+PAYLOADS = Table(
+    "payloads",
+    "Texts sent and received, apart so that evaluations stay narrow.",
+    ("run_id", "payload_sha256"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "payload_sha256", "text", "hash of the redacted text"),
+        Column(3, "kind", "text", "prompt or response"),
+        Column(4, "text", "text", "the redacted text"),
+    ),
+)
+
+TABLES: Mapping[str, Table] = {
+    table.name: table for table in (RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS)
+}
+"""All tables by name."""
+
+GENERATION_TABLES: tuple[Table, ...] = (PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS, GENERATIONS)
+"""Tables published per generation, in the order of publishing: the commit marker last."""
+
+
+def describe() -> str:
+    """Return the tables as Markdown, for the documentation."""
+    parts = []
+    for table in TABLES.values():
+        parts.append(f"## {table.name}\n\n{table.meaning} Key: {', '.join(table.key)}.\n")
+        parts.append("| id | column | type | unit | meaning |\n|---|---|---|---|---|")
+        parts.extend(
+            f"| {column.field_id} | {column.name} | {column.type} | {column.unit} "
+            f"| {column.meaning} |"
+            for column in sorted(table.columns, key=lambda column: column.field_id)
+        )
+        parts.append("")
+    return "\n".join(parts)

@@ -1,0 +1,139 @@
+"""The views that people query: each table, and what follows from them.
+
+Money comes from ``attempts`` alone: adding up evaluations would count twice. ``leaderboard``
+reads search evaluations only, by cases first, since repeats of one case are not independent. Its
+interval is normal and descriptive, and the winner's mean is biased upward: ``final_estimates``
+holds the unbiased one.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from convergence_core.store.tables import TABLES
+
+DERIVED: Mapping[str, tuple[str, str]] = {
+    "metrics": (
+        "One row per evaluation and metric.",
+        """
+        SELECT run_id, generation, eval_id, candidate_id, case_id, role,
+               m.key AS metric, m.value AS value
+        FROM (SELECT *, unnest(map_entries(metrics)) AS m FROM evaluations)
+        """,
+    ),
+    "parameters": (
+        "One row per candidate and active parameter; `number` is NULL for texts.",
+        """
+        SELECT c.run_id, c.candidate_id, j.key AS parameter,
+               json_extract_string(j.value, '$') AS value,
+               CASE WHEN j.type IN ('DOUBLE', 'UBIGINT', 'BIGINT')
+                    THEN CAST(j.value AS DOUBLE) END AS number
+        FROM candidates c, json_each(c.params_json) j
+        """,
+    ),
+    "costs": (
+        "Calls and money by generation, UTC day, purpose, provider and model.",
+        """
+        SELECT run_id, generation, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day,
+               purpose, provider, model,
+               count(*) FILTER (WHERE state <> 'cached') AS n_calls,
+               count(*) FILTER (WHERE state = 'failed') AS n_failed,
+               count(*) FILTER (WHERE state = 'cached') AS n_cached,
+               count(*) FILTER (WHERE state = 'done' AND cost_usd IS NULL) AS n_unpriced,
+               sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out,
+               sum(cost_usd) AS cost_usd, sum(maybe_usd) AS maybe_usd
+        FROM attempts GROUP BY ALL
+        """,
+    ),
+    "leaderboard": (
+        "Candidates of each run by mean reward over the search cases they were asked.",
+        """
+        WITH per_case AS (
+          SELECT run_id, candidate_id, case_id, avg(reward) AS reward, count(*) AS n,
+                 count(*) FILTER (WHERE status <> 'ok') AS n_failed, avg(latency_ms) AS latency_ms
+          FROM evaluations WHERE role = 'search' AND status <> 'skipped' GROUP BY ALL),
+        money AS (
+          SELECT e.run_id, e.candidate_id, sum(a.cost_usd) AS cost_usd
+          FROM attempts a JOIN evaluations e USING (run_id, eval_id)
+          WHERE e.role = 'search' GROUP BY ALL),
+        means AS (
+          SELECT run_id, candidate_id, avg(reward) AS mean_reward,
+                 1.96 * stddev_samp(reward) / sqrt(count(reward)) AS half_width,
+                 count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
+                 sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
+          FROM per_case GROUP BY run_id, candidate_id)
+        SELECT m.run_id, rank() OVER (PARTITION BY m.run_id ORDER BY m.mean_reward DESC NULLS LAST)
+                 AS rank,
+               m.candidate_id, m.mean_reward, m.half_width, m.n_cases, m.n_evaluations,
+               m.n_failed, money.cost_usd, m.latency_ms, c.generation, c.origin, c.params_json
+        FROM means m JOIN candidates c USING (run_id, candidate_id)
+             LEFT JOIN money USING (run_id, candidate_id)
+        """,
+    ),
+    "learning_curve": (
+        "Rewards and money by generation, with the best so far.",
+        """
+        WITH money AS (
+          SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL)
+        SELECT g.run_id, g.generation, g.mean_reward, g.best_reward,
+               max(g.best_reward) OVER w AS best_so_far, g.n_evaluations,
+               CAST(sum(g.n_evaluations) OVER w AS BIGINT) AS cumulative_evaluations,
+               money.cost_usd, sum(money.cost_usd) OVER w AS cumulative_usd
+        FROM generations g LEFT JOIN money USING (run_id, generation)
+        WINDOW w AS (PARTITION BY g.run_id ORDER BY g.generation)
+        """,
+    ),
+    "final_estimates": (
+        "The re-estimation on cells the search never used, by candidate and role.",
+        """
+        WITH per_case AS (
+          SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward, count(*) AS n,
+                 count(*) FILTER (WHERE status <> 'ok') AS n_failed
+          FROM evaluations WHERE role <> 'search' AND status <> 'skipped' GROUP BY ALL)
+        SELECT run_id, candidate_id, role, avg(reward) AS mean_reward,
+               1.96 * stddev_samp(reward) / sqrt(count(reward)) AS half_width,
+               count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
+               sum(n_failed)::BIGINT AS n_failed
+        FROM per_case GROUP BY ALL
+        """,
+    ),
+    "failures": (
+        "Evaluations that did not end well, and why.",
+        """
+        SELECT run_id, generation, eval_id, candidate_id, case_id, role, status, fault,
+               error_type, error, attempt, latency_ms
+        FROM evaluations WHERE status <> 'ok'
+        """,
+    ),
+    "answers": (
+        "Evaluations with the texts sent and received (NULL where `storage.keep_text` is off).",
+        """
+        WITH texts AS (
+          SELECT run_id, payload_sha256, min(text) AS text FROM payloads GROUP BY ALL)
+        SELECT e.run_id, e.generation, e.eval_id, e.candidate_id, e.case_id, e.role, e.status,
+               e.reward, p.text AS prompt, r.text AS response
+        FROM evaluations e
+             LEFT JOIN texts p ON p.run_id = e.run_id AND p.payload_sha256 = e.request_sha256
+             LEFT JOIN texts r ON r.run_id = e.run_id AND r.payload_sha256 = e.payload_sha256
+        """,
+    ),
+}
+"""Views beyond the tables: name → (meaning, SELECT). A view uses only those before it."""
+
+VIEW_NAMES: tuple[str, ...] = (*TABLES, *DERIVED)
+"""Everything a query can read."""
+
+
+def view_statements(files: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the statements that create all views over these files."""
+    tables = [
+        f"CREATE VIEW {name} AS {table.files_sql(files.get(name, ()))}"
+        for name, table in TABLES.items()
+    ]
+    derived = [f"CREATE VIEW {name} AS {select}" for name, (_, select) in DERIVED.items()]
+    return tables + derived
+
+
+def describe_views() -> str:
+    """Return the derived views as Markdown, for the documentation."""
+    lines = ["| view | meaning |", "|---|---|"]
+    lines.extend(f"| {name} | {meaning} |" for name, (meaning, _) in DERIVED.items())
+    return "\n".join(lines) + "\n"
