@@ -1,0 +1,3 @@
+"""What touches the world: targets, metrics, files, Prefect tasks; one effect each."""
+
+CONVERGENCE_PACKAGE = "convergence-optimizer"

@@ -1,0 +1,94 @@
+"""What a run shows in Prefect: progress, leaderboard, learning curve and links.
+
+Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
+generation, never per evaluation.
+"""
+
+import base64
+import threading
+from pathlib import Path
+from uuid import UUID
+
+from prefect import get_client, runtime
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from convergence_core.result import RunResult
+from tasks.report import collect_progress, leaderboard_rows, learning_curve_png, report_markdown
+from tasks.runs import Run, run_of
+
+_PROGRESS: dict[str, UUID] = {}
+_PROGRESS_LOCK = threading.Lock()
+
+
+def _key(run: Run, what: str) -> str:
+    """Return an artifact key: artifacts of one key form a history over runs."""
+    name = "".join(c if c.isalnum() else "-" for c in run.record.name.lower())
+    return f"{name}-{what}"
+
+
+def show_start(run: Run) -> None:
+    """Name the flow run after the run and begin its progress bar."""
+    flow_run_id = runtime.flow_run.id
+    if flow_run_id and runtime.flow_run.name != run.label:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(flow_run_id), name=run.label)
+    artifact_id = create_progress_artifact(
+        progress=_percent(run), key=_key(run, "progress"), description=f"Search of {run.label}"
+    )
+    assert isinstance(artifact_id, UUID)  # noqa: S101 - a coroutine only in async flows
+    with _PROGRESS_LOCK:
+        _PROGRESS[run.run_id] = artifact_id
+
+
+def show_generation(run_id: str) -> None:
+    """Show the leaderboard and the learning curve after a generation, and move the bar."""
+    run = run_of(run_id)
+    result = collect_progress(run)
+    create_table_artifact(
+        table=leaderboard_rows(result, n=10),
+        key=_key(run, "leaderboard"),
+        description=f"Leaderboard of {run.label} after generation {run.next_generation - 1:02d}",
+    )
+    _show_curve(run, result)
+    with _PROGRESS_LOCK:
+        artifact_id = _PROGRESS.get(run_id)
+    if artifact_id is not None:
+        update_progress_artifact(artifact_id=artifact_id, progress=_percent(run))
+
+
+def show_result(run: Run, result: RunResult) -> None:
+    """Show the report in words and where its files are."""
+    with _PROGRESS_LOCK:
+        artifact_id = _PROGRESS.pop(run.run_id, None)
+    if artifact_id is not None:
+        update_progress_artifact(artifact_id=artifact_id, progress=100.0)
+    create_markdown_artifact(
+        markdown=report_markdown(result), key=_key(run, "report"), description=run.label
+    )
+    page = result.files.get("report.html")
+    if page is not None:
+        create_link_artifact(
+            link=Path(page).resolve().as_uri(),
+            link_text="report.html",
+            key=_key(run, "report-page"),
+            description=f"Report of {run.label}, on the machine that made it",
+        )
+
+
+def _show_curve(run: Run, result: RunResult) -> None:
+    picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
+    create_markdown_artifact(
+        markdown=f"![learning curve](data:image/png;base64,{picture})",
+        key=_key(run, "learning-curve"),
+        description=f"Learning curve of {run.label}",
+    )
+
+
+def _percent(run: Run) -> float:
+    return round(100.0 * run.next_generation / run.schedule.n_generations, 1)

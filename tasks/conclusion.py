@@ -1,0 +1,116 @@
+"""After the search: re-estimate the winner on cells nobody chose by, then write the results."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from convergence_core.events import FinalStarted, RunFinished
+from convergence_core.records import (
+    Assignment,
+    Candidate,
+    Cell,
+    Role,
+    Trial,
+    canonical_json,
+    sha256_hex,
+)
+from convergence_core.result import RunResult
+from convergence_core.store.rows import evaluation_row, payload_rows
+from tasks.report import collect, write_results
+from tasks.runs import Run, now_us
+
+FINAL = -1
+"""Number under which the final re-estimation is published."""
+
+
+def choose_finalists(run: Run) -> list[Assignment]:
+    """Return the winner, and the user's defaults beside it, with the cells of the final look.
+
+    Both get the same cells: held-out cases that the search never saw, and the search cases once
+    more. Empty when no candidate got a reward.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop.
+    """
+    run.check_stop()
+    recommendation = run.recommend(run.progress.search)
+    if recommendation is None:
+        return []
+    members = run.progress.search.archive.members
+    subjects = [members[recommendation.candidate_id].candidate]
+    baseline = _baseline(run)
+    if baseline is not None and baseline.candidate_id != subjects[0].candidate_id:
+        subjects.append(baseline)
+    assignments = [_final_assignment(run, candidate) for candidate in subjects]
+    run.emit(FinalStarted(n_cells=sum(len(assignment.cells) for assignment in assignments)))
+    return assignments
+
+
+def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
+    """Publish the final evaluations, write the result files and mark the run as done.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop; resuming it takes the final look again.
+    """
+    run.check_stop()
+    ended = run.why_ended()
+    assert ended is not None  # noqa: S101 - the flow's loop ends only then
+    status, reason = ended
+    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+    run.store.publish(
+        run.run_id,
+        FINAL,
+        {
+            "payloads": payload_rows(run.run_id, evaluations),
+            "evaluations": [evaluation_row(run.run_id, evaluation) for evaluation in evaluations],
+            "attempts": run.journal.attempts(run.run_id, generation=None),
+        },
+    )
+    baseline = _baseline(run)
+    result = collect(
+        run.store,
+        replace(run.record, ended_us=now_us()),
+        configuration=run.configuration,
+        space=run.loaded.space,
+        search=run.progress.search,
+        recommendation=run.recommend(run.progress.search),
+        final_trials=trials,
+        totals=run.journal.totals(run.run_id),
+        n_maybe_paid=run.maybe_paid,
+        cases=run.loaded.cases,
+        n_search_cases=len(run.loaded.search_cases),
+        n_holdout_cases=len(run.loaded.holdout_cases),
+        status=status,
+        reason=reason,
+        baseline_id=None if baseline is None else baseline.candidate_id,
+    )
+    result = write_results(
+        result, run.store, run.configuration, run.loaded.base_dir, cases=run.loaded.cases
+    )
+    run.finish(reason, canonical_json(result.to_json()))
+    run.emit(RunFinished(run_id=run.run_id, status=result.status, reason=reason))
+    return result
+
+
+def _baseline(run: Run) -> Candidate | None:
+    params = run.loaded.space.baseline()
+    return None if params is None else run.loaded.space.candidate(params, origin="default")
+
+
+def _final_assignment(run: Run, candidate: Candidate) -> Assignment:
+    quota = run.schedule.final_quota()
+    holdout = sorted(
+        (case.case_id for case in run.loaded.holdout_cases),
+        key=lambda case_id: sha256_hex(f"final:{case_id}"),
+    )
+    chosen: list[tuple[str, int, Role]] = [
+        (case_id, 0, "holdout") for case_id in holdout[: quota.n_holdout]
+    ]
+    # The first repeat number that the search never asks.
+    repeat = run.schedule.repeats
+    chosen += [(case_id, repeat, "fresh") for case_id in run.case_order[: quota.n_fresh]]
+    cells = tuple(
+        Cell(candidate_id=candidate.candidate_id, case_id=case_id, repeat=number, role=role)
+        for case_id, number, role in chosen
+    )
+    label = f"finally {run.loaded.space.label(candidate.params)}"
+    return Assignment(candidate=candidate, cells=cells, label=label)

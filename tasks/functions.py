@@ -1,0 +1,183 @@
+"""Functions of the user: found by ``module:name`` or ``file.py:name``.
+
+A configuration that names a function is as trusted as that function's code.
+"""
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from convergence_core.errors import ConfigurationError, Problem
+
+UserFunction: TypeAlias = Callable[..., Any]
+"""A function of the user's: sync or async, of any signature."""
+
+_IMPORT_LOCK = threading.RLock()
+_SIBLINGS: dict[str, Path] = {}
+"""Modules that lie beside a user's file → their folder; replaced when another folder has them."""
+
+
+def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
+    """Import ``module:name`` or ``path/to/file.py:name``.
+
+    Modules beside the file, or beside the configuration, can be imported by it.
+
+    Args:
+        path: the function as the configuration names it.
+        base_dir: folder that relative paths start from.
+        key: configuration key, for errors.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is no function; file and line are named
+            where they are known.
+    """
+    source, _, name = path.rpartition(":")
+    with _IMPORT_LOCK:
+        if source.endswith(".py"):
+            module = _load_file(Path(base_dir, source).resolve(), path, key)
+        else:
+            with _importable(base_dir.resolve()):
+                module = _guarded(lambda: importlib.import_module(source), path, key, source)
+    return _attribute(module, name, path, key)
+
+
+def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFunction:
+    """Return a function given as itself, as ``module:name`` or as ``module.name``.
+
+    Raises:
+        ConfigurationError: the name leads to no function.
+    """
+    if not isinstance(function, str):
+        return function
+    if ":" not in function:
+        module, _, name = function.rpartition(".")
+        function = f"{module}:{name}"
+    return load_function(function, base_dir, key=key)
+
+
+def _load_file(file: Path, path: str, key: str) -> object:
+    if not file.is_file():
+        raise ConfigurationError(
+            [Problem(key=key, rule="must name a file that exists", value=repr(path),
+                     fix=f"There is no file {file}; paths start from the configuration's folder.")]
+        )  # fmt: skip
+    # The content is in the name: a file that was edited is another module.
+    digest = hashlib.sha256(str(file).encode() + b"\0" + file.read_bytes()).hexdigest()[:16]
+    module_name = f"convergence_user_{file.stem}_{digest}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    loader = spec.loader
+    try:
+        with _importable(file.parent):
+            _guarded(lambda: loader.exec_module(module), path, key, str(file))
+    except ConfigurationError:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Put a folder first on the import path, and leave it there as the last when done.
+
+    It stays as the last so that imports inside of functions work too.
+    """
+    for name, seen in list(_SIBLINGS.items()):
+        if seen != folder and (folder / f"{name}.py").exists():
+            sys.modules.pop(name, None)
+            del _SIBLINGS[name]
+    text = str(folder)
+    before = set(sys.modules)
+    sys.path.insert(0, text)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(text)
+        if text not in sys.path:
+            sys.path.append(text)
+        for name in set(sys.modules) - before:
+            if (folder / f"{name}.py").exists():
+                _SIBLINGS[name] = folder
+
+
+def _guarded(load: Callable[[], Any], path: str, key: str, source: str) -> Any:
+    try:
+        return load()
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError([_import_problem(error, path, key, source)]) from error
+
+
+def _import_problem(error: BaseException, path: str, key: str, source: str) -> Problem:
+    if isinstance(error, ModuleNotFoundError) and error.name == source.split(".", maxsplit=1)[0]:
+        return Problem(
+            key=key,
+            rule="must name a module that can be imported",
+            value=repr(path),
+            fix=f"There is no module {error.name!r}; write `{error.name}.py:…` for a file beside "
+            "the configuration, or install the package.",
+        )
+    file: str | None = None
+    line: int | None = None
+    if isinstance(error, SyntaxError):
+        file, line = error.filename, error.lineno
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        users = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
+        if users:
+            file, line = users[-1].filename, users[-1].lineno
+    return Problem(
+        key=key,
+        rule=f"must be importable; importing it raised {type(error).__name__}: {error}",
+        value=repr(path),
+        fix="Mend the module, then run `convergence validate`.",
+        file=file,
+        line=line,
+    )
+
+
+def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
+    found: object = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, [n for n in dir(found) if n[0] != "_"], n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else "Check the name after the colon."
+            raise ConfigurationError(
+                [Problem(key=key, rule="must name something the module has", value=repr(path), fix=hint)]
+            )  # fmt: skip
+        found = getattr(found, part)
+    if not callable(found):
+        raise ConfigurationError(
+            [Problem(key=key, rule="must name a function", value=f"{path!r}, a {type(found).__name__}",
+                     fix="Name a `def` or `async def` of the module.")]
+        )  # fmt: skip
+    return found
+
+
+def is_async(function: UserFunction) -> bool:
+    """Whether calling the function gives something to await."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - a callable object may be async
+    )
+
+
+def describe(function: UserFunction) -> str:
+    """Return a short name of a function for people and requests."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{module}:{name}"

@@ -1,0 +1,345 @@
+"""Open a run: take the lease, open store and journal, begin anew or where it was left."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.errors import ConfigurationError, Problem, ResumeError
+from convergence_core.events import CellEvaluated, Listener
+from convergence_core.records import Evaluation, canonical_json, sha256_hex
+from convergence_core.reward import RewardModel
+from convergence_core.samplers import make_sampler
+from convergence_core.schedule import Schedule
+from convergence_core.stopper import Progress as StopperProgress, Stopper
+from convergence_core.store import Lease, ParquetStore, SqliteJournal, new_run_id
+from convergence_core.store.protocols import RunRecord
+from tasks.authentication import check_environment
+from tasks.loading import Loaded, load, load_mapping
+from tasks.metrics import make_metrics
+from tasks.redaction import Redactor
+from tasks.runs import Progress, Run, is_open, now_us, run_of
+from tasks.session import EvaluationSession
+from tasks.targets import make_target
+from tasks.version import code_version
+
+FLOW_RUN_TAG = "prefect_flow_run"
+"""Tag of a run that remembers which flow run began it."""
+
+
+def with_overrides(
+    configuration: Configuration,
+    *,
+    seed: int | None = None,
+    generations: int | None = None,
+    max_calls: int | None = None,
+    save_path: str | None = None,
+) -> Configuration:
+    """Return the configuration with what the command line or the deployment overrides.
+
+    Raises:
+        ConfigurationError: an override breaks the rule of its key.
+    """
+    tree = json.loads(configuration.to_json())
+    overrides: dict[tuple[str, ...], object] = {
+        ("optimization", "seed"): seed,
+        ("optimization", "evolution", "generations"): generations,
+        ("budget", "max_calls"): max_calls,
+        ("output", "save_path"): save_path,
+    }
+    for path, value in overrides.items():
+        if value is None:
+            continue
+        node = tree
+        for key in path[:-1]:
+            node = node.setdefault(key, {})
+        node[path[-1]] = value
+    return parse_mapping(tree, allow_callable=True)
+
+
+def store_path(loaded: Loaded) -> Path:
+    """Return the folder of the results store; relative paths start from the configuration."""
+    return (loaded.base_dir / loaded.configuration.storage.path).resolve()
+
+
+def prepare_run(
+    loaded: Loaded,
+    *,
+    seed: int | None = None,
+    generations: int | None = None,
+    max_calls: int | None = None,
+    save_path: str | None = None,
+    local_function: Callable[..., Any] | None = None,
+    evaluator: Callable[..., Any] | None = None,
+    on_event: Listener | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Run:
+    """Begin a new run of the system that ``loaded`` describes.
+
+    Raises:
+        ConfigurationError: an override or something the configuration names is wrong.
+        LeaseHeldError: another process optimizes this system.
+        StoreError: the store cannot be used.
+    """
+    configuration = with_overrides(
+        loaded.configuration,
+        seed=seed,
+        generations=generations,
+        max_calls=max_calls,
+        save_path=save_path,
+    )
+    loaded = replace(loaded, configuration=configuration)
+    started = now_us()
+    run_id = new_run_id(started, os.urandom(10))
+    config_json = configuration.to_json()
+    record = RunRecord(
+        run_id=run_id,
+        name=configuration.api.name,
+        label=f"{configuration.api.name}-{run_id[-4:].lower()}",
+        status="running",
+        started_us=started,
+        config_json=config_json,
+        config_sha256=sha256_hex(config_json),
+        config_path=None if loaded.config_path is None else str(loaded.config_path),
+        base_dir=str(loaded.base_dir.resolve()),
+        search_space_json=canonical_json(loaded.space.to_json()),
+        cases_sha256=loaded.cases_sha256,
+        seed=configuration.optimization.seed,
+        code_version=code_version(),
+        tags={**_facts(loaded), **(tags or {})},
+    )
+    return _open(record, loaded, local_function, evaluator, on_event)
+
+
+def resume_run(
+    path: Path | str,
+    name: str | None = None,
+    *,
+    local_function: Callable[..., Any] | None = None,
+    evaluator: Callable[..., Any] | None = None,
+    on_event: Listener | None = None,
+) -> Run:
+    """Open an unfinished run where its last committed generation ended.
+
+    Args:
+        path: folder of the results store.
+        name: id, label or unambiguous part of the run's id; ``None``: the latest unfinished run.
+        local_function: the target, for runs begun from Python with a callable.
+        evaluator: the user's evaluator, for runs begun from Python with one.
+        on_event: listener.
+
+    Raises:
+        RunNotFoundError: no such run.
+        ResumeError: the run is finished, or its test cases or facts changed since.
+    """
+    store = ParquetStore(path)
+    record = store.run(name) if name is not None else _latest_unfinished(store)
+    if record.status == "done":
+        raise ResumeError(
+            f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
+            "or begin a new one with `convergence optimize`."
+        )
+    loaded = load_mapping(
+        json.loads(record.config_json), Path(record.base_dir), allow_callable=True
+    )
+    if record.config_path is not None:
+        loaded = replace(loaded, config_path=Path(record.config_path))
+    _check_unchanged(record, loaded)
+    return _open(record, loaded, local_function, evaluator, on_event)
+
+
+def open_run(
+    config: str | None,
+    run_id: str | None,
+    seed: int | None = None,
+    generations: int | None = None,
+    max_calls: int | None = None,
+    *,
+    flow_run_id: str | None = None,
+) -> Run:
+    """Return the run behind a flow run's parameters.
+
+    A run id names a run that this process holds open, or an unfinished one in the
+    configuration's store. Without one a run is begun, or, when Prefect runs a flow run again
+    (a retry, a rescheduled crash), the one that this flow run had begun is resumed.
+
+    Raises:
+        ConfigurationError: neither a configuration nor an open run is named, or it is wrong.
+    """
+    if run_id is not None and is_open(run_id):
+        return run_of(run_id)
+    if config is None:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="config",
+                    rule="must be the path of a configuration file",
+                    value="",
+                    fix="Give `config`, e.g. `--param config=optimization.yaml`.",
+                )
+            ]
+        )
+    loaded = load(config)
+    path = store_path(loaded)
+    if run_id is None and flow_run_id is not None:
+        run_id = _begun_by(path, flow_run_id)
+    if run_id is not None:
+        return resume_run(path, run_id)
+    return prepare_run(
+        loaded,
+        seed=seed,
+        generations=generations,
+        max_calls=max_calls,
+        tags={} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id},
+    )
+
+
+def _begun_by(path: Path, flow_run_id: str) -> str | None:
+    for record in ParquetStore(path).runs():
+        if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
+            return record.run_id
+    return None
+
+
+def _latest_unfinished(store: ParquetStore) -> RunRecord:
+    unfinished = [record for record in store.runs() if record.status != "done"]
+    if not unfinished:
+        raise ResumeError(
+            f"the store {store.path} holds no unfinished run. "
+            "Begin one with `convergence optimize`."
+        )
+    return unfinished[0]
+
+
+def _facts(loaded: Loaded) -> dict[str, str]:
+    """Return what should be remembered about the world the run was made in."""
+    return {"python": platform.python_version(), **loaded.facts}
+
+
+def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
+    if loaded.cases_sha256 != record.cases_sha256:
+        raise ResumeError(
+            f"the test cases of run {record.label} changed since it began, so its rewards would "
+            "not compare. Restore the file, or begin a new run with `convergence optimize`."
+        )
+    if canonical_json(loaded.space.to_json()) != record.search_space_json:
+        raise ResumeError(
+            f"a prompt file of run {record.label} changed since it began. Restore it, or begin "
+            "a new run with `convergence optimize`."
+        )
+    for name, value in loaded.facts.items():
+        then = record.tags.get(name)
+        if then != value:
+            raise ResumeError(
+                f"`{name}` of run {record.label} was {then} when it began and is {value} now, "
+                "so its rewards would not compare. Begin a new run with `convergence optimize`."
+            )
+
+
+def _schedule(loaded: Loaded) -> Schedule:
+    configuration = loaded.configuration
+    return Schedule(
+        n_generations=configuration.optimization.evolution.generations,
+        population_size=configuration.optimization.evolution.population_size,
+        n_search_cases=len(loaded.search_cases),
+        n_holdout_cases=len(loaded.holdout_cases),
+        repeats=configuration.evaluation.repeats,
+        cases_per_candidate=configuration.evaluation.cases_per_candidate,
+        max_calls=configuration.budget.max_calls,
+        has_baseline=loaded.space.baseline() is not None,
+    )
+
+
+def _open(
+    record: RunRecord,
+    loaded: Loaded,
+    local_function: Callable[..., Any] | None,
+    evaluator: Callable[..., Any] | None,
+    on_event: Listener | None,
+) -> Run:
+    configuration = loaded.configuration
+    execution = configuration.optimization.execution
+    # Before the lease, since these fail for reasons that the user has to mend.
+    check_environment(configuration)
+    target = make_target(loaded, local_function=local_function)
+    metrics = make_metrics(loaded, evaluator=evaluator)
+    weights = {case.case_id: case.weight for case in loaded.search_cases}
+    sampler = make_sampler(configuration, loaded.space, case_weights=weights)
+    store = ParquetStore(store_path(loaded))
+    lease = Lease(store.path, record.name)
+    lease.acquire()
+    journal = SqliteJournal(store.path)
+    maybe_paid = journal.abandon(record.run_id)
+    checkpoint = store.checkpoint(record.run_id)
+    stopping = execution.early_stopping
+    stopper = Stopper(
+        enabled=stopping.enabled,
+        patience=stopping.patience,
+        min_improvement=stopping.min_improvement,
+    )
+    progress = (
+        Progress.from_checkpoint(checkpoint)
+        if checkpoint is not None
+        else Progress(
+            search=sampler.start(),
+            rng_state=_first_rng_state(record.seed),
+            stopper=StopperProgress(),
+        )
+    )
+    session = EvaluationSession(
+        run_id=record.run_id,
+        target=target,
+        metrics=metrics,
+        rewards=RewardModel.from_config(configuration.evaluation.metrics),
+        cases={case.case_id: case for case in loaded.cases},
+        journal=journal,
+        workers=execution.parallel_workers,
+        max_retries=execution.max_retries,
+        timeout_s=configuration.api.request.timeout_seconds,
+        max_calls=configuration.budget.max_calls,
+        calls_used=journal.totals(record.run_id).n_attempts,
+        redact=Redactor.from_configuration(configuration),
+        keep_text=configuration.storage.keep_text,
+        on_cell=None if on_event is None else _cell_listener(on_event),
+    )
+    return Run(
+        record=record,
+        loaded=loaded,
+        schedule=_schedule(loaded),
+        sampler=sampler,
+        stopper=stopper,
+        progress=progress,
+        session=session,
+        store=store,
+        journal=journal,
+        lease=lease,
+        listener=on_event,
+        maybe_paid=maybe_paid,
+    )
+
+
+def _cell_listener(on_event: Listener) -> Callable[[Evaluation], None]:
+    """Return a listener that turns each evaluation into an event."""
+
+    def on_cell(evaluation: Evaluation) -> None:
+        on_event(
+            CellEvaluated(
+                generation=evaluation.generation,
+                reward=evaluation.reward,
+                cached=evaluation.cached,
+            )
+        )
+
+    return on_cell
+
+
+def _first_rng_state(seed: int) -> Mapping[str, Any]:
+    stream = np.random.SeedSequence(seed).spawn(2)[1]
+    state: Mapping[str, Any] = np.random.default_rng(stream).bit_generator.state
+    return state

@@ -1,0 +1,19 @@
+"""What is written about a run: its result, the result files, plots and tables."""
+
+from tasks.report.collect import collect, collect_progress
+from tasks.report.files import write_results
+from tasks.report.leaderboard import leaderboard_rows
+from tasks.report.markdown import leaderboard_markdown, report_markdown
+from tasks.report.page import report_html
+from tasks.report.plots import learning_curve_png
+
+__all__ = [
+    "collect",
+    "collect_progress",
+    "leaderboard_markdown",
+    "leaderboard_rows",
+    "learning_curve_png",
+    "report_html",
+    "report_markdown",
+    "write_results",
+]

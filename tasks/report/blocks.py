@@ -1,0 +1,89 @@
+"""The pieces a report is made of; ``document`` fills them, ``markdown`` and ``page`` draw them."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from convergence_core.config.optimization import Visualization
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text in a fixed-width face, e.g. the name of a key."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LongText:
+    """A long value: its beginning, and the whole on demand."""
+
+    text: str
+
+
+Inline: TypeAlias = str | Code | LongText
+"""A piece of a line; a plain string is text, never markup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Title of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph; ``kind`` sets its weight on the page. A caption belongs to plots: page only."""
+
+    parts: tuple[Inline, ...]
+    kind: Literal["text", "lead", "note", "caption"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """A list of paragraphs."""
+
+    items: tuple[tuple[Inline, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """One number in large type."""
+
+    title: str
+    value: str
+    detail: str
+    is_main: bool = False
+    """Whether it is the number of the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigures:
+    """The few numbers that matter, side by side. The page's alone: prose says them too."""
+
+    figures: tuple[KeyFigure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Inline, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    """Columns set to the right."""
+    folded: str = ""
+    """Line behind which the page folds it; empty: open."""
+
+
+PlotName: TypeAlias = Literal["estimates"] | Visualization
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """Plots by name, side by side where there is room; the page's alone."""
+
+    names: tuple[PlotName, ...]
+
+
+Block: TypeAlias = Heading | Paragraph | Bullets | KeyFigures | Grid | Plots

@@ -1,0 +1,321 @@
+"""From the store and the posterior to a ``RunResult``."""
+
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convergence_core.archive import Member
+from convergence_core.config import Configuration
+from convergence_core.recommend import (
+    Interval,
+    Ranked,
+    Recommendation,
+    mean_interval,
+    paired_difference,
+    recommend,
+)
+from convergence_core.records import Candidate, Case, Role, Trial
+from convergence_core.result import (
+    CandidateReport,
+    Difference,
+    Estimate,
+    LeaderboardRow,
+    MetricInfo,
+    ResultStatus,
+    RunResult,
+    Within,
+)
+from convergence_core.sampler import SearchState
+from convergence_core.space import Space
+from convergence_core.store.protocols import CallTotals, RunRecord, Store
+from tasks.cases import split_holdout
+from tasks.report.curve import Height, Recommend, learning_curve
+from tasks.report.effects import Seen, parameter_effects
+from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
+
+if TYPE_CHECKING:
+    from tasks.runs import Run
+
+MAX_LEADERBOARD = 500
+"""Rows kept in a result; the store and ``experiments.csv`` hold all."""
+
+_HEIGHTS: "weakref.WeakKeyDictionary[Store, dict[str, dict[int, Height | None]]]" = (
+    weakref.WeakKeyDictionary()
+)
+"""Heights of committed generations, which never change, by open store and run: a run that shows
+itself after each generation computes none twice."""
+
+
+def collect(
+    store: Store,
+    record: RunRecord,
+    *,
+    configuration: Configuration,
+    space: Space,
+    search: SearchState,
+    recommendation: Recommendation | None,
+    final_trials: Sequence[Trial] = (),
+    totals: CallTotals,
+    n_maybe_paid: int = 0,
+    cases: Iterable[Case] = (),
+    n_search_cases: int,
+    n_holdout_cases: int,
+    status: ResultStatus,
+    reason: str,
+    baseline_id: str | None,
+) -> RunResult:
+    """Return everything that a run has found so far.
+
+    Args:
+        store: holds the run's committed generations, and its final re-estimation if it had one.
+        record: the run's row; ``ended_us`` is when the result was made.
+        configuration: of the run.
+        space: of the run.
+        search: what was learned by the last committed generation.
+        recommendation: whom that evidence hands over; ``None``: no candidate has a reward.
+        final_trials: the re-estimation of the winner and the default.
+        totals: the journal's account of the run.
+        n_maybe_paid: calls in flight when an earlier process died.
+        cases: test cases, for their weights.
+        n_search_cases: cases that the search may ask.
+        n_holdout_cases: cases that it may not.
+        status: how the run ended.
+        reason: why, in words.
+        baseline_id: the default configuration; ``None``: the configuration gives none.
+
+    Raises:
+        StoreDamagedError: a file of the run cannot be read.
+    """
+    evidence = read_evidence(store, record.run_id)
+    level = configuration.optimization.mab.confidence_level
+    cases = tuple(cases)
+    weights = {case.case_id: case.weight for case in cases}
+    final = _Final(trials=final_trials, level=level, weights=weights)
+    ranking = () if recommendation is None else recommendation.ranking
+    standing = {ranked.candidate_id: ranked for ranked in ranking}
+    view = _View(
+        space=space,
+        search=search,
+        evidence=evidence,
+        final=final,
+        standing=standing,
+        level=level,
+    )
+    winner_id = None if recommendation is None else recommendation.candidate_id
+    gaps = {role: final.difference(winner_id, baseline_id, role) for role in ("holdout", "fresh")}
+    return RunResult(
+        run_id=record.run_id,
+        label=record.label,
+        system=record.name,
+        status=status,
+        reason=reason,
+        algorithm=configuration.optimization.algorithm,
+        seed=record.seed,
+        generations_run=len(evidence.generations),
+        n_candidates=len(search.archive),
+        n_evaluations=evidence.counts.n_evaluations,
+        n_calls=totals.n_attempts,
+        n_cached=evidence.counts.n_cached,
+        n_failed=evidence.counts.n_failed,
+        n_missing=evidence.counts.n_missing,
+        n_skipped=evidence.counts.n_skipped,
+        n_maybe_paid=n_maybe_paid,
+        cost_usd=totals.cost_usd,
+        started_us=record.started_us,
+        ended_us=record.ended_us or record.started_us,
+        n_search_cases=n_search_cases,
+        n_holdout_cases=n_holdout_cases,
+        facts={
+            **record.tags,
+            "code": record.code_version,
+            "sha256 of the configuration": record.config_sha256,
+            "sha256 of the test cases": record.cases_sha256,
+        },
+        metrics=_metrics(configuration),
+        winner=view.report(winner_id),
+        baseline=view.report(baseline_id),
+        has_defaults=baseline_id is not None,
+        difference=gaps["holdout"],
+        difference_fresh=gaps["fresh"],
+        within=None
+        if recommendation is None
+        else Within(delta=recommendation.delta, probability=recommendation.probability_within),
+        leaderboard=tuple(
+            view.row(rank, ranked) for rank, ranked in enumerate(ranking[:MAX_LEADERBOARD], 1)
+        ),
+        curve=learning_curve(
+            evidence,
+            search,
+            recommendation,
+            _recommender(level, cases, configuration.evaluation.test_cases.holdout),
+            known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
+        ),
+        effects=parameter_effects(
+            space,
+            [
+                Seen(params=search.archive.members[name].candidate.params, mean=ranked.mean)
+                for name, ranked in standing.items()
+            ],
+        ),
+        failures=evidence.failures,
+    )
+
+
+def _metrics(configuration: Configuration) -> tuple[MetricInfo, ...]:
+    """Return the metrics, those of most weight first."""
+    metrics = sorted(
+        configuration.evaluation.metrics.items(), key=lambda item: (-item[1].weight, item[0])
+    )
+    return tuple(
+        MetricInfo(name=name, direction=metric.direction, weight=metric.weight)
+        for name, metric in metrics
+    )
+
+
+def collect_progress(run: "Run") -> RunResult:
+    """Return what a living run has found so far, as if it were stopped now."""
+    loaded = run.loaded
+    baseline = loaded.space.baseline()
+    ended_us = time.time_ns() // 1_000
+    return collect(
+        run.store,
+        replace(run.record, ended_us=ended_us),
+        configuration=run.configuration,
+        space=loaded.space,
+        search=run.progress.search,
+        recommendation=run.recommend(run.progress.search),
+        totals=run.journal.totals(run.run_id),
+        n_maybe_paid=run.maybe_paid,
+        cases=loaded.cases,
+        n_search_cases=len(loaded.search_cases),
+        n_holdout_cases=len(loaded.holdout_cases),
+        status="stopped",
+        reason="the run goes on",
+        baseline_id=None if baseline is None else loaded.space.candidate_id(baseline),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Final:
+    """The re-estimation, by candidate, role and case."""
+
+    trials: Sequence[Trial]
+    level: float
+    weights: Mapping[str, float]
+
+    def candidate(self, candidate_id: str) -> Candidate | None:
+        """Return a candidate of the re-estimation."""
+        found = (trial.candidate for trial in self.trials)
+        return next((one for one in found if one.candidate_id == candidate_id), None)
+
+    def rewards(self, candidate_id: str | None, role: Role) -> dict[str, float]:
+        """Return case → mean reward over repeats; cases without a reward are absent."""
+        seen: dict[str, list[float]] = {}
+        for trial in self.trials:
+            if trial.candidate.candidate_id != candidate_id:
+                continue
+            for evaluation in trial.evaluations:
+                if evaluation.cell.role == role and evaluation.reward is not None:
+                    seen.setdefault(evaluation.cell.case_id, []).append(evaluation.reward)
+        return {case: sum(rewards) / len(rewards) for case, rewards in seen.items()}
+
+    def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
+        """Return a candidate's mean on the cells of a role."""
+        found = mean_interval(
+            self.rewards(candidate_id, role), level=self.level, weights=self.weights
+        )
+        return None if found is None else Estimate(**_numbers(found), n_cases=found.n)
+
+    def difference(self, a: str | None, b: str | None, role: Role) -> Difference | None:
+        """Return the paired difference of two candidates on the cells of a role."""
+        if a is None or b is None or a == b:
+            return None
+        found = paired_difference(
+            self.rewards(a, role), self.rewards(b, role), level=self.level, weights=self.weights
+        )
+        return None if found is None else Difference(**_numbers(found), n_cases=found.n)
+
+
+def _numbers(found: Interval) -> dict[str, float]:
+    return {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """Makes reports and rows of ranked candidates."""
+
+    space: Space
+    search: SearchState
+    evidence: Evidence
+    final: _Final
+    standing: Mapping[str, Ranked]
+    level: float
+
+    def report(self, candidate_id: str | None) -> CandidateReport | None:
+        """Return a candidate's report; ``None`` when it has no estimate."""
+        name = candidate_id or ""
+        member = self.search.archive.members.get(name)
+        candidate = self.final.candidate(name) if member is None else member.candidate
+        search = self._of_search(name, member)
+        fresh, holdout = self.final.estimate(name, "fresh"), self.final.estimate(name, "holdout")
+        if candidate is None or (search is None and fresh is None and holdout is None):
+            return None
+        return CandidateReport(
+            candidate_id=name,
+            label=self.space.label(candidate.params),
+            params=dict(candidate.params),
+            origin=candidate.origin,
+            generation=None if member is None else member.generation,
+            search=search,
+            fresh=fresh,
+            holdout=holdout,
+            metrics=self.evidence.metrics.get(name, {}),
+        )
+
+    def row(self, rank: int, ranked: Ranked) -> LeaderboardRow:
+        """Return a candidate's row of the leaderboard."""
+        member = self.search.archive.members[ranked.candidate_id]
+        counts = self.evidence.candidates.get(ranked.candidate_id, CandidateCounts())
+        params = member.candidate.params
+        return LeaderboardRow(
+            rank=rank,
+            candidate_id=ranked.candidate_id,
+            label=self.space.label(params, n=len(params)),
+            params=dict(params),
+            mean=ranked.mean,
+            low=ranked.low,
+            high=ranked.high,
+            n_cells=ranked.n_cells,
+            n_failed=counts.n_failed,
+            metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
+            origin=member.candidate.origin,
+            generation=member.generation,
+        )
+
+    def _of_search(self, candidate_id: str, member: Member | None) -> Estimate | None:
+        ranked = self.standing.get(candidate_id)
+        if ranked is None or member is None:
+            return None
+        return Estimate(
+            mean=ranked.mean,
+            low=ranked.low,
+            high=ranked.high,
+            level=self.level,
+            n_cases=len({case_id for case_id, _ in member.rewards}),
+        )
+
+
+def _recommender(level: float, cases: Sequence[Case], holdout: float) -> Recommend:
+    """Return the run's own rule; its random draws do not touch means and intervals."""
+    search_cases, _ = split_holdout(cases, holdout)
+    weights = {case.case_id: case.weight for case in search_cases}
+
+    def rule(search: SearchState) -> Recommendation | None:
+        rng = np.random.default_rng(0)
+        return recommend(search, rng=rng, level=level, case_weights=weights)
+
+    return rule

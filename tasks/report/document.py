@@ -1,0 +1,364 @@
+"""What the report says, in which order: blocks made of a ``RunResult``."""
+
+from collections.abc import Mapping, Sequence
+
+from convergence_core.config.optimization import Visualization
+from convergence_core.records import Params, ParamValue, Role
+from convergence_core.result import CandidateReport, Estimate, RunResult
+from tasks.report import wording
+from tasks.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Grid,
+    Heading,
+    Inline,
+    KeyFigure,
+    KeyFigures,
+    LongText,
+    Paragraph,
+    PlotName,
+    Plots,
+)
+from tasks.report.leaderboard import leaderboard_grid
+from tasks.report.plots import has_plot, tradeoff_metrics
+from tasks.report.wording import UNKNOWN, clean, plural, short
+
+MAX_ROWS = 50
+"""Rows shown of a long table."""
+
+ROLE_NAMES: Mapping[Role, str] = {
+    "holdout": "held-out cases",
+    "fresh": "search cases, asked again",
+    "search": "search (biased by selection)",
+}
+"""What the estimates of a role rest on, most trustworthy first."""
+
+
+def document(result: RunResult, visualizations: Sequence[Visualization]) -> list[Block]:
+    """Return the report of a run.
+
+    Args:
+        result: what the run found.
+        visualizations: plots to show, as ``output.visualizations`` names them.
+    """
+    wanted = frozenset(visualizations)
+    return [
+        *_finding(result),
+        *_configuration(result),
+        *_metrics(result, wanted),
+        *_course(result, wanted),
+        *_effects(result, wanted),
+        *_leaderboard(result),
+        *_not_done(result),
+        *_facts(result),
+    ]
+
+
+# -- what was found
+
+
+def _finding(result: RunResult) -> list[Block]:
+    winner = result.winner
+    if winner is None:
+        said = (
+            f"No configuration can be recommended: none of the "
+            f"{plural(result.n_candidates, 'configuration')} asked has a reward."
+        )
+        return [Heading("What was found"), Paragraph((said,), "lead")]
+    sentences = [
+        wording.fresh_sentence(result),
+        wording.search_sentence(result),
+        wording.within_sentence(result),
+        wording.default_sentence(result),
+    ]
+    items = [_marked(sentence) for sentence in sentences if sentence is not None]
+    if result.winner_reason:
+        items.append((clean(result.winner_reason),))
+    return [
+        Heading("What was found"),
+        Paragraph(_marked(wording.holdout_sentence(result)), "lead"),
+        _key_figures(result, winner),
+        Bullets(tuple(items)),
+        Plots(("estimates",)),
+        _estimates(result, winner),
+    ]
+
+
+def _marked(sentence: str) -> tuple[Inline, ...]:
+    """Split a sentence of ours at its back ticks; not for text of others."""
+    parts = enumerate(sentence.split("`"))
+    return tuple(Code(part) if i % 2 else part for i, part in parts if part)
+
+
+def _key_figures(result: RunResult, winner: CandidateReport) -> KeyFigures:
+    role, own = winner.headline()
+    figures = [_key_figure("Recommended", own, role, is_main=True)]
+    other = None if result.baseline is None else result.baseline.estimate(role)
+    if other is not None and not result.winner_is_baseline:
+        figures.append(_key_figure("Default", other, role))
+    gap = result.gap(role)
+    if gap is not None and not result.winner_is_baseline:
+        interval = f"[{wording.signed(gap.low)}, {wording.signed(gap.high)}]"
+        detail = f"{interval} paired, {wording.percent(gap.level)}; one look, no decision"
+        figures.append(KeyFigure("Difference", wording.signed(gap.mean), detail))
+    price = "no price known" if result.cost_usd is None else wording.usd(result.cost_usd)
+    cells = f"{plural(result.n_evaluations, 'evaluation')}; {price}"
+    figures.append(KeyFigure("Calls", f"{result.n_calls:,}", cells))
+    return KeyFigures(tuple(figures))
+
+
+def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = False) -> KeyFigure:
+    interval = f"[{wording.reward(value.low)}, {wording.reward(value.high)}]"
+    detail = f"{interval} mean reward, {ROLE_NAMES[role]}"
+    return KeyFigure(title, wording.reward(value.mean), detail, is_main)
+
+
+def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
+    baseline = None if result.winner_is_baseline else result.baseline
+    rows: list[tuple[Inline, ...]] = []
+    for role, name in ROLE_NAMES.items():
+        own = winner.estimate(role)
+        other = None if baseline is None else baseline.estimate(role)
+        if own is None and other is None:
+            continue
+        shown: list[Inline] = [name, str((own or other).n_cases)]  # type: ignore[union-attr]
+        shown.append(wording.estimate(own))
+        if baseline is not None:
+            shown += [wording.estimate(other), wording.difference(result.gap(role))]
+        rows.append(tuple(shown))
+    columns = ["mean reward on", "cases", "recommended"]
+    if baseline is not None:
+        columns += ["default", "difference"]
+    return Grid(tuple(columns), tuple(rows), frozenset(range(1, len(columns))))
+
+
+# -- the configuration and its metrics
+
+
+def _configuration(result: RunResult) -> list[Block]:
+    winner = result.winner
+    if winner is None:
+        return []
+    defaults = None if result.baseline is None else result.baseline.params
+    names = list(winner.params)
+    names += [name for name in defaults or {} if name not in winner.params]
+    rows = []
+    for name in names:
+        row: list[Inline] = [Code(clean(name)), _value(winner.params, name)]
+        if defaults is not None:
+            row.append(_value(defaults, name))
+        rows.append(tuple(row))
+    columns = ("parameter", "recommended") + (("default",) if defaults is not None else ())
+    return [Heading("The recommended configuration"), Grid(columns, tuple(rows))]
+
+
+def _value(params: Params, name: str) -> Inline:
+    if name not in params:
+        return "not active"
+    return shown_value(params[name])
+
+
+def shown_value(value: ParamValue) -> Inline:
+    """Return a parameter's value; long texts folded."""
+    text = wording.value_text(value)
+    return LongText(text) if "\n" in text or len(text) > 80 else Code(text)
+
+
+def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+    winner = result.winner
+    if winner is None or not result.metrics:
+        return []
+    total = sum(metric.weight for metric in result.metrics)
+    baseline = None if result.winner_is_baseline else result.baseline
+    rows = []
+    for metric in result.metrics:
+        share = f"{100 * metric.weight / total:.0f} %" if metric.weight else "shown only"
+        for role, name in ROLE_NAMES.items():
+            own = winner.metrics.get(role, {}).get(metric.name)
+            other = None if baseline is None else baseline.metrics.get(role, {}).get(metric.name)
+            if own is None and other is None:
+                continue
+            row: list[Inline] = [Code(clean(metric.name)), name, wording.number(own)]
+            row += [wording.number(other)] if baseline is not None else []
+            rows.append((*row, metric.direction, share))
+    with_default = ("default",) if baseline is not None else ()
+    columns = ("metric", "mean over", "recommended", *with_default, "good is", "share of reward")
+    numeric = frozenset({2, 3} if with_default else {2})
+    blocks: list[Block] = [Heading("Metrics"), Grid(columns, tuple(rows), numeric)]
+    if "tradeoffs" in wanted and has_plot(result, "tradeoffs"):
+        x, y = tradeoff_metrics(result) or ("", "")
+        said = "Each dot is one configuration, by its means over its own search cells: "
+        where = f" against {short(x)}{_first_rows(result)}."
+        blocks += [Plots(("tradeoffs",)), Paragraph((said + short(y) + where,), "caption")]
+    return blocks
+
+
+def _first_rows(result: RunResult) -> str:
+    n = len(result.leaderboard)
+    return "" if n >= result.n_candidates else f" (the first {n:,} of the leaderboard)"
+
+
+# -- the course of the search
+
+
+def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+    if not result.curve:
+        return []
+    names: list[PlotName] = [
+        name for name in ("learning_curve", "spend") if name in wanted and has_plot(result, name)
+    ]
+    blocks: list[Block] = [Heading("How the search went")]
+    if names:
+        blocks.append(Plots(tuple(names)))
+    if "learning_curve" in names:
+        said = (
+            "The line is the posterior mean of the configuration that would have been recommended "
+            f"after each generation, with its {wording.percent(result.level)} interval, from "
+            "search cells alone: biased upward by selection."
+        )
+        blocks.append(Paragraph((said,), "caption"))
+    has_money = any(point.cumulative_usd is not None for point in result.curve)
+    columns = ["generation", "evaluations", "calls so far", "recommended so far", "mean reward"]
+    shown = result.curve[-MAX_ROWS:]
+    rows = []
+    for point in shown:
+        row: list[Inline] = [
+            str(point.generation),
+            f"{point.n_evaluations:,}",
+            f"{point.cumulative_calls:,}",
+            wording.interval(point.best_mean, point.low, point.high),
+            wording.reward(point.mean_reward),
+        ]
+        if has_money:
+            row.append(wording.usd(point.cumulative_usd))
+        rows.append(tuple(row))
+    if has_money:
+        columns.append("USD so far")
+    folded = f"{plural(len(shown), 'generation')} in numbers"
+    if len(shown) < len(result.curve):
+        folded = f"The last {folded}, of {len(result.curve):,}"
+    blocks.append(Grid(tuple(columns), tuple(rows), frozenset(range(len(columns))), folded=folded))
+    return blocks
+
+
+def _effects(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+    if "parameter_effects" not in wanted or not has_plot(result, "parameter_effects"):
+        return []
+    said = (
+        "Mean of the posterior means of the configurations that share a value, with the 95 % "
+        "interval of that mean. This is descriptive: the search asks more where rewards are high, "
+        "and other parameters move along. Parameters along which the rewards vary most come first."
+    )
+    caption = "The number beside a point counts the configurations behind it."
+    rows: list[tuple[Inline, ...]] = [
+        (
+            Code(clean(effect.parameter)),
+            clean(point.label),
+            wording.interval(point.mean, point.low, point.high),
+            str(point.n_candidates),
+        )
+        for effect in result.effects
+        for point in effect.points
+    ]
+    folded = "Parameters in numbers"
+    if len(rows) > 2 * MAX_ROWS:
+        folded = f"Parameters in numbers, the first {2 * MAX_ROWS} of {len(rows):,} rows"
+    columns = ("parameter", "value", "mean reward", "configurations")
+    return [
+        Heading("Parameters"),
+        Paragraph((said,), "note"),
+        Plots(("parameter_effects",)),
+        Paragraph((caption,), "caption"),
+        Grid(columns, tuple(rows[: 2 * MAX_ROWS]), frozenset({2, 3}), folded=folded),
+    ]
+
+
+# -- all candidates
+
+
+def _leaderboard(result: RunResult) -> list[Block]:
+    if not result.leaderboard:
+        return []
+    shown = result.leaderboard[:MAX_ROWS]
+    said = (
+        f"By posterior mean reward on search cells, with {wording.percent(result.level)} "
+        "intervals; the upper rows are biased upward by selection."
+    )
+    if len(shown) < result.n_candidates:
+        said += (
+            f" The first {len(shown)} of {result.n_candidates:,} configurations; the others are in "
+            "`experiments.csv` and in the store."
+        )
+    columns, numeric, rows = leaderboard_grid(result, MAX_ROWS)
+    return [
+        Heading("Configurations asked"),
+        Paragraph(_marked(said), "note"),
+        Grid(columns, rows, numeric),
+    ]
+
+
+# -- what was not done, and facts
+
+
+def _not_done(result: RunResult) -> list[Block]:
+    items: list[str] = []
+    if result.n_skipped:
+        items.append(
+            f"{plural(result.n_skipped, 'cell')} planned and not asked: {short(result.reason, 200)}"
+        )
+    if result.n_failed:
+        items.append(
+            f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed. A fault "
+            "of the candidate counts as reward 0; a fault of network, server or metric is "
+            "missing and counts as nothing."
+        )
+    if result.n_missing:
+        items.append(f"{plural(result.n_missing, 'cell')} asked without getting a reward.")
+    if result.n_maybe_paid:
+        items.append(
+            f"{plural(result.n_maybe_paid, 'call')} in flight when a process died: perhaps paid."
+        )
+    if result.cost_usd is None and result.n_calls:
+        items.append("No call had a known price, so the spend in dollars is unknown.")
+    if result.status == "stopped":
+        items.append(f"The run can go on: `convergence resume {result.label}`.")
+    blocks: list[Block] = [Heading("What failed or was not done")]
+    if not items and not result.failures:
+        return [*blocks, Paragraph(("Every cell that was planned was asked and has a reward.",))]
+    if items:
+        blocks.append(Bullets(tuple(_marked(item) for item in items)))
+    if result.failures:
+        rows: list[tuple[Inline, ...]] = [
+            (
+                Code(short(failure.reason)),
+                failure.fault or "not asked",
+                f"{failure.n:,}",
+                short(failure.example or UNKNOWN, 300),
+            )
+            for failure in result.failures[:MAX_ROWS]
+        ]
+        columns = ("reason", "fault of", "evaluations", "an example")
+        blocks.append(Grid(columns, tuple(rows), frozenset({2})))
+    return blocks
+
+
+def _facts(result: RunResult) -> list[Block]:
+    facts: dict[str, str] = {
+        "run": result.run_id,
+        "label": result.label,
+        "system": result.system,
+        "algorithm": f"{result.algorithm}, seed {result.seed}",
+        "began": wording.moment(result.started_us),
+        "ended": wording.moment(result.ended_us),
+        "took": wording.duration(result.started_us, result.ended_us),
+        "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held "
+        "out",
+        "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
+        "spend": wording.usd(result.cost_usd),
+        **result.facts,
+    }
+    rows: tuple[tuple[Inline, ...], ...] = tuple(
+        (short(name), Code(short(value, 200))) for name, value in facts.items()
+    )
+    return [Heading("Facts"), Grid(("", ""), rows)]

@@ -1,0 +1,48 @@
+"""The leaderboard as rows of text, for pages and Prefect's tables."""
+
+from convergence_core.result import RunResult
+from tasks.report import wording
+from tasks.report.blocks import Inline
+from tasks.report.wording import clean, short
+
+
+def leaderboard_grid(
+    result: RunResult, n_rows: int
+) -> tuple[tuple[str, ...], frozenset[int], tuple[tuple[Inline, ...], ...]]:
+    """Return the leaderboard's columns, which of them are numeric, and its first rows."""
+    rows = leaderboard_rows(result, n_rows)
+    columns = tuple(rows[0]) if rows else _LEADERBOARD_COLUMNS
+    numeric = frozenset({0, *range(2, len(columns) - 1)})
+    return columns, numeric, tuple(tuple(row.values()) for row in rows)
+
+
+_LEADERBOARD_COLUMNS = ("rank", "configuration", "mean reward", "cells", "failed", "origin")
+
+
+def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
+    """Return the first ``n`` rows of the leaderboard as texts by column, for tables."""
+    rows = []
+    for row in result.leaderboard[:n]:
+        label = short(row.label or row.candidate_id, 100) + _mark(result, row.candidate_id)
+        texts = {
+            "rank": str(row.rank),
+            "configuration": label,
+            "mean reward": wording.interval(row.mean, row.low, row.high),
+            "cells": f"{row.n_cells:,}",
+            "failed": f"{row.n_failed:,}",
+        }
+        for metric in result.metrics:
+            name = clean(metric.name)
+            name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
+            texts[name] = wording.number(row.metrics.get(metric.name))
+        rows.append({**texts, "origin": short(row.origin)})
+    return rows
+
+
+def _mark(result: RunResult, candidate_id: str) -> str:
+    marks = []
+    if result.winner is not None and result.winner.candidate_id == candidate_id:
+        marks.append("recommended")
+    if result.baseline is not None and result.baseline.candidate_id == candidate_id:
+        marks.append("default")
+    return f" ({', '.join(marks)})" if marks else ""

@@ -1,0 +1,107 @@
+"""``report.md``: the report's blocks as Markdown; plots are the HTML page's alone."""
+
+import re
+from collections.abc import Sequence
+from typing import get_args
+
+from convergence_core.config.optimization import Visualization
+from convergence_core.result import RunResult
+from tasks.report import wording
+from tasks.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Grid,
+    Heading,
+    Inline,
+    KeyFigures,
+    LongText,
+    Paragraph,
+    Plots,
+)
+from tasks.report.document import document
+from tasks.report.leaderboard import leaderboard_grid
+from tasks.report.wording import clean, short
+
+_MARKUP = re.compile(r"(?<!\w)[*_]|[*_](?!\w)|[`\\~]|\](?=[(\[:])")
+"""Characters that would be markup; brackets alone are none, and a reader meets many."""
+
+
+def report_markdown(result: RunResult) -> str:
+    """Return the report as Markdown, with the tables of all plots."""
+    parts = [
+        f"# {_text(short(result.label, 100))}",
+        _text(f"{wording.heading(result)}. {wording.ending(result)}"),
+    ]
+    parts += [_block(block) for block in document(result, get_args(Visualization))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def leaderboard_markdown(result: RunResult, n_rows: int = 20) -> str:
+    """Return the first rows of the leaderboard as a Markdown table."""
+    columns, numeric, rows = leaderboard_grid(result, n_rows)
+    return _grid(Grid(columns, rows, numeric))
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"## {_text(block.text)}"
+        case Paragraph():
+            return "" if block.kind == "caption" else _line(block.parts)
+        case Bullets():
+            return "\n".join(f"* {_line(item)}" for item in block.items)
+        case Grid():
+            return _grid(block)
+        case KeyFigures() | Plots():
+            return ""
+
+
+def _grid(grid: Grid) -> str:
+    lines = [
+        _row([_text(column) for column in grid.columns]),
+        _row(["---:" if i in grid.numeric else "---" for i in range(len(grid.columns))]),
+    ]
+    lines += [_row([_line([cell]) for cell in row]) for row in grid.rows]
+    long_texts = [cell.text for row in grid.rows for cell in row if isinstance(cell, LongText)]
+    table = "\n".join(lines)
+    return "\n\n".join([table, *(_fenced(text) for text in long_texts)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _line(parts: Sequence[Inline]) -> str:
+    return "".join(_inline(part) for part in parts)
+
+
+def _inline(part: Inline) -> str:
+    match part:
+        case Code():
+            return _code(short(part.text, 200))
+        case LongText():
+            return _code(short(part.text)) + " (whole below)"
+        case str():
+            return _text(part)
+
+
+def _text(text: str) -> str:
+    """Return text in which nothing is markup."""
+    line = re.sub(r"\s+", " ", clean(text))
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\g<0>", line)
+
+
+def _code(text: str) -> str:
+    """Return a code span, whatever back ticks the text holds."""
+    if not text.strip():
+        return '""'
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"

@@ -1,0 +1,371 @@
+"""A run while it goes on: what its flow, its tasks and the front door share in one process.
+
+Flow and task parameters carry a run's id only, so that nothing heavy and no secret reaches
+Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` makes runs.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from convergence_core.config import Configuration
+from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
+from convergence_core.events import Event, Listener, RunFinished, RunStarted
+from convergence_core.recommend import Recommendation, recommend
+from convergence_core.records import Params, Trial, canonical_json
+from convergence_core.result import ResultStatus
+from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
+from convergence_core.schedule import Schedule
+from convergence_core.stopper import Progress as StopperProgress, Stopper
+from convergence_core.store import Lease, ParquetStore, SqliteJournal
+from convergence_core.store.protocols import Checkpoint, RunRecord, RunStatus
+from tasks.loading import Loaded
+from tasks.session import EvaluationSession
+
+_LIVING: dict[str, "Run"] = {}
+_LIVING_LOCK = threading.Lock()
+
+
+def now_us() -> int:
+    """Return the wall clock in microseconds since the epoch."""
+    return time.time_ns() // 1_000
+
+
+def run_of(run_id: str) -> "Run":
+    """Return the living run of this process.
+
+    Raises:
+        RunNotFoundError: this process holds no such run.
+    """
+    with _LIVING_LOCK:
+        run = _LIVING.get(run_id)
+    if run is None:
+        raise RunNotFoundError(
+            f"run {run_id} is not open in this process. "
+            f"Open it with `convergence resume {run_id}`."
+        )
+    return run
+
+
+def is_open(run_id: str) -> bool:
+    """Whether this process holds the run."""
+    with _LIVING_LOCK:
+        return run_id in _LIVING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What is known after the last committed generation; all that a resumed run needs."""
+
+    next_generation: int = 0
+    search: SearchState
+    rng_state: Mapping[str, Any]
+    stopper: StopperProgress
+    n_calls: int = 0
+    """Calls of the committed generations, retries included."""
+    exhausted: bool = False
+    """The sampler found nothing new to ask."""
+
+    def params_of(self, candidate_id: str) -> Params:
+        """Return the parameters of a candidate that was asked."""
+        return self.search.archive.members[candidate_id].candidate.params
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Return the columns of ``generations`` that hold this progress."""
+        return Checkpoint(
+            generation=self.next_generation - 1,
+            rng_state_json=json.dumps(self.rng_state, sort_keys=True),
+            sampler_state_json=canonical_json(self.search.to_json()),
+            progress_json=canonical_json(
+                {
+                    "stopper": self.stopper.to_json(),
+                    "n_calls": self.n_calls,
+                    "exhausted": self.exhausted,
+                }
+            ),
+        )
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Progress":
+        """Rebuild the progress that ``to_checkpoint`` wrote."""
+        numbers = json.loads(checkpoint.progress_json)
+        return cls(
+            next_generation=checkpoint.generation + 1,
+            search=SearchState.from_json(json.loads(checkpoint.sampler_state_json)),
+            rng_state=json.loads(checkpoint.rng_state_json),
+            stopper=StopperProgress.from_json(numbers["stopper"]),
+            n_calls=numbers["n_calls"],
+            exhausted=numbers["exhausted"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What a generation's trials have taught, before it is committed."""
+
+    trials: tuple[Trial, ...]
+    progress: Progress
+    recommendation: Recommendation | None
+    """Whom this evidence would hand over; ``None`` before the first reward."""
+
+
+class Run:
+    """One optimization in progress. A context manager: leaving it closes what it holds.
+
+    Leaving by ``RunInterruptedError`` marks the run ``stopped``, by any other exception
+    ``failed``; both can be resumed.
+    """
+
+    def __init__(
+        self,
+        *,
+        record: RunRecord,
+        loaded: Loaded,
+        schedule: Schedule,
+        sampler: Sampler,
+        stopper: Stopper,
+        progress: Progress,
+        session: EvaluationSession,
+        store: ParquetStore,
+        journal: SqliteJournal,
+        lease: Lease,
+        listener: Listener | None,
+        maybe_paid: int,
+    ) -> None:
+        self.record = record
+        self.loaded = loaded
+        self.schedule = schedule
+        self.sampler = sampler
+        self.stopper = stopper
+        self.progress = progress
+        self.session = session
+        self.store = store
+        self.journal = journal
+        self.maybe_paid = maybe_paid
+        self.resumed_from = progress.next_generation
+        self._lease = lease
+        self._listener = listener
+        self._stopping = threading.Event()
+        self._closed = False
+        self._rng_state = progress.rng_state
+        with _LIVING_LOCK:
+            _LIVING[record.run_id] = self
+
+    @property
+    def run_id(self) -> str:
+        """The run's ULID."""
+        return self.record.run_id
+
+    @property
+    def label(self) -> str:
+        """Short name for people, e.g. ``support_bot-7f3a``."""
+        return self.record.label
+
+    @property
+    def tag(self) -> str:
+        """Tag of everything that Prefect shows of this optimized system."""
+        return f"system:{self.record.name}"
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration with this run's overrides."""
+        return self.loaded.configuration
+
+    @property
+    def next_generation(self) -> int:
+        """Number of the generation to run next, from 0."""
+        return self.progress.next_generation
+
+    @property
+    def case_order(self) -> tuple[str, ...]:
+        """Search cases in the order in which candidates meet them: shuffled once per seed."""
+        cases = sorted(case.case_id for case in self.loaded.search_cases)
+        rng = np.random.default_rng(np.random.SeedSequence(self.record.seed).spawn(2)[0])
+        return tuple(cases[int(i)] for i in rng.permutation(len(cases)))
+
+    def emit(self, event: Event) -> None:
+        """Tell the listener, if there is one."""
+        if self._listener is not None:
+            self._listener(event)
+
+    def announce(self) -> None:
+        """Tell the listener that the run has begun."""
+        self.emit(
+            RunStarted(
+                run_id=self.run_id,
+                label=self.label,
+                algorithm=self.sampler.name,
+                n_generations=self.schedule.n_generations,
+                n_search_cases=self.schedule.n_search_cases,
+                n_holdout_cases=self.schedule.n_holdout_cases,
+                resumed_from=self.resumed_from,
+                maybe_paid=self.maybe_paid,
+                n_cells_planned=self.schedule.planned_cells(),
+            )
+        )
+
+    # -- the course of the search
+
+    def goes_on(self) -> bool:
+        """Whether another generation is to be run."""
+        return self.why_ended() is None
+
+    def why_ended(self) -> tuple[ResultStatus, str] | None:
+        """Return (status, reason in words) when the search has ended, else ``None``."""
+        progress = self.progress
+        if progress.exhausted:
+            return "done", "the search space holds nothing that was not asked"
+        if progress.next_generation >= self.schedule.n_generations:
+            return "done", f"all {self.schedule.n_generations} generations were run"
+        if self.stopper.should_stop(progress.stopper):
+            return "done", (
+                f"early stopping: in {progress.stopper.n_flat} generations in a row no candidate "
+                f"came to lie {self.stopper.min_improvement:g} above the leader"
+            )
+        if self.schedule.capacity(progress.next_generation, progress.n_calls) < 1:
+            return "budget", f"budget.max_calls={self.schedule.max_calls} is spent"
+        return None
+
+    def ask(self) -> Plan:
+        """Plan the next generation; asking twice before a commit gives the same plan."""
+        rng = np.random.default_rng()
+        rng.bit_generator.state = dict(self.progress.rng_state)
+        plan = self.sampler.ask(
+            self.progress.search,
+            rng,
+            AskRequest(
+                generation=self.next_generation,
+                n_generations=self.schedule.n_generations,
+                n_candidates=self.schedule.population_size,
+                n_cells=self.schedule.capacity(self.next_generation, self.progress.n_calls),
+                case_ids=self.case_order,
+                repeats=self.schedule.repeats,
+                baseline=self.loaded.space.baseline(),
+            ),
+        )
+        self._rng_state = rng.bit_generator.state
+        return plan
+
+    def learn(self, trials: Sequence[Trial]) -> Learned:
+        """Return the progress after these trials; nothing is kept until it is committed."""
+        search = self.sampler.tell(self.progress.search, trials)
+        recommendation = self.recommend(search)
+        progress = replace(
+            self.progress,
+            next_generation=self.next_generation + 1,
+            search=search,
+            rng_state=self._rng_state,
+            stopper=self.stopper.update(
+                self.progress.stopper,
+                {}
+                if recommendation is None
+                else {ranked.candidate_id: ranked.mean for ranked in recommendation.ranking},
+            ),
+            n_calls=self.journal.totals(
+                self.run_id, before_generation=self.next_generation + 1
+            ).n_attempts,
+            exhausted=not trials,
+        )
+        return Learned(trials=tuple(trials), progress=progress, recommendation=recommendation)
+
+    def recommend(self, search: SearchState) -> Recommendation | None:
+        """Return whom this evidence would hand over; ``None`` before the first reward."""
+        stream = np.random.SeedSequence(self.record.seed).spawn(3)[2]
+        return recommend(
+            search,
+            rng=np.random.default_rng(stream),
+            level=self.configuration.optimization.mab.confidence_level,
+            case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
+        )
+
+    def commit(self, progress: Progress) -> None:
+        """Move on to this progress, which the store has made durable."""
+        self.progress = progress
+
+    # -- ends
+
+    def stop(self) -> None:
+        """Ask the run to end soon: no new call starts, paid answers are kept. Thread-safe."""
+        self._stopping.set()
+        self.session.stop()
+
+    def check_stop(self) -> None:
+        """Raise if the run must not go on.
+
+        Raises:
+            RunInterruptedError: ``stop`` was called.
+            LeaseHeldError: another process took the lease, e.g. after this machine slept.
+        """
+        if self._lease.lost:
+            raise LeaseHeldError(
+                f"another process optimizes `{self.record.name}` since this one lost its lease. "
+                f"Look at `convergence runs`; `convergence resume {self.label}` goes on later."
+            )
+        if self._stopping.is_set():
+            raise RunInterruptedError(
+                f"run {self.label} was stopped in generation {self.next_generation}. "
+                f"Nothing paid is lost: `convergence resume {self.label}` goes on."
+            )
+
+    def save(self, status: RunStatus, reason: str | None = None) -> None:
+        """Write the run's row."""
+        self.record = replace(
+            self.record,
+            status=status,
+            reason=reason,
+            ended_us=None if status == "running" else now_us(),
+            n_generations=self.next_generation,
+        )
+        self.store.save_run(self.record)
+
+    def finish(self, reason: str, summary_json: str) -> None:
+        """Mark the run as done and compact its tables."""
+        self.record = replace(
+            self.record,
+            status="done",
+            reason=reason,
+            ended_us=now_us(),
+            n_generations=self.next_generation,
+            summary_json=summary_json,
+        )
+        self.store.finish_run(self.record)
+
+    def close(self) -> None:
+        """Free the target, the journal and the lease; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with _LIVING_LOCK:
+            _LIVING.pop(self.run_id, None)
+        self.session.close()
+        self.journal.close()
+        self.store.close()
+        self._lease.release()
+
+    def __enter__(self) -> Self:
+        """Mark the run as running and tell the listener."""
+        self.save("running")
+        self.announce()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Record how the run ended and free what it holds."""
+        try:
+            if error is not None:
+                interrupted = isinstance(error, (RunInterruptedError, KeyboardInterrupt))
+                status: Literal["stopped", "failed"] = "stopped" if interrupted else "failed"
+                self.save(status, str(error) or type(error).__name__)
+                self.emit(RunFinished(run_id=self.run_id, status=status, reason=str(error)))
+        finally:
+            self.close()

@@ -1,0 +1,229 @@
+"""Evaluates cells: one hard limit on calls in flight, journaled, budgeted, retried, scored.
+
+One session belongs to one run in one process. An asyncio loop in a daemon thread makes the calls;
+``evaluate`` blocks its caller and may be called from many threads at once. At most ``workers``
+slots exist; a slot takes the next cell in order of arrival, claims its call in the journal, makes
+it, settles it, and goes on with the next. Claims are made just before the call and a slot holds
+one at a time, so a killed process leaves at most ``workers`` calls of unknown fate.
+
+A retry waits without a slot and then queues like everybody else. Every attempt is claimed anew.
+An answer is durable before it is used.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from convergence_core.errors import CandidateFault
+from convergence_core.records import (
+    Assignment,
+    Case,
+    Cell,
+    Evaluation,
+    Trial,
+    canonical_json,
+    eval_id_of,
+    sha256_hex,
+)
+from convergence_core.reward import RewardModel
+from convergence_core.store.protocols import CallIntent, Journal
+from convergence_core.target import Metric, Target
+from tasks.cells import Job, PendingCell, call_key_of, unasked
+from tasks.dispatcher import Dispatcher, Limits
+from tasks.journaling import JournalQueue
+from tasks.redaction import redact_json
+from tasks.retries import Backoff
+from tasks.scoring import Closable, Scorer
+
+LEASE_MARGIN_S = 180.0
+"""How much longer than two time-outs (connecting, answering) a claim is held: a process may have to
+start first."""
+STOP_GRACE_S = 10.0
+"""How long calls in flight may go on after ``stop``, so that their answers are kept."""
+
+
+class EvaluationSession:
+    """Evaluates assignments of one run; see the module's docstring for its guarantees.
+
+    Args:
+        run_id: the run; part of every call's key.
+        target: what is asked; closed with the session.
+        metrics: how answers are measured; closed with the session.
+        rewards: from metrics to a reward.
+        cases: all cases by id.
+        journal: where calls are claimed and settled; not closed with the session.
+        workers: most calls in flight, over all assignments.
+        max_retries: further tries after a fault that a retry may heal.
+        timeout_s: how long the target lets one call go on.
+        max_calls: most calls of the run, retries included; ``None``: no limit.
+        calls_used: calls of the run before this session.
+        redact: takes secrets out of a text; runs before anything is stored or scored.
+        keep_text: whether requests and answers are stored; without, only their metrics are.
+        on_cell: called with each evaluation as it ends, one at a time, in a thread of
+            ``evaluate``.
+        now_us: clock, in microseconds since the epoch.
+        backoff: pauses before retries.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        target: Target,
+        metrics: Sequence[Metric],
+        rewards: RewardModel,
+        cases: Mapping[str, Case],
+        journal: Journal,
+        workers: int,
+        max_retries: int,
+        timeout_s: float,
+        max_calls: int | None,
+        calls_used: int,
+        redact: Callable[[str], str],
+        keep_text: bool,
+        on_cell: Callable[[Evaluation], None] | None = None,
+        now_us: Callable[[], int] | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._run_id = run_id
+        self._target = target
+        self._metrics = tuple(metrics)
+        self._cases = cases
+        self._redact = redact
+        self._on_cell = on_cell
+        self._lease_s = 2 * timeout_s + LEASE_MARGIN_S
+        self._grace_s = min(timeout_s, STOP_GRACE_S)
+        self._listener_lock = threading.Lock()
+        self._close_lock = threading.Lock()
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        self._journal = JournalQueue(journal, owner=owner, loop=self._loop)
+        self._dispatcher = Dispatcher(
+            loop=self._loop,
+            target=target,
+            scorer=Scorer(metrics, rewards, redact),
+            journal=self._journal,
+            limits=Limits(
+                workers=workers, max_retries=max_retries, max_calls=max_calls, keep_text=keep_text
+            ),
+            calls_used=calls_used,
+            redact=redact,
+            now_us=now_us or (lambda: time.time_ns() // 1000),
+            backoff=backoff or Backoff(),
+        )
+        self._loop.set_exception_handler(self._on_loop_error)
+        self._thread = threading.Thread(target=self._serve, name="evaluations", daemon=True)
+        self._thread.start()
+
+    @property
+    def calls_used(self) -> int:
+        """Calls of the run so far, retries included, journal hits not."""
+        return self._dispatcher.n_used
+
+    def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
+        """Evaluate a candidate's cells and return its trial; blocks until all have ended.
+
+        Faults of cells are data.
+
+        Raises:
+            ConfigurationError: something the target needs is missing, e.g. a variable.
+            RuntimeError: the session is closed.
+            StoreError: the journal cannot be written; nothing unjournaled is used.
+        """
+        n_cells = len(assignment.cells)
+        job = Job(assignment, generation, tells_each=self._on_cell is not None, n_left=n_cells)
+        index_to_evaluation: dict[int, Evaluation] = {}
+        pending: list[PendingCell] = []
+        for index, cell in enumerate(assignment.cells):
+            prepared = self._prepare(job, index, cell)
+            if isinstance(prepared, Evaluation):
+                job.deliver(index, prepared)
+            else:
+                pending.append(prepared)
+        job.flush()
+        if pending:
+            self._loop.call_soon_threadsafe(self._dispatcher.add, job, pending)
+        while len(index_to_evaluation) < n_cells:
+            batch = job.results.get()
+            if isinstance(batch, BaseException):
+                raise batch
+            index_to_evaluation.update(batch)
+            if self._on_cell is not None:
+                with self._listener_lock:
+                    for _, evaluation in batch:
+                        self._on_cell(evaluation)
+        return Trial(
+            candidate=assignment.candidate,
+            evaluations=tuple(index_to_evaluation[index] for index in range(n_cells)),
+        )
+
+    def stop(self) -> None:
+        """Start no further call; cells not asked end as ``skipped``.
+
+        Calls in flight have a few seconds to end, so that what is paid is kept.
+        """
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._loop.call_soon_threadsafe(self._dispatcher.stop, self._grace_s)
+
+    def close(self) -> None:
+        """Stop, give up calls in flight, free the target, end all threads. Safe to call twice."""
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
+            finally:
+                self._journal.close()
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+
+    async def _shut_down(self) -> None:
+        await self._dispatcher.aclose()
+        await self._target.aclose()
+        for metric in self._metrics:
+            if isinstance(metric, Closable):
+                await metric.aclose()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+    def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._dispatcher.fail(error or RuntimeError(str(context.get("message"))))
+
+    def _prepare(self, job: Job, index: int, cell: Cell) -> PendingCell | Evaluation:
+        case = self._cases[cell.case_id]
+        eval_id = eval_id_of(self._run_id, job.generation, cell)
+        provider = self._target.provider
+        try:
+            request = self._target.request(job.assignment.candidate.params, case)
+        except CandidateFault as fault:
+            return unasked(job, cell, eval_id, fault, self._redact, provider=provider)
+        text = canonical_json(redact_json(request, self._redact))
+        key = call_key_of(provider=provider, request=request, cell=cell, run_id=self._run_id)
+        model = request.get("model") if isinstance(request, dict) else None
+        intent = CallIntent(
+            call_key=key,
+            run_id=self._run_id,
+            generation=job.generation,
+            eval_id=eval_id,
+            purpose="evaluation",
+            provider=provider,
+            model=model if isinstance(model, str) else None,
+            request_sha256=sha256_hex(text),
+            lease_s=self._lease_s,
+        )
+        return PendingCell(job, index, cell, case, eval_id, text, key, intent)

@@ -1,0 +1,104 @@
+"""Prefect tasks of a generation: sample, evaluate, learn, save.
+
+One task run per candidate, never one per call: a task run costs milliseconds, a cell microseconds.
+Nothing here is retried or cached by Prefect: faults that a retry heals are retried call by call,
+under the run's limits, and the journal is what remembers answers.
+"""
+
+from typing import Any
+
+from prefect import runtime, task
+from prefect.cache_policies import NO_CACHE
+
+from convergence_core.events import GenerationFinished, GenerationStarted
+from convergence_core.records import Assignment, Trial
+from convergence_core.sampler import Plan
+from convergence_core.store.rows import (
+    candidate_rows,
+    evaluation_row,
+    generation_row,
+    payload_rows,
+)
+from tasks.runs import Learned, run_of
+from tasks.sealed import Sealed
+
+
+@task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)
+def sample_candidates(run_id: str, generation: int) -> Plan:
+    """Plan the generation: draws from the posterior choose among what evolution bred."""
+    run = run_of(run_id)
+    plan = run.ask()
+    run.emit(
+        GenerationStarted(
+            generation=generation, n_candidates=len(plan.assignments), n_cells=plan.n_cells
+        )
+    )
+    return plan
+
+
+@task(task_run_name="evaluate {assignment.label}", cache_policy=NO_CACHE)
+def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Trial:
+    """Ask all cells of one candidate, concurrently, under the run's limits.
+
+    Args:
+        assignment: the candidate and its cells.
+        run_id: the living run.
+        generation: its number; ``None`` for the final re-estimation.
+    """
+    return run_of(run_id).session.evaluate(assignment, generation)
+
+
+@task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)
+def learn(run_id: str, generation: int, trials: Sealed[list[Trial]]) -> Learned:  # noqa: ARG001
+    """Update the posterior and the stopper; nothing is kept before it is saved.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop, so the trials may be incomplete.
+    """
+    run = run_of(run_id)
+    run.check_stop()
+    return run.learn(trials.value)
+
+
+@task(task_run_name="save generation {generation:02d}", cache_policy=NO_CACHE)
+def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> None:
+    """Publish the generation's tables, its commit marker last, and move the run on.
+
+    Raises:
+        StoreWriteError: the generation is not visible then; resuming the run publishes it.
+    """
+    run = run_of(run_id)
+    step = learned.value
+    evaluations = [evaluation for trial in step.trials for evaluation in trial.evaluations]
+    tables: dict[str, Any] = {
+        "payloads": payload_rows(run_id, evaluations),
+        "candidates": candidate_rows(run_id, step.progress.search.archive, generation),
+        "evaluations": [evaluation_row(run_id, evaluation) for evaluation in evaluations],
+        "attempts": run.journal.attempts(run_id, generation=generation),
+        "generations": [
+            generation_row(
+                run_id,
+                generation,
+                evaluations,
+                step.progress.to_checkpoint(),
+                flow_run_id=runtime.flow_run.id,
+                partial=any(evaluation.status == "skipped" for evaluation in evaluations),
+                fallback_us=run.record.started_us,
+            )
+        ],
+    }
+    run.store.publish(run_id, generation, tables)
+    run.commit(step.progress)
+    leader = step.recommendation
+    run.emit(
+        GenerationFinished(
+            generation=generation,
+            n_evaluations=len(evaluations),
+            n_failed=sum(evaluation.status != "ok" for evaluation in evaluations),
+            best_params=None if leader is None else step.progress.params_of(leader.candidate_id),
+            best_mean=None if leader is None else leader.mean,
+            best_interval=None if leader is None else (leader.low, leader.high),
+            n_calls=step.progress.n_calls,
+            cost_usd=run.journal.totals(run_id).cost_usd,
+        )
+    )

@@ -1,0 +1,179 @@
+"""A Python function as a target: sync in threads, async in a loop of its own, or in processes."""
+
+import asyncio
+import functools
+from collections.abc import Mapping, Set as AbstractSet
+from pathlib import Path
+from typing import Any, Protocol
+
+from convergence_core.errors import CandidateFault, InfrastructureFault
+from convergence_core.records import Case, Json, Params, Reply
+from tasks.call_forms import CallForm, call_form
+from tasks.functions import UserFunction, describe, is_async
+from tasks.processes import ChildPool
+from tasks.targets.function_results import reply_of, result_json
+from tasks.workers import (
+    LoopPool,
+    Outcome,
+    ThreadPool,
+    WorkersHungError,
+    WorkTimeoutError,
+    measured,
+    measured_async,
+)
+
+WORKER_DIED = "worker_died"
+
+
+class Runner(Protocol):
+    """Where a function runs."""
+
+    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
+        """Call the function and return how it ended.
+
+        Raises:
+            WorkTimeoutError: it took too long.
+            WorkersHungError: no worker is left.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End the workers; safe to call twice."""
+        ...
+
+
+class FunctionTarget:
+    """Calls one function; see ``tasks.call_forms`` for how."""
+
+    provider = "function"
+
+    def __init__(self, name: str, form: CallForm, runner: Runner, *, timeout_s: float) -> None:
+        self._name = name
+        self._form = form
+        self._runner = runner
+        self._timeout_s = timeout_s
+
+    def request(self, params: Params, case: Case) -> Json:
+        """Return the function's name, the input and the parameters."""
+        return {"function": self._name, "input": case.input, "params": dict(params)}
+
+    async def call(self, params: Params, case: Case) -> Reply:
+        """Call the function once.
+
+        Raises:
+            CandidateFault: it raised, took too long, or returned what JSON cannot carry.
+            InfrastructureFault: its process died, or all workers hang.
+        """
+        args, keywords = self._form.arguments(case.input, params)
+        try:
+            outcome = await self._runner.run(args, keywords)
+        except WorkTimeoutError:
+            raise CandidateFault(
+                f"{self._name} took longer than api.request.timeout_seconds={self._timeout_s:g}",
+                error_type="timeout",
+            ) from None
+        except WorkersHungError as error:
+            raise InfrastructureFault(
+                f"all {error} workers are held by calls of {self._name} that never ended, so "
+                "nothing more can be asked. Give the function time-outs of its own, or write "
+                "`workers: processes`, which can be ended.",
+                error_type="workers_hung",
+                retryable=False,
+            ) from None
+        if outcome.failure is not None:
+            failure = outcome.failure
+            if failure.error_type == WORKER_DIED:
+                raise InfrastructureFault(failure.message, error_type=WORKER_DIED)
+            raise CandidateFault(
+                failure.message, error_type=failure.error_type, details=failure.details
+            )
+        return reply_of(outcome, provider=self.provider)
+
+    async def aclose(self) -> None:
+        """End threads or processes; safe to call twice."""
+        await self._runner.aclose()
+
+
+class LocalRunner:
+    """Runs a function in this process."""
+
+    def __init__(self, function: UserFunction, *, workers: int, timeout_s: float) -> None:
+        self._function = function
+        self._timeout_s = timeout_s
+        self._is_async = is_async(function)
+        self._threads = ThreadPool(workers, name="function")
+        self._own_loop = LoopPool(workers, name="function-loop")
+
+    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
+        """Call the function; see ``Runner.run``."""
+        call = functools.partial(self._function, *args, **keywords)
+        if self._is_async:
+            work = functools.partial(measured_async, call, result_json)
+            return await self._own_loop.run(work, self._timeout_s)
+        return await self._threads.run(
+            functools.partial(measured, call, result_json), self._timeout_s
+        )
+
+    async def aclose(self) -> None:
+        """End threads and loop; safe to call twice."""
+        await self._threads.aclose()
+        await self._own_loop.aclose()
+
+
+class ProcessRunner:
+    """Runs an importable function in processes of its own, one per worker."""
+
+    def __init__(self, path: str, base_dir: Path, *, workers: int, timeout_s: float) -> None:
+        self._children = ChildPool(path, base_dir, timeout_s=timeout_s)
+        self._threads = ThreadPool(workers, name="process")
+        self._timeout_s = timeout_s
+
+    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
+        """Call the function; see ``Runner.run``."""
+        work = functools.partial(self._children.call, args, dict(keywords))
+        # The child is ended when its time is over; the thread only waits for that.
+        outcome = await self._threads.run(work, self._timeout_s + self._children.start_timeout_s)
+        if outcome.failure is not None and outcome.failure.error_type == "timeout":
+            raise WorkTimeoutError
+        return outcome
+
+    async def aclose(self) -> None:
+        """End the processes; safe to call twice."""
+        await asyncio.to_thread(self._children.close)
+        await self._threads.aclose()
+
+
+def make_function_target(
+    function: UserFunction,
+    *,
+    known: AbstractSet[str],
+    workers: int,
+    timeout_s: float,
+    key: str,
+    process_path: str | None,
+    base_dir: Path,
+    name: str | None = None,
+) -> FunctionTarget:
+    """Return the target of a function.
+
+    Args:
+        function: the function.
+        known: names of all parameters and input fields, for its signature.
+        workers: threads, coroutines or processes at once.
+        timeout_s: longest duration of one call.
+        key: configuration key, for errors.
+        process_path: where a process finds it, ``module:name`` or ``file.py:name``; ``None``:
+            it runs in this process.
+        base_dir: folder that relative paths start from.
+        name: how requests and messages call it.
+
+    Raises:
+        ConfigurationError: its signature fits no call form.
+    """
+    form = call_form(function, known, key=key)
+    runner: Runner
+    if process_path is None:
+        runner = LocalRunner(function, workers=workers, timeout_s=timeout_s)
+    else:
+        runner = ProcessRunner(process_path, base_dir, workers=workers, timeout_s=timeout_s)
+    return FunctionTarget(name or describe(function), form, runner, timeout_s=timeout_s)

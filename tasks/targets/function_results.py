@@ -1,0 +1,88 @@
+"""What a function's result means: a value, or an envelope that says more than its value."""
+
+import math
+from collections.abc import Mapping
+
+from convergence_core.errors import CandidateFault
+from convergence_core.records import Json, Reply
+from tasks.values import NotJsonError, as_text, shorten, to_json
+from tasks.workers import Outcome
+
+ENVELOPE = frozenset(
+    {"result", "success", "error", "cost_usd", "tokens_in", "tokens_out", "metrics", "model"}
+)
+"""Keys of a result that says more than its value; ``result`` must be among them."""
+
+
+def result_json(value: object) -> Json:
+    """Return a function's result as JSON.
+
+    Raises:
+        NotJsonError: it has no JSON form; the message says where and why.
+    """
+    try:
+        return to_json(value)
+    except NotJsonError as error:
+        raise NotJsonError(f"in the result, {error}", error_type=error.error_type) from error
+
+
+def reply_of(outcome: Outcome, *, provider: str) -> Reply:
+    """Return the reply that a function's converted result means.
+
+    Raises:
+        CandidateFault: the function reports a failure, or numbers that are none.
+    """
+    value: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
+    rest: dict[str, Json] = {}
+    if isinstance(value, dict):
+        _raise_if_reported(value)
+        if "result" in value and value.keys() <= ENVELOPE:
+            rest, value = value, value["result"]
+    model = rest.get("model")
+    return Reply(
+        value=value,
+        latency_ms=outcome.latency_ms,
+        cost_usd=_number(rest, "cost_usd"),
+        tokens_in=_count(rest, "tokens_in"),
+        tokens_out=_count(rest, "tokens_out"),
+        model=model if isinstance(model, str) else None,
+        provider=provider,
+        extra=_metrics(rest),
+    )
+
+
+def _raise_if_reported(value: Mapping[str, Json]) -> None:
+    if value.get("success") is False and value.keys() & {"result", "error"}:
+        reason = value.get("error")
+        why = "the function reported a failure" if reason is None else as_text(reason)
+        raise CandidateFault(shorten(why, 1000), error_type="reported_failure")
+
+
+def _number(rest: Mapping[str, Json], key: str) -> float | None:
+    value = rest.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        raise CandidateFault(
+            f"the function returned `{key}` = {as_text(value)[:80]}, not a number of at least 0",
+            error_type="bad_result",
+        )
+    return float(value)
+
+
+def _count(rest: Mapping[str, Json], key: str) -> int | None:
+    number = _number(rest, key)
+    return None if number is None else int(number)
+
+
+def _metrics(rest: Mapping[str, Json]) -> dict[str, float]:
+    found = rest.get("metrics")
+    if found is None:
+        return {}
+    if isinstance(found, dict):
+        numbers = {name: n for name, n in found.items() if isinstance(n, (bool, int, float))}
+        if len(numbers) == len(found) and all(math.isfinite(n) for n in numbers.values()):
+            return {name: float(number) for name, number in numbers.items()}
+    raise CandidateFault(
+        "the function returned `metrics` that are not numbers by name", error_type="bad_result"
+    )

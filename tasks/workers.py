@@ -1,0 +1,316 @@
+"""Where functions of the user run: threads, an event loop of their own, or processes.
+
+All three keep one rule: of ``n_workers`` places, a call holds one until its work has really
+ended. A call that outlives its time-out is given up by its caller, and still holds its place, for
+a thread cannot be killed. When every place is held by such a call, further calls fail at once
+instead of waiting for ever. Threads are daemons: a hung one does not keep the process alive.
+"""
+
+import asyncio
+import threading
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Generic, TypeAlias, TypeVar
+
+from tasks.values import shorten
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception, as data."""
+
+    error_type: str
+    message: str
+    details: str = ""
+    """The original traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a piece of work ended."""
+
+    value: object
+    """The result; ``None`` after a failure."""
+    failure: Failure | None
+    latency_ms: float
+    """Of the user's function alone: no queueing."""
+
+
+Work: TypeAlias = Callable[[], Outcome]
+"""Runs in a thread, measures itself, never raises."""
+
+AsyncWork: TypeAlias = Callable[[], Coroutine[object, object, Outcome]]
+"""Runs in the pool's event loop, measures itself, never raises."""
+
+W = TypeVar("W", Work, AsyncWork)
+
+
+class WorkTimeoutError(Exception):
+    """The work went on for longer than it may."""
+
+
+class WorkersHungError(Exception):
+    """All places are held by calls that outlived their time-out."""
+
+
+def failure_of(error: BaseException, *, skip_frames: int = 1) -> Failure:
+    """Return an exception as data, its traceback without our own outermost frames."""
+    frames: TracebackType | None = error.__traceback__
+    for _ in range(skip_frames):
+        frames = frames.tb_next if frames is not None else None
+    lines = traceback.format_exception(type(error), error, frames)
+    return Failure(type(error).__name__, _message(error), shorten("".join(lines)))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return shorten(str(error), 500) or type(error).__name__
+    except Exception:  # noqa: BLE001 - a user's exception may fail to describe itself
+        return type(error).__name__
+
+
+def measured(call: Callable[[], object], convert: Callable[[object], object]) -> Outcome:
+    """Run a function of the user's and convert its result; only the function is timed."""
+    start = time.perf_counter()
+    try:
+        value = call()
+    except BaseException as error:  # noqa: BLE001 - a SystemExit of the user's ends its cell, not the run
+        return Outcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
+    return _converted(value, convert, (time.perf_counter() - start) * 1000)
+
+
+async def measured_async(
+    call: Callable[[], Awaitable[object]], convert: Callable[[object], object]
+) -> Outcome:
+    """Await a function of the user's and convert its result; only the function is timed."""
+    start = time.perf_counter()
+    try:
+        value = await call()
+    except BaseException as error:  # noqa: BLE001 - as above; who cancelled a call does not read it
+        return Outcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
+    return _converted(value, convert, (time.perf_counter() - start) * 1000)
+
+
+def _converted(value: object, convert: Callable[[object], object], latency_ms: float) -> Outcome:
+    try:
+        return Outcome(convert(value), None, latency_ms)
+    except Exception as error:  # noqa: BLE001 - methods of the user's result may raise anything
+        kind = getattr(error, "error_type", None) or type(error).__name__
+        return Outcome(None, Failure(kind, _message(error)), latency_ms)
+
+
+class _Call:
+    """One piece of work under way, as its waiter sees it."""
+
+    __slots__ = ("future", "hung", "loop", "task")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Outcome] = loop.create_future()
+        self.hung = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class _Pool(ABC, Generic[W]):
+    """Places, waiters and time-outs; subclasses say where the work runs.
+
+    ``run`` belongs to one event loop at a time; everything but ``_complete`` runs in it.
+    """
+
+    def __init__(self, n_workers: int, *, name: str) -> None:
+        self.n_workers = n_workers
+        self._name = name
+        self._n_busy = 0
+        self._n_hung = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._done: deque[tuple[_Call, Outcome]] = deque()
+        self._wake_scheduled = False
+        self._closed = False
+
+    async def run(self, work: W, timeout_s: float) -> Outcome:
+        """Run the work when a place is free, and return how it ended.
+
+        Raises:
+            WorkTimeoutError: it went on for longer than ``timeout_s`` from its start.
+            WorkersHungError: every place is held by a call that outlived its time-out.
+        """
+        await self._take_place()
+        loop = asyncio.get_running_loop()
+        call = _Call(loop)
+        self._start(work, call)
+        timer = loop.call_later(timeout_s, self._expire, call)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+        finally:
+            timer.cancel()
+
+    async def aclose(self) -> None:
+        """Let the workers end; hung ones are left behind. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            await self._shut_down()
+
+    @abstractmethod
+    def _start(self, work: W, call: _Call) -> None:
+        """Begin work in a free place."""
+
+    def _cancel(self, call: _Call) -> None:
+        """Ask work that is given up to end early, where that is possible."""
+
+    @abstractmethod
+    async def _shut_down(self) -> None:
+        """Let the workers end."""
+
+    async def _take_place(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"the {self._name} pool is closed")
+        if self._n_busy < self.n_workers:
+            self._n_busy += 1
+            return
+        self._refuse_if_all_hung()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._pass_place_on()
+            raise
+
+    def _pass_place_on(self) -> None:
+        """Give a place that became free to the next waiter, or to nobody."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._n_busy -= 1
+
+    def _refuse_if_all_hung(self) -> None:
+        if self._n_hung >= self.n_workers:
+            raise WorkersHungError(self.n_workers)
+
+    def _expire(self, call: _Call) -> None:
+        if not call.future.done():
+            call.future.set_exception(WorkTimeoutError())
+            self._give_up(call)
+
+    def _give_up(self, call: _Call) -> None:
+        if call.hung:
+            return
+        call.hung = True
+        self._n_hung += 1
+        self._cancel(call)
+        if self._n_hung >= self.n_workers:
+            while self._waiters:
+                waiter = self._waiters.popleft()
+                if not waiter.done():
+                    waiter.set_exception(WorkersHungError(self.n_workers))
+
+    def _complete(self, call: _Call, outcome: Outcome) -> None:
+        """Hand an outcome to the waiter's loop; called in the worker, in batches where it can."""
+        self._done.append((call, outcome))
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
+            try:
+                call.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._wake_scheduled = False
+
+    def _deliver(self) -> None:
+        self._wake_scheduled = False
+        while self._done:
+            call, outcome = self._done.popleft()
+            self._n_hung -= call.hung
+            if not call.loop.is_closed() and not call.future.done():
+                call.future.set_result(outcome)
+            self._pass_place_on()
+
+
+class ThreadPool(_Pool[Work]):
+    """Daemon threads, started as they are needed."""
+
+    def __init__(self, n_workers: int, *, name: str = "worker") -> None:
+        super().__init__(n_workers, name=name)
+        self._queue: SimpleQueue[tuple[Work, _Call] | None] = SimpleQueue()
+        self._n_threads = 0
+
+    def _start(self, work: Work, call: _Call) -> None:
+        if self._n_threads < self._n_busy:
+            self._n_threads += 1
+            name = f"{self._name}-{self._n_threads}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._queue.put((work, call))
+
+    async def _shut_down(self) -> None:
+        for _ in range(self._n_threads):
+            self._queue.put(None)
+
+    def _serve(self) -> None:
+        while (item := self._queue.get()) is not None:
+            work, call = item
+            self._complete(call, work())
+            del item, work, call
+
+
+class LoopPool(_Pool[AsyncWork]):
+    """An event loop in a daemon thread of its own, so that a call that blocks blocks no other room.
+
+    All calls share the loop: clients that a function keeps between calls stay in one loop.
+    """
+
+    def __init__(self, n_workers: int, *, name: str = "worker-loop") -> None:
+        super().__init__(n_workers, name=name)
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def _start(self, work: AsyncWork, call: _Call) -> None:
+        if self._own_loop is None:
+            self._own_loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
+        self._own_loop.call_soon_threadsafe(self._begin, work, call)
+
+    def _begin(self, work: AsyncWork, call: _Call) -> None:
+        assert self._own_loop is not None  # noqa: S101 - it runs this
+        call.task = self._own_loop.create_task(self._serve_one(work, call))
+
+    async def _serve_one(self, work: AsyncWork, call: _Call) -> None:
+        self._complete(call, await work())
+
+    def _cancel(self, call: _Call) -> None:
+        def cancel() -> None:
+            if call.task is not None:
+                call.task.cancel()
+
+        if self._own_loop is not None and not self._own_loop.is_closed():
+            self._own_loop.call_soon_threadsafe(cancel)
+
+    def _serve(self) -> None:
+        loop = self._own_loop
+        assert loop is not None  # noqa: S101 - set before the thread is started
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+    async def _shut_down(self) -> None:
+        if self._own_loop is None or self._thread is None:
+            return
+        self._own_loop.call_soon_threadsafe(self._own_loop.stop)
+        await asyncio.to_thread(self._thread.join, 2.0)
