@@ -1,0 +1,34 @@
+"""One generation: sample, evaluate in parallel, learn, save."""
+
+from prefect import flow, tags, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from tasks.artifacts import show_generation
+from tasks.sealed import Sealed
+from tasks.steps import evaluate, learn, sample_candidates, save_generation
+
+MAX_CANDIDATES_AT_ONCE = 256
+"""Threads that wait for candidates; calls in flight are limited by ``parallel_workers`` alone."""
+
+
+@flow(
+    name="generation",
+    flow_run_name="generation {generation:02d}",
+    task_runner=ThreadPoolTaskRunner(max_workers=MAX_CANDIDATES_AT_ONCE),  # type: ignore[arg-type]  # its result type is invariant
+    validate_parameters=False,
+)
+def run_generation(run_id: str, generation: int) -> None:
+    """Run one generation of an open run and commit it.
+
+    Args:
+        run_id: the living run.
+        generation: its number, from 0.
+    """
+    with tags(f"generation:{generation:02d}"):
+        plan = sample_candidates(run_id, generation)
+        trials = evaluate.map(
+            plan.assignments, run_id=unmapped(run_id), generation=unmapped(generation)
+        ).result()
+        learned = learn(run_id, generation, Sealed(trials))
+        save_generation(run_id, generation, Sealed(learned))
+        show_generation(run_id)

@@ -1,0 +1,16 @@
+"""Names of flow runs, so that Prefect's pages read like a story."""
+
+from prefect import runtime
+
+from tasks.runs import is_open, run_of
+
+
+def label_of_flow_run() -> str:
+    """Return the run's label, e.g. ``support_bot-7f3a``, or the flow's name before it is open.
+
+    A flow run that opens its run itself gets the label as soon as it has one.
+    """
+    run_id = (runtime.flow_run.parameters or {}).get("run_id")
+    if isinstance(run_id, str) and is_open(run_id):
+        return run_of(run_id).label
+    return "optimize"

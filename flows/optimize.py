@@ -1,0 +1,48 @@
+"""The nightly optimization: generation after generation, then an honest look at the winner."""
+
+from prefect import flow, runtime, tags, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from convergence_core.result import RunResult
+from flows.generation import run_generation
+from flows.naming import label_of_flow_run
+from tasks.artifacts import show_result, show_start
+from tasks.conclusion import choose_finalists, conclude
+from tasks.opening import open_run
+from tasks.steps import evaluate
+
+
+@flow(
+    name="optimize",
+    flow_run_name=label_of_flow_run,
+    task_runner=ThreadPoolTaskRunner(max_workers=2),  # type: ignore[arg-type]  # its result type is invariant
+)
+def optimize(
+    config: str | None = None,
+    run_id: str | None = None,
+    seed: int | None = None,
+    generations: int | None = None,
+    max_calls: int | None = None,
+) -> RunResult:
+    """Optimize the system that a configuration describes and return what was found.
+
+    Args:
+        config: path of ``optimization.yaml``; relative to the working directory of the worker.
+        run_id: a run that this process has opened already; by default a new one is begun.
+        seed: in place of ``optimization.seed``.
+        generations: in place of ``optimization.evolution.generations``.
+        max_calls: in place of ``budget.max_calls``.
+    """
+    flow_run_id = runtime.flow_run.id
+    run = open_run(config, run_id, seed, generations, max_calls, flow_run_id=flow_run_id)
+    with run, tags(run.tag):
+        show_start(run)
+        while run.goes_on():
+            run_generation(run.run_id, run.next_generation)
+        finalists = choose_finalists(run)
+        trials = evaluate.map(
+            finalists, run_id=unmapped(run.run_id), generation=unmapped(None)
+        ).result()
+        result = conclude(run, trials)
+        show_result(run, result)
+    return result
