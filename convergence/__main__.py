@@ -1,0 +1,70 @@
+"""The command ``convergence``.
+
+Exit codes: 0 done; 1 error; 2 bad input; 3 the budget is reached; 100 a gate says no; 130
+interrupted. Errors are one message without a traceback, unless ``--debug`` is given.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from convergence_core.errors import ConvergenceError
+from convergence_core.packages import check_packages
+
+EXIT_INTERRUPTED = 130
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; never raises but with ``--debug``."""
+    from convergence.cli import console  # noqa: PLC0415 - after the interpreter's own start
+
+    console.settings.debug = False
+    console.settings.json = False
+    try:
+        check_packages(("convergence", "convergence_core", "flows", "tasks"))
+        from convergence.cli.app import app  # noqa: PLC0415 - Typer only once the guard is passed
+
+        app(_debug_first(list(arguments)), prog_name="convergence")
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else int(bool(leave.code))
+    except ConvergenceError as error:
+        if console.settings.debug:
+            raise
+        console.fail(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.say("Interrupted.")
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if console.settings.debug:
+            raise
+        console.fail_unexpectedly(error)
+        return 1
+    return 0
+
+
+def _debug_first(arguments: list[str]) -> list[str]:
+    """Move ``--debug`` to the front, where the application reads it; behind ``--`` it is data."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    rest = [argument for argument in arguments[:end] if argument != "--debug"]
+    debug = ["--debug"] if len(rest) < end else []
+    return debug + rest + arguments[end:]
+
+
+def main() -> None:
+    """Run the command line's arguments and leave with the exit code."""
+    # Parallelism comes from the workers. Our matrices are small, and a second BLAS thread spends
+    # more time waiting for work than doing it. Must be set before NumPy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output (head, less) is gone; what it wanted it has. Standard output
+        # then points at nothing, so that the interpreter's last flush does not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""What commands write, and where: answers to standard output, everything else to standard error."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from convergence_core.errors import ConfigurationError, ConvergenceError, RunInterruptedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+@dataclass(slots=True)
+class Settings:
+    """How this process talks; set once by ``convergence.__main__`` and by ``--json``."""
+
+    debug: bool = False
+    json: bool = False
+    """Standard output holds one JSON value and nothing else."""
+
+
+settings = Settings()
+
+
+def out() -> "Console":
+    """Return the console of standard output."""
+    from rich.console import Console  # noqa: PLC0415 - not needed for --json
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def err() -> "Console":
+    """Return the console of standard error."""
+    from rich.console import Console  # noqa: PLC0415 - not needed for --json
+
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def say(text: str, style: str = "") -> None:
+    """Write a line for people to standard error."""
+    err().print(text, style=style, markup=False)
+
+
+def answer(text: str, style: str = "") -> None:
+    """Write a line of the answer to standard output."""
+    out().print(text, style=style, markup=False)
+
+
+def show(table: "Table") -> None:
+    """Write a table to standard output; never cut to a width that nobody looks at."""
+    console = out()
+    if not sys.stdout.isatty():
+        console.width = 200
+    console.print(table)
+
+
+def answer_json(value: object) -> None:
+    """Write a value as one JSON document to standard output."""
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Return a value as one JSON document."""
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Return the value in JSON's types; what is not finite becomes ``None``, times ISO texts."""
+    plained: Any
+    match value:
+        case None | bool() | int() | str():
+            plained = value
+        case float() | Decimal():
+            plained = float(value) if math.isfinite(value) else None
+        case datetime() | date():
+            plained = value.isoformat()
+        case timedelta():
+            plained = value.total_seconds()
+        case Mapping():
+            plained = {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            plained = [plain(item) for item in value]
+        case _:
+            plained = str(value)
+    return plained
+
+
+def fail(error: ConvergenceError) -> None:
+    """Write an error's message: problems one per line, as JSON if the answer was to be JSON."""
+    if settings.json:
+        answer_json({"error": describe(error)})
+        return
+    console = err()
+    if isinstance(error, ConfigurationError):
+        for problem in error.problems:
+            console.print(str(problem), markup=False)
+        n = len(error.problems)
+        console.print(f"{n} problem{'' if n == 1 else 's'} found.", style="bold red")
+    elif isinstance(error, RunInterruptedError):
+        console.print(str(error), markup=False)
+    else:
+        console.print("Error:", style="bold red", end=" ")
+        console.print(str(error), markup=False)
+
+
+def describe(error: ConvergenceError) -> dict[str, Any]:
+    """Return an error as JSON: its type, its message, its problems if it has some."""
+    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, ConfigurationError):
+        described["problems"] = problem_rows(error)
+    return described
+
+
+def problem_rows(error: ConfigurationError) -> list[dict[str, Any]]:
+    """Return the problems of an error as JSON."""
+    names = ("file", "line", "column", "key", "rule", "value", "fix")
+    return [{name: getattr(problem, name) for name in names} for problem in error.problems]
+
+
+def fail_unexpectedly(error: Exception) -> None:
+    """Write what is known of a failure nobody foresaw."""
+    name = type(error).__name__
+    if settings.json:
+        answer_json({"error": {"type": name, "message": str(error)}})
+        return
+    console = err()
+    console.print("Error:", style="bold red", end=" ")
+    console.print(f"{name}: {error}" if str(error) else name, markup=False)
+    if not isinstance(error, OSError):  # a file or a network: the message says what is wrong
+        console.print("This was not foreseen; `--debug` shows where it came from.", markup=False)
+
+
+def simple_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+) -> "Table":
+    """Return a plain table; columns named in ``right`` are numbers."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - Rich loads when a table is shown
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def short_path(path: Path) -> str:
+    """Return a path relative to the working folder where it lies below it."""
+    try:
+        relative = path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return str(path)
+    return f"./{relative}" if str(relative) != "." else "."

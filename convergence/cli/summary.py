@@ -1,0 +1,119 @@
+"""A finished run on one screen."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convergence.cli import console
+from convergence.progress import count
+
+if TYPE_CHECKING:
+    from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
+
+LONGEST_VALUE = 60
+"""Characters of a parameter's value that are shown."""
+MOST_FAILURES = 3
+
+
+def show(result: "RunResult") -> None:
+    """Print what was found, what it rests on, and where to read more."""
+    console.answer(f"\n{result.label}: {result.status}, {result.reason}", style="bold")
+    console.answer(f"  {told_size(result)}")
+    if result.winner is None:
+        console.answer("\nNo candidate got a reward.", style="bold red")
+    else:
+        _show_winner(result, result.winner)
+    _show_failures(result)
+    if result.files:
+        console.answer("\nFiles:", style="bold")
+        for path in dict.fromkeys(result.files.values()):
+            console.answer(f"  {console.short_path(Path(path))}")
+    console.answer(f"\nMore: convergence report {result.label}")
+
+
+def told_size(result: "RunResult") -> str:
+    """Return what was done, in one line."""
+    parts = [
+        count(result.generations_run, "generation"),
+        count(result.n_candidates, "candidate"),
+        count(result.n_evaluations, "evaluation"),
+        count(result.n_calls, "call"),
+    ]
+    if result.n_cached:
+        parts.append(f"{count(result.n_cached, 'answer')} from the journal")
+    if result.n_failed:
+        parts.append(f"{result.n_failed:,} failed")
+    if result.n_missing:
+        parts.append(f"{result.n_missing:,} without a reward")
+    if result.n_maybe_paid:
+        parts.append(f"{result.n_maybe_paid:,} maybe paid")
+    if result.cost_usd is not None:
+        parts.append(f"${result.cost_usd:.4f}")
+    return ", ".join(parts)
+
+
+def _show_winner(result: "RunResult", winner: "CandidateReport") -> None:
+    rows = list(_estimates("winner", winner))
+    if result.baseline is not None and not result.winner_is_baseline:
+        rows += _estimates("defaults", result.baseline)
+    columns = ("", "measured on", "reward", "interval", "cases")
+    console.answer("")
+    console.show(console.simple_table(columns, rows, right=("reward", "cases")))
+    for line in _told_differences(result):
+        console.answer(line)
+    console.answer("\nRecommended:", style="bold")
+    width = max((len(name) for name in winner.params), default=0)
+    for name, value in _short(winner.params).items():
+        console.answer(f"  {name:<{width}}  {value}")
+    if result.winner_reason:
+        console.answer(f"  ({result.winner_reason})")
+
+
+def _estimates(who: str, candidate: "CandidateReport") -> Iterator[tuple[str, ...]]:
+    measured: tuple[tuple[str, Estimate | None], ...] = (
+        ("held-out cases", candidate.holdout),
+        ("search cases, asked again", candidate.fresh),
+        ("search cases, chosen by these", candidate.search),
+    )
+    for where, estimate in measured:
+        if estimate is not None:
+            interval = f"[{estimate.low:.3f}, {estimate.high:.3f}]"
+            yield who, where, f"{estimate.mean:.3f}", interval, str(estimate.n_cases)
+            who = ""
+
+
+def _told_differences(result: "RunResult") -> Iterator[str]:
+    if result.winner_is_baseline:
+        yield "The recommended candidate is the defaults."
+        return
+    differences: tuple[tuple[Difference | None, str], ...] = (
+        (result.difference, "held-out cases"),
+        (result.difference_fresh, "search cases asked again"),
+    )
+    for difference, where in differences:
+        if difference is not None:
+            level = f"{100 * difference.level:g} %"
+            yield (
+                f"Winner minus defaults: {difference.mean:+.3f} "
+                f"[{difference.low:+.3f}, {difference.high:+.3f}] "
+                f"({level} interval, {difference.n_cases} {where})"
+            )
+    if not result.has_defaults:
+        yield "No parameter has a `default`, so there is nothing to compare the winner with."
+
+
+def _show_failures(result: "RunResult") -> None:
+    if result.failures:
+        console.answer("\nFailures:", style="bold")
+    for failure in result.failures[:MOST_FAILURES]:
+        lines = (failure.example or "").strip().splitlines()
+        example = f": {lines[-1][:200]}" if lines else ""
+        console.answer(f"  {failure.n:,} times {failure.reason}{example}")
+
+
+def _short(params: Mapping[str, object]) -> dict[str, str]:
+    shown = {}
+    for name, value in params.items():
+        text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
+        shown[name] = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    return shown

@@ -1,0 +1,308 @@
+"""What this machine can do: one finding per thing that an optimization leans on.
+
+Nothing is changed: the store's folder is tried with a file that is taken away again, and
+Prefect's settings are read in a process of their own, since importing it takes seconds.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from convergence_core.errors import ConfigurationError, ForeignPackageError
+from convergence_core.packages import check_packages
+
+Level = Literal["ok", "warning", "failed"]
+
+PACKAGES = (
+    "prefect",
+    "fastapi",
+    "pydantic",
+    "httpx",
+    "numpy",
+    "scipy",
+    "polars",
+    "duckdb",
+    "openai",
+    "pyyaml",
+    "apsw",
+    "jellyfish",
+    "matplotlib",
+)
+FASTAPI_LIMIT = (0, 155)
+"""Prefect 3.8's server does not import with this FastAPI or a later one."""
+WAL_FIXED = {(3, 44): 6, (3, 50): 7, (3, 51): 3}
+"""SQLite releases of these lines are sound from this patch; 3.52 and later are all sound."""
+FEW_BYTES = 1 << 30
+NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
+PREFECT_SCRIPT = (
+    "import json; from importlib.metadata import version; "
+    "from prefect.settings import PREFECT_API_URL; import prefect.main; "
+    "print(json.dumps({'version': version('prefect'), 'api_url': PREFECT_API_URL.value()}))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    level: Level
+    found: str
+    fix: str = ""
+    """What to do; empty when all is well."""
+
+
+def examine(*, store: Path, config: Path | None) -> list[Finding]:
+    """Run all checks; ``config`` adds those of the environment variables that it names."""
+    findings = [_python(), *_packages(), _ours(), _sqlite(), *_store(store), _prefect(), _zone()]
+    if config is not None:
+        findings.extend(_environment(config))
+    return findings
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} on {platform.system()}, {os.cpu_count()} processors"
+    return Finding(check="python", level="ok", found=found)
+
+
+def _packages() -> Iterator[Finding]:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        yield Finding(
+            check="packages",
+            level="failed",
+            found=f"missing: {', '.join(missing)}",
+            fix=f"pip install {' '.join(missing)}",
+        )
+    else:
+        yield Finding(check="packages", level="ok", found=", ".join(found))
+    if "fastapi" not in missing and _numbers(version("fastapi"))[:2] >= FASTAPI_LIMIT:
+        yield Finding(
+            check="fastapi",
+            level="failed",
+            found=f"{version('fastapi')}, with which Prefect's server does not start",
+            fix='pip install "fastapi<0.155"',
+        )
+
+
+def _ours() -> Finding:
+    try:
+        check_packages(("convergence", "convergence_core", "flows", "tasks"))
+    except ForeignPackageError as error:
+        return Finding(
+            check="own packages", level="failed", found="mixed with others", fix=str(error)
+        )
+    try:
+        other = version("the-convergence")
+    except PackageNotFoundError:
+        return Finding(check="own packages", level="ok", found="all of this distribution")
+    return Finding(
+        check="own packages",
+        level="warning",
+        found=f"the-convergence {other} is installed too and has files of the same names",
+        fix="pip uninstall the-convergence, then reinstall convergence-optimizer",
+    )
+
+
+def wal_is_sound(sqlite_version: str) -> bool:
+    """Whether this SQLite keeps committed transactions when writes and checkpoints race."""
+    numbers = _numbers(sqlite_version)
+    line, patch = numbers[:2], numbers[2] if len(numbers) > 2 else 0
+    return line >= (3, 52) or (line in WAL_FIXED and patch >= WAL_FIXED[line])
+
+
+def _sqlite() -> Finding:
+    try:
+        import apsw  # noqa: PLC0415 - a native library: its absence is a finding
+    except ImportError as error:
+        return Finding(
+            check="sqlite", level="failed", found=f"apsw: {error}", fix="pip install apsw"
+        )
+    ours = apsw.sqlite_lib_version()
+    if wal_is_sound(ours):
+        return Finding(check="sqlite", level="ok", found=f"{ours} (apsw), WAL is sound")
+    return Finding(
+        check="sqlite",
+        level="failed",
+        found=f"{ours} (apsw) can lose committed calls in WAL mode",
+        fix='pip install "apsw>=3.51.3"',
+    )
+
+
+def _store(path: Path) -> Iterator[Finding]:
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    try:
+        # Writing is the only honest question: root, ACLs and read-only mounts fool mode bits.
+        with tempfile.TemporaryFile(dir=existing):
+            free = shutil.disk_usage(existing).free
+    except OSError as error:
+        yield Finding(
+            check="store",
+            level="failed",
+            found=f"{path} cannot be written: {error.strerror or error}",
+            fix="Set `storage.path` to a folder of yours, or use --store.",
+        )
+        return
+    level: Level = "ok" if free >= FEW_BYTES else "warning"
+    made = "writable" if existing == path else "will be made"
+    yield Finding(
+        check="store",
+        level=level,
+        found=f"{path} ({made}), {free / (1 << 30):.1f} GiB free",
+        fix="" if level == "ok" else "Make room: a full disk ends a run.",
+    )
+    kind = _file_system(existing)
+    if kind in NETWORK_FILE_SYSTEMS:
+        yield Finding(
+            check="store",
+            level="failed",
+            found=f"{path} is on a network disk ({kind}), where SQLite's journal is not safe",
+            fix="Set `storage.path` to a folder on a local disk.",
+        )
+
+
+def _file_system(path: Path) -> str | None:
+    """Return the type of the file system that holds a path; ``None`` where nobody says it."""
+    mounts = Path("/proc/mounts")
+    if not mounts.is_file():
+        return None
+    path = path.resolve()
+    best, kind = "", None
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        fields = line.split()
+        if len(fields) > 2 and path.is_relative_to(fields[1]) and len(fields[1]) >= len(best):
+            best, kind = fields[1], fields[2]
+    return kind
+
+
+def _prefect() -> Finding:
+    from flows.environment import prepare  # noqa: PLC0415 - sets no-telemetry for the child
+
+    prepare(quiet=True)
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed arguments
+            [sys.executable, "-c", PREFECT_SCRIPT],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        answer = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, IndexError) as error:
+        detail = getattr(error, "stderr", None) or str(error)
+        return Finding(
+            check="prefect",
+            level="failed",
+            found=f"cannot be imported: {str(detail).strip().splitlines()[-1]}",
+            fix='pip install "prefect>=3.8.8,<3.9" "fastapi<0.155"',
+        )
+    url = answer["api_url"]
+    if not url:
+        return Finding(
+            check="prefect",
+            level="ok",
+            found=f"{answer['version']}, no server configured: each run starts its own for a while",
+        )
+    problem = _health(f"{url.rstrip('/')}/health")
+    if problem is None:
+        return Finding(check="prefect", level="ok", found=f"{answer['version']}, server at {url}")
+    return Finding(
+        check="prefect",
+        level="failed",
+        found=f"{answer['version']}, but the server at {url} does not answer: {problem}",
+        fix="Start it (`prefect server start`), or unset PREFECT_API_URL "
+        "(`prefect config unset PREFECT_API_URL`).",
+    )
+
+
+def _health(url: str) -> str | None:
+    """Return why a server is not well, or ``None``."""
+    if not url.startswith(("http://", "https://")):
+        return "not a http address"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - scheme checked
+            return None if reply.status == 200 else f"status {reply.status}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"status {error.code}"
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))
+
+
+def _zone() -> Finding:
+    now = datetime.now().astimezone()
+    return Finding(
+        check="time zone",
+        level="ok",
+        found=f"{now.tzname()} (UTC{now:%z}), now {now:%Y-%m-%d %H:%M}",
+    )
+
+
+def _environment(config: Path) -> Iterator[Finding]:
+    from tasks.loading import load  # noqa: PLC0415 - brings pydantic and numpy
+
+    try:
+        loaded = load(config)
+    except ConfigurationError as error:
+        n = len(error.problems)
+        yield Finding(
+            check="configuration",
+            level="failed",
+            found=f"{config} has {n} problem{'' if n == 1 else 's'}",
+            fix=f"convergence validate {config}",
+        )
+        return
+    yield Finding(check="configuration", level="ok", found=str(config))
+    names = sorted(environment_names(loaded.configuration.to_json()))
+    for name in names:
+        if os.environ.get(name):
+            yield Finding(check="environment", level="ok", found=f"{name} is set")
+        else:
+            yield Finding(
+                check="environment",
+                level="failed",
+                found=f"{name} is not set, but {config} names it",
+                fix=f"export {name}=…",
+            )
+
+
+def environment_names(config_json: str) -> set[str]:
+    """Return the environment variables that a configuration needs to make its calls."""
+    api = json.loads(config_json)["api"]
+    auth = api.get("auth") or {}
+    needed = {"bearer": ("token_env",), "api_key": ("token_env",), "basic": ("password_env",)}
+    names = {auth[key] for key in needed.get(auth.get("type", "none"), ()) if auth.get(key)}
+    for value in ((api.get("request") or {}).get("headers") or {}).values():
+        names.update(re.findall(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value))
+    return names
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return a version's leading numbers."""
+    numbers = []
+    for part in text.split("."):
+        digits = "".join(character for character in part if character.isdigit())
+        if not part[:1].isdigit():
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)

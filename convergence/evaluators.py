@@ -1,0 +1,26 @@
+"""Evaluators that need no code of the user's."""
+
+from collections.abc import Mapping
+
+
+def reported(
+    result: object,
+    expected: object,  # noqa: ARG001 - evaluators are called by these names
+    params: object,  # noqa: ARG001 - as above
+    metric: str,
+) -> float:
+    """Return the number that the target reports about itself.
+
+    This is the field of the result that is named like the metric, or the result itself if it is
+    a number.
+
+    Raises:
+        ValueError: the target reports no such number.
+    """
+    value = result.get(metric) if isinstance(result, Mapping) else result
+    if isinstance(value, bool | int | float):
+        return float(value)
+    raise ValueError(
+        f"metric {metric!r} needs an evaluator, or a number named {metric!r} in the target's "
+        f"answer, which was {str(result)[:80]!r}. Give `evaluator=` to run_optimization."
+    )

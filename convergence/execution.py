@@ -1,0 +1,63 @@
+"""Execute the flow of a prepared run in this process, for the command line and for Python.
+
+A terminal sends Ctrl-C to every process of the foreground group, also to the server that Prefect
+starts beside a run. A run that ends cleanly still needs that server, so it is started while the
+signal is blocked: a child inherits the mask and never sees Ctrl-C. It is ended by SIGTERM as ever.
+"""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from convergence_core.result import RunResult
+    from tasks.runs import Run
+
+
+def execute(running: "Run", *, verbose: bool) -> "RunResult":
+    """Run the flow to its end and return the result; the run is closed then, come what may.
+
+    Args:
+        running: a run that was prepared or resumed.
+        verbose: let Prefect write its logs; has an effect until Prefect is first imported.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop.
+    """
+    try:
+        from flows.environment import prepare  # noqa: PLC0415 - must come before Prefect
+
+        prepare(quiet=not verbose)
+        _start_prefect()
+        from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
+
+        path = running.loaded.config_path
+        return optimize(config=None if path is None else str(path), run_id=running.run_id)
+    finally:
+        running.close()
+
+
+def stop_server() -> None:
+    """End the server that Prefect started for this process, if it did."""
+    server = sys.modules.get("prefect.server.api.server")
+    if server is not None:
+        server.SubprocessASGIServer().stop()
+
+
+def _start_prefect() -> None:
+    """Import Prefect and reach its server, or start one that Ctrl-C does not reach."""
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
+
+    with _sigint_blocked(), get_client(sync_client=True) as client:
+        client.hello()
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

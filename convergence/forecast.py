@@ -1,0 +1,75 @@
+"""What a run of a configuration would do, before it does it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from convergence_core.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tasks.loading import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The size of a run; all numbers are upper bounds, since a run may stop early."""
+
+    n_generations: int
+    n_candidates: int
+    """Different candidates at most: the populations of all generations, or the whole space."""
+    space_size: int | None
+    """Different candidates that exist; ``None``: too many to count."""
+    n_search_cases: int
+    n_holdout_cases: int
+    n_search_cells: int
+    n_final_cells: int
+    """Cells of the re-estimation of winner and defaults."""
+    max_calls: int | None
+    """``budget.max_calls``: a hard limit, retries included."""
+    max_attempts_per_cell: int
+    """First call and retries."""
+
+    @property
+    def n_calls(self) -> int:
+        """Calls at most when none has to be repeated."""
+        calls = self.n_search_cells + self.n_final_cells
+        return calls if self.max_calls is None else min(calls, self.max_calls)
+
+    @property
+    def n_calls_with_retries(self) -> int:
+        """Calls at most when every one is repeated as often as allowed."""
+        calls = (self.n_search_cells + self.n_final_cells) * self.max_attempts_per_cell
+        return calls if self.max_calls is None else min(calls, self.max_calls)
+
+
+def forecast(loaded: "Loaded") -> Forecast:
+    """Return what a run of this configuration would do at most."""
+    configuration = loaded.configuration
+    evolution = configuration.optimization.evolution
+    schedule = Schedule(
+        n_generations=evolution.generations,
+        population_size=evolution.population_size,
+        n_search_cases=len(loaded.search_cases),
+        n_holdout_cases=len(loaded.holdout_cases),
+        repeats=configuration.evaluation.repeats,
+        cases_per_candidate=configuration.evaluation.cases_per_candidate,
+        max_calls=configuration.budget.max_calls,
+        has_baseline=loaded.space.baseline() is not None,
+    )
+    size = loaded.space.size()
+    n_candidates = evolution.generations * evolution.population_size
+    n_search_cells = schedule.planned_cells()
+    if size is not None:
+        n_candidates = min(n_candidates, size)
+        per_candidate = schedule.n_search_cases * schedule.repeats
+        n_search_cells = min(n_search_cells, n_candidates * per_candidate)
+    return Forecast(
+        n_generations=evolution.generations,
+        n_candidates=n_candidates,
+        space_size=size,
+        n_search_cases=schedule.n_search_cases,
+        n_holdout_cases=schedule.n_holdout_cases,
+        n_search_cells=n_search_cells,
+        n_final_cells=schedule.final_quota().n_cells * schedule.n_subjects,
+        max_calls=configuration.budget.max_calls,
+        max_attempts_per_cell=1 + configuration.optimization.execution.max_retries,
+    )

@@ -1,0 +1,64 @@
+"""The examples that ``convergence init`` writes."""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+SCHEMA_NAME = "optimization.schema.json"
+CONFIG_NAME = "optimization.yaml"
+
+
+QUICKSTART = "quickstart"
+QUICKSTART_OUTSIDE = (
+    "# At the root of the checkout, where `convergence query` looks; nothing is written beside "
+    "the data.\n"
+)
+
+
+def _folder(template: str) -> Traversable:
+    """Return where a template lies: beside this module, or with the data of the distribution."""
+    if template != QUICKSTART:
+        return files("convergence.templates") / template
+    installed = files("convergence") / "_data" / QUICKSTART
+    if installed.is_dir():
+        return installed
+    return Path(__file__).parents[2] / "data" / QUICKSTART
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of a configuration as text."""
+    from convergence_core.config import json_schema  # noqa: PLC0415 - builds all models
+
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def plan_files(template: str, replaced: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of a template: path relative to the new folder → text.
+
+    Args:
+        template: ``function``, ``http``, ``openai`` or ``quickstart``.
+        replaced: texts of the example configuration and what stands there instead.
+    """
+    root = _folder(template)
+    texts = {name: file.read_text(encoding="utf-8") for name, file in _walk(root, "")}
+    for old, new in replaced.items():
+        texts[CONFIG_NAME] = texts[CONFIG_NAME].replace(old, new)
+    if template == QUICKSTART:
+        # In a checkout its results go to the root; in a folder of its own they stay there.
+        texts[CONFIG_NAME] = (
+            texts[CONFIG_NAME].replace(QUICKSTART_OUTSIDE, "").replace("../../", "./")
+        )
+    texts[SCHEMA_NAME] = schema_text()
+    # The configuration first: it is what people open.
+    return {name: texts[name] for name in sorted(texts, key=lambda n: (n != CONFIG_NAME, n))}
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _walk(entry, f"{prefix}{entry.name}/")
+        elif not entry.name.endswith(".pyc"):
+            yield prefix + entry.name, entry

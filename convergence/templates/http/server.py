@@ -1,0 +1,87 @@
+"""A small HTTP service that sends a message to the right team; stands for your own endpoint.
+
+Start it with ``python server.py`` and leave it running. It needs nothing but Python.
+``POST /triage`` takes a JSON object: the fields of a test case's ``input`` and one value per
+parameter of ``search_space``.
+"""
+
+import json
+import re
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+
+PORT = 8808
+WORDS = {
+    "billing": {"invoice": 3, "charged": 3, "refund": 3, "price": 2, "pay": 2, "card": 2, "money": 2, "twice": 1},
+    "shipping": {"parcel": 3, "delivery": 3, "address": 2, "arrived": 2, "late": 2, "box": 1, "courier": 3, "where": 1},
+    "technical": {"error": 3, "crash": 3, "login": 3, "password": 3, "app": 2, "slow": 2, "page": 1, "button": 2},
+}  # fmt: skip
+PAIRS = {
+    ("not", "arrived"): ("shipping", 3),
+    ("log", "in"): ("technical", 4),
+    ("wrong", "price"): ("billing", 3),
+    ("money", "back"): ("billing", 4),
+    ("too", "late"): ("shipping", 1),
+    ("card", "error"): ("billing", 3),
+}
+USD_PER_WORD = {"small": 0.000_002, "large": 0.000_01}
+
+
+def triage(text: str, model: str, max_words: int, threshold: float) -> dict[str, object]:
+    """Return the team and what the answer costs; the large model knows pairs of words too."""
+    words = re.findall(r"[a-z]+", text.lower())[:max_words]
+    points = {
+        team: float(sum(known.get(word, 0) for word in words)) for team, known in WORDS.items()
+    }
+    if model == "large":
+        for pair in pairwise(words):
+            team, more = PAIRS.get(pair, ("", 0))
+            if team:
+                points[team] += more
+    team = max(points, key=lambda name: points[name])
+    confidence = points[team] / (sum(points.values()) or 1.0)
+    if confidence < threshold or not points[team]:
+        team = "general"
+    return {
+        "result": {"team": team, "confidence": round(confidence, 3)},
+        "cost_usd": len(words) * USD_PER_WORD[model],
+    }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers ``POST /triage``."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer one request; a malformed one gets status 400 and the reason."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        try:
+            status, reply = 200, triage(**json.loads(body))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            status, reply = 400, {"error": f"{type(error).__name__}: {error}"}
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Log nothing."""
+
+
+def main() -> None:
+    """Serve until Ctrl-C."""
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else PORT
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        print(f"serving http://127.0.0.1:{server.server_port}/triage", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("stopped")
+
+
+if __name__ == "__main__":
+    main()

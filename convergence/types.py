@@ -1,0 +1,287 @@
+"""Types of the Python interface: configurations in Python, results, events.
+
+The classes of configuration here are those of the original's Python interface, so that programs
+written for it go on working. ``optimization.yaml`` can say more; a mapping of its form can be
+given to ``run_optimization`` as well.
+"""  # noqa: A005 - the original's name, and nobody imports it without the package
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from convergence.api import Evaluator, OptimizationResult
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.events import (
+    CellEvaluated,
+    Event,
+    FinalStarted,
+    GenerationFinished,
+    GenerationStarted,
+    Listener,
+    RunFinished,
+    RunStarted,
+)
+from convergence_core.records import Json, Params
+
+__all__ = [
+    "AdaptersConfig",
+    "AgentConfig",
+    "ApiConfig",
+    "CellEvaluated",
+    "ConvergenceConfig",
+    "EvaluationConfig",
+    "Evaluator",
+    "Event",
+    "FinalStarted",
+    "GenerationFinished",
+    "GenerationStarted",
+    "Json",
+    "Listener",
+    "OptimizationResult",
+    "OptimizationRunResult",
+    "Params",
+    "RunFinished",
+    "RunStarted",
+    "RunnerConfig",
+    "SearchSpaceConfig",
+    "StorageConfig",
+]
+
+OptimizationRunResult = OptimizationResult
+"""The original's name of the result."""
+
+SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})
+"""Metrics whose name says what is measured."""
+REPORTED = "convergence.evaluators:reported"
+"""Where other metrics come from when nobody gave an evaluator."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ApiConfig(_Section):
+    """What is optimized."""
+
+    name: str
+    kind: str = "callable"
+    """``callable``: the function given as ``local_function``, or else the endpoint; or a kind of
+    ``optimization.yaml``: ``function``, ``http``, ``openai``."""
+    endpoint: str | None = None
+    request_timeout: float | None = 30.0
+    """Seconds; ``None``: the default."""
+    auth_type: str | None = None
+    """``bearer``, ``api_key``, ``basic`` or ``none``; ``None``: none."""
+    auth_token_env: str | None = None
+    """Environment variable that holds the token."""
+    auth_header_name: str | None = None
+    """Header of ``api_key``; ``None``: ``x-api-key``."""
+
+    def to_section(self) -> dict[str, Any]:
+        """Return the ``api`` section."""
+        auth = {
+            "type": self.auth_type,
+            "token_env": self.auth_token_env,
+            "header_name": self.auth_header_name,
+        }
+        section: dict[str, Any] = {
+            "name": self.name,
+            "kind": None if self.kind == "callable" else self.kind,
+            "endpoint": self.endpoint,
+            "auth": _given(auth) or None,
+            "request": _given({"timeout_seconds": self.request_timeout}) or None,
+        }
+        return _given(section)
+
+
+class SearchSpaceConfig(_Section):
+    """Parameters by name, in the form of ``optimization.yaml``.
+
+    The original rounded ``float`` parameters without a ``step`` to steps of 0.1; here they are
+    continuous.
+    """
+
+    parameters: dict[str, dict[str, Any]]
+
+
+class RunnerConfig(_Section):
+    """How long and how widely to search."""
+
+    generations: int = 10
+    population: int = 20
+    seed: int | None = None
+    """``None``: 0."""
+    early_stopping: dict[str, Any] | None = None
+    """``enabled``, ``patience``, ``min_improvement``; ``None``: the defaults."""
+
+    def to_section(self) -> dict[str, Any]:
+        """Return the ``optimization`` section."""
+        evolution: dict[str, Any] = {
+            "generations": self.generations,
+            "population_size": self.population,
+        }
+        if self.population <= 2:
+            # The default of two elites would leave no room for anything new.
+            evolution["elite_size"] = max(0, self.population - 1)
+        section: dict[str, Any] = {"evolution": evolution}
+        if self.seed is not None:
+            section["seed"] = self.seed
+        if self.early_stopping is not None:
+            section["execution"] = {"early_stopping": self.early_stopping}
+        return section
+
+
+class EvaluationConfig(_Section):
+    """What is measured and how much it counts.
+
+    ``latency_ms``, ``cost_usd``, ``success_rate`` and ``accuracy`` are measured as in
+    ``optimization.yaml``. Any other metric is what ``run_optimization(evaluator=…)`` returns for
+    it, or without an evaluator the number of that name in the target's own answer.
+    """
+
+    required_metrics: list[str]
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Metric → weight; absent: 1."""
+    thresholds: dict[str, float] | None = None
+    """Values worth no reward: milliseconds of ``latency_ms``, dollars of ``cost_usd``."""
+
+    def to_section(self, *, has_evaluator: bool) -> dict[str, Any]:
+        """Return the ``evaluation`` section without test cases.
+
+        Raises:
+            ConfigurationError: a threshold or weight has no metric to belong to.
+        """
+        thresholds = self.thresholds or {}
+        self._check_names(thresholds)
+        metrics: dict[str, dict[str, Any]] = {}
+        for name in self.required_metrics:
+            metric: dict[str, Any] = {"weight": self.weights.get(name, 1.0)}
+            if name not in SELF_MEASURED:
+                metric["type"] = "function"
+                if not has_evaluator:
+                    metric["function"] = REPORTED
+            if name in thresholds:
+                key = "threshold" if name == "latency_ms" else "budget_per_call"
+                metric[key] = thresholds[name]
+            metrics[name] = metric
+        return {"metrics": metrics}
+
+    def _check_names(self, thresholds: Mapping[str, float]) -> None:
+        problems = [
+            Problem(
+                key=f"evaluation.weights.{name}",
+                rule="must belong to one of `required_metrics`",
+                value=repr(name),
+                fix=f"Add {name!r} to `required_metrics`, or remove its weight.",
+            )
+            for name in self.weights
+            if name not in self.required_metrics
+        ]
+        problems += [
+            Problem(
+                key=f"evaluation.thresholds.{name}",
+                rule="must belong to `latency_ms` or `cost_usd` in `required_metrics`",
+                value=repr(name),
+                fix="Remove it; for limits on other metrics use `min` and `max` in a mapping of "
+                "the form of optimization.yaml.",
+            )
+            for name in thresholds
+            if name not in {"latency_ms", "cost_usd"} or name not in self.required_metrics
+        ]
+        if problems:
+            raise ConfigurationError(problems)
+
+
+class StorageConfig(_Section):
+    """Where runs are kept."""
+
+    provider: str | None = None
+    """Only ``local``."""
+    path: str | None = None
+    """Folder of the results store; ``None``: ``./convergence-data``."""
+
+
+class AdaptersConfig(_Section):
+    """Transformations of requests and answers; refused with a reason."""
+
+    input_adapter: Any = None
+    output_adapter: Any = None
+    case_adapter: Any = None
+    batch_adapter: Any = None
+
+
+class AgentConfig(_Section):
+    """Settings of agent connectors; refused with a reason."""
+
+    models: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    discord_auth: dict[str, Any] | None = None
+
+
+class ConvergenceConfig(_Section):
+    """A whole configuration in Python."""
+
+    api: ApiConfig
+    search_space: SearchSpaceConfig
+    evaluation: EvaluationConfig
+    runner: RunnerConfig = Field(default_factory=RunnerConfig)
+    storage: StorageConfig | None = None
+    adapters: AdaptersConfig | None = None
+    agent: AgentConfig | None = None
+
+    def to_mapping(self, *, has_evaluator: bool = False) -> dict[str, Any]:
+        """Return the mapping of the form of ``optimization.yaml``; test cases come apart.
+
+        Args:
+            has_evaluator: whether metrics that do not measure themselves come from an evaluator.
+
+        Raises:
+            ConfigurationError: a part that is not available was asked for.
+        """
+        self._refuse()
+        mapping: dict[str, Any] = {
+            "api": self.api.to_section(),
+            "search_space": {"parameters": dict(self.search_space.parameters)},
+            "evaluation": self.evaluation.to_section(has_evaluator=has_evaluator),
+            "optimization": self.runner.to_section(),
+        }
+        if self.storage is not None and self.storage.path is not None:
+            mapping["storage"] = {"path": self.storage.path}
+        return mapping
+
+    def _refuse(self) -> None:
+        problems = []
+        if self.adapters is not None and self.adapters != AdaptersConfig():
+            problems.append(
+                Problem(
+                    key="adapters",
+                    rule="must be absent, for adapters are not applied",
+                    value="",
+                    fix="Shape requests and answers in a function of yours and give it as "
+                    "`local_function`.",
+                )
+            )
+        if self.agent is not None:
+            problems.append(
+                Problem(
+                    key="agent",
+                    rule="must be absent, for agent connectors are not available yet",
+                    value="",
+                    fix="Call the agent in a function of yours and give it as `local_function`.",
+                )
+            )
+        if self.storage is not None and self.storage.provider not in {None, "local"}:
+            problems.append(
+                Problem(
+                    key="storage.provider",
+                    rule="must be 'local'; others are not available yet",
+                    value=repr(self.storage.provider),
+                    fix="Remove it.",
+                )
+            )
+        if problems:
+            raise ConfigurationError(problems)
+
+
+def _given(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if value is not None}
