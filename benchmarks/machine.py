@@ -1,0 +1,43 @@
+"""What a benchmark ran on, and processes measured by the operating system."""
+
+import os
+import platform
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One finished process."""
+
+    wall_s: float
+    cpu_s: float
+    """User and system time of the process itself and of children it waited for."""
+    output: str
+
+
+def measure(command: list[str], *, cwd: Path | None = None, env: dict[str, str]) -> Measured:
+    """Run a command to its end.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall_s = time.perf_counter() - began
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
+    return Measured(wall_s=wall_s, cpu_s=usage.ru_utime + usage.ru_stime, output=output)
+
+
+def describe_machine() -> str:
+    """Return one line about the machine."""
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()}"

@@ -1,0 +1,126 @@
+"""The quick start over many seeds: `mab_evolution` against `random` and against the defaults.
+
+    python -m benchmarks.quickstart [--seeds 30] [--cells 4000] [--algorithms mab_evolution random]
+
+Every run gets the same number of evaluations (cells) in the same number of generations, and hands
+over its winner by the same rule (highest posterior mean). The winner is then asked all held-out
+cases, as are the library's defaults. Samplers are driven directly, without Prefect, so that seeds
+share the retriever's caches; the evaluations are those of the product: the same function, metric,
+cases and reward. Intervals: paired over seeds, Student's t, 95 %.
+"""
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.machine import describe_machine
+from convergence_core.recommend import recommend
+from convergence_core.records import Candidate, Case, Evaluation, Trial, eval_id_of
+from convergence_core.sampler import AskRequest
+from convergence_core.samplers import make_sampler
+from data.quickstart import metrics, retriever
+from tasks.loading import Loaded, load
+from tasks.opening import with_overrides
+
+ROOT = Path(__file__).parents[1]
+N_GENERATIONS = 8
+
+
+def ndcg(candidate: Candidate, case: Case) -> float:
+    """Return nDCG@10 of one cell."""
+    answer = retriever.search(case.input, dict(candidate.params))
+    return float(metrics.ndcg_at_10(answer, case.expected, {}))
+
+
+def optimize(loaded: Loaded, algorithm: str, seed: int, n_cells: int) -> Candidate:
+    """Run one search and return its winner."""
+    configuration = with_overrides(loaded.configuration, seed=seed, generations=N_GENERATIONS)
+    optimization = configuration.optimization.model_copy(update={"algorithm": algorithm})
+    configuration = configuration.model_copy(update={"optimization": optimization})
+    cases = {case.case_id: case for case in loaded.search_cases}
+    order_stream, sampler_stream, draw_stream = np.random.SeedSequence(seed).spawn(3)
+    ids = sorted(cases)
+    order = tuple(ids[i] for i in np.random.default_rng(order_stream).permutation(len(ids)))
+    sampler = make_sampler(configuration, loaded.space)
+    state, rng = sampler.start(), np.random.default_rng(sampler_stream)
+    for generation in range(N_GENERATIONS):
+        request = AskRequest(
+            generation=generation,
+            n_generations=N_GENERATIONS,
+            n_candidates=configuration.optimization.evolution.population_size,
+            n_cells=n_cells // N_GENERATIONS,
+            case_ids=order,
+            baseline=loaded.space.baseline(),
+        )
+        trials = [
+            Trial(
+                candidate=assignment.candidate,
+                evaluations=tuple(
+                    Evaluation(
+                        eval_id=eval_id_of("benchmark", generation, cell),
+                        cell=cell,
+                        generation=generation,
+                        status="ok",
+                        reward=ndcg(assignment.candidate, cases[cell.case_id]),
+                    )
+                    for cell in assignment.cells
+                ),
+            )
+            for assignment in sampler.ask(state, rng, request).assignments
+        ]
+        state = sampler.tell(state, trials)
+    found = recommend(state, rng=np.random.default_rng(draw_stream))
+    assert found is not None
+    return state.archive.members[found.candidate_id].candidate
+
+
+def row(name: str, values: np.ndarray) -> str:
+    """Return one line of the table."""
+    mean, sem = values.mean(), values.std(ddof=1) / math.sqrt(len(values))
+    half = stats.t.ppf(0.975, len(values) - 1) * sem
+    return f"| {name} | {mean:+.4f} | [{mean - half:+.4f}, {mean + half:+.4f}] |"
+
+
+def main() -> None:
+    """Run all seeds and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--cells", type=int, default=4000)
+    parser.add_argument("--algorithms", nargs="+", default=["mab_evolution", "random"])
+    options = parser.parse_args()
+    loaded = load(ROOT / "data/quickstart/optimization.yaml")
+    baseline = loaded.space.baseline()
+    assert baseline is not None
+
+    def held_out(candidate: Candidate) -> float:
+        return float(np.mean([ndcg(candidate, case) for case in loaded.holdout_cases]))
+
+    default = held_out(loaded.space.candidate(baseline))
+    algorithms = options.algorithms
+    scores: dict[str, list[float]] = {name: [] for name in algorithms}
+    began = time.perf_counter()
+    for seed in range(options.seeds):
+        for name in algorithms:
+            scores[name].append(held_out(optimize(loaded, name, seed, options.cells)))
+    values = {name: np.array(found) for name, found in scores.items()}
+    print(describe_machine(), f"corpus {retriever.corpus_sha256()[:12]}")
+    print(
+        f"{options.seeds} seeds, {options.cells} evaluations each, "
+        f"{len(loaded.holdout_cases)} held-out cases, {time.perf_counter() - began:.0f} s"
+    )
+    print("| held-out nDCG@10 | mean | 95 % interval over seeds |\n|---|---|---|")
+    print(f"| defaults | {default:+.4f} | |")
+    for name in algorithms:
+        print(row(name, values[name]))
+    first = algorithms[0]
+    print(row(f"{first} - defaults", values[first] - default))
+    for name in algorithms[1:]:
+        print(row(f"{first} - {name}", values[first] - values[name]))
+
+
+if __name__ == "__main__":
+    main()
