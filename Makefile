@@ -1,0 +1,39 @@
+.DEFAULT_GOAL := help
+.PHONY: help install check test test-all cover run serve constraints
+
+PYTHON ?= .venv/bin/python
+CONFIG ?= data/quickstart/optimization.yaml
+
+help: ## Print this list.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+install: ## Make .venv with everything that development needs.
+	python3 -m venv .venv
+	$(PYTHON) -m pip install -q -c constraints.txt -e '.[test,lint]'
+
+check: ## Lint, format, types, spelling.
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m codespell_lib convergence convergence_core flows tasks deployments docs tests benchmarks README.md CHANGELOG.md CONTRIBUTING.md
+
+test: ## The default suite: real servers on loopback, no network; under five minutes.
+	$(PYTHON) -m pytest -m "not slow and not network"
+
+test-all: ## Everything but calls to real providers.
+	$(PYTHON) -m pytest -m "not network"
+
+cover: ## Branch coverage of the deciding core.
+	$(PYTHON) -m coverage run --branch --source=convergence_core -m pytest -q -m "not slow and not network and not prefect" tests/core tests/contracts tests/config tests/store
+	$(PYTHON) -m coverage report --skip-covered --show-missing
+
+run: ## Optimize CONFIG=path; by default the quick start.
+	$(PYTHON) -m convergence optimize $(CONFIG)
+
+serve: ## Serve optimize/nightly from one process, without a worker.
+	$(PYTHON) -m deployments.serve $(CONFIG)
+
+constraints: ## Rewrite constraints.txt from a fresh environment.
+	rm -rf build/constraints && python3 -m venv build/constraints
+	build/constraints/bin/python -m pip install -q '.[test,lint,quickstart]'
+	build/constraints/bin/python -m pip freeze --exclude convergence-optimizer | grep -v ' @ ' > constraints.txt

@@ -1,0 +1,124 @@
+"""Imports run one way: convergence, deployments → flows → tasks → convergence_core."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OURS = ("convergence", "convergence_core", "deployments", "flows", "tasks")
+
+MAY_IMPORT = {
+    "convergence_core": {"convergence_core"},
+    "tasks": {"tasks", "convergence_core"},
+    "flows": {"flows", "tasks", "convergence_core"},
+    "convergence": {"convergence", "flows", "tasks", "convergence_core"},
+    "deployments": {"deployments", "convergence", "flows", "tasks", "convergence_core"},
+}
+
+CORE_MAY_NOT_IMPORT = {"prefect", "httpx", "openai", "requests", "socket", "urllib", "matplotlib"}
+DECIDING_MAY_NOT_IMPORT = CORE_MAY_NOT_IMPORT | {
+    "apsw", "duckdb", "polars", "sqlite3", "time", "random", "os", "pathlib",
+}  # fmt: skip
+CLOCKS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
+TASKS_WITH_PREFECT = {"steps.py", "artifacts.py"}
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return every absolute module name that a file imports, at any depth."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.add(node.module or "")
+    return names
+
+
+def tops(path: Path) -> set[str]:
+    # `urllib.parse` takes addresses apart and calls nobody.
+    return {name.split(".")[0] for name in imported(path) - {"urllib.parse"}}
+
+
+@pytest.mark.parametrize("package", OURS)
+def test_packages_import_only_what_lies_below_them(package: str):
+    found = modules(package)
+    assert found, f"{package} has no modules"
+    for path in found:
+        foreign = (tops(path) & set(OURS)) - MAY_IMPORT[package]
+        assert not foreign, f"{path.relative_to(ROOT)} imports {sorted(foreign)}"
+
+
+def test_the_core_imports_no_orchestration_and_no_network():
+    for path in modules("convergence_core"):
+        foreign = tops(path) & CORE_MAY_NOT_IMPORT
+        if path.parts[-2] == "store":
+            foreign -= {"socket"}  # its own host name, for leases
+        assert not foreign, f"{path.relative_to(ROOT)} imports {sorted(foreign)}"
+
+
+def test_deciding_modules_know_no_disk_no_clock_and_no_global_randomness():
+    for path in modules("convergence_core"):
+        inside = path.relative_to(ROOT / "convergence_core")
+        # `packages` guards the installation itself and has to look at files.
+        if inside.parts[0] in {"store", "packages.py"}:
+            continue
+        foreign = tops(path) & DECIDING_MAY_NOT_IMPORT
+        if inside.parts[0] == "config":
+            foreign -= {"pathlib"}  # pure paths
+        assert not foreign, f"{path.relative_to(ROOT)} imports {sorted(foreign)}"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) not in CLOCKS, f"{path}: reads the clock"
+
+
+def test_clients_in_tasks_do_not_import_prefect():
+    for path in modules("tasks"):
+        if path.name not in TASKS_WITH_PREFECT:
+            assert "prefect" not in tops(path), f"{path.relative_to(ROOT)} imports Prefect"
+
+
+def test_importing_the_front_door_or_the_core_loads_nothing_heavy_and_prints_nothing():
+    code = (
+        "import sys, convergence, convergence_core;"
+        "heavy = {'prefect', 'numpy', 'scipy', 'polars', 'duckdb', 'openai', 'matplotlib', 'torch'};"
+        "found = sorted(heavy & set(sys.modules));"
+        "sys.exit(', '.join(found) if found else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_importing_every_core_module_leaves_prefect_out():
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in modules("convergence_core")
+        if path.name != "__init__.py"
+    ]
+    code = f"import sys\nfor n in {names!r}: __import__(n)\nsys.exit('prefect' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", OURS)
+def test_every_public_list_is_sorted_and_names_what_exists(package: str):
+    for path in modules(package):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and any(
+                isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+            ):
+                names = ast.literal_eval(node.value)
+                # Constants, then classes, then functions, as the linter sorts them.
+                ordered = sorted(names, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
+                assert list(names) == ordered, f"{path.relative_to(ROOT)}: sort __all__"

@@ -1,0 +1,194 @@
+"""``run_optimization`` and ``run_optimization_sync``: whole runs from Python."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence import OptimizationResult, run_optimization, run_optimization_sync
+from convergence.types import Event, GenerationFinished, RunStarted
+from convergence_core.errors import ConfigurationError, RunInterruptedError
+from convergence_core.store import ParquetStore
+
+SPACE = {"parameters": {"x": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.1}}}
+CASES = [{"id": f"c{n}", "input": {"n": n}, "expected": 0.6} for n in range(6)]
+
+
+def config(generations: int = 2) -> dict[str, Any]:
+    return {
+        "api": {"name": "bot"},
+        "search_space": SPACE,
+        "evaluation": {"metrics": {"near": {"type": "function"}}},
+        "optimization": {
+            "evolution": {"population_size": 4, "generations": generations, "elite_size": 1},
+            "execution": {"parallel_workers": 2, "early_stopping": {"enabled": False}},
+        },
+    }
+
+
+def target(n: int, x: float) -> float:
+    return x
+
+
+def near(result: float, expected: float, params: object, metric: str) -> float:
+    return 1 - abs(result - expected)
+
+
+def near_too(
+    prediction: dict[str, Any], expected: float, *, context: dict[str, Any]
+) -> dict[str, float]:
+    return {"near": 1 - abs(prediction["result"] - expected)}
+
+
+@pytest.mark.prefect
+@pytest.mark.parametrize("evaluator", [near, near_too], ids=["first form", "second form"])
+def test_mapping_with_callables_runs(evaluator: Any, here: Path):
+    result = run_optimization_sync(
+        config(), local_function=target, evaluator=evaluator, test_cases=CASES
+    )
+    assert isinstance(result, OptimizationResult)
+    assert result.success
+    assert result.error is None
+    assert set(result.best_config) == {"x"}
+    assert 0 < result.best_score <= 1
+    assert result.generations_run == 2
+    assert result.configs_generated == result.result.n_candidates
+    assert result.optimization_run_id == result.result.run_id
+    assert result["best_config"] == result.best_config
+    with pytest.raises(KeyError):
+        result["best"]
+
+
+@pytest.mark.prefect
+def test_async_form_leaves_the_loop_free(here: Path):
+    async def main() -> tuple[OptimizationResult, int]:
+        run = asyncio.ensure_future(
+            run_optimization(config(), local_function=target, evaluator=near, test_cases=CASES)
+        )
+        turns = 0
+        while not run.done():
+            turns += 1
+            await asyncio.sleep(0.01)
+        return run.result(), turns
+
+    result, turns = asyncio.run(main())
+    assert result.success
+    assert turns > 10
+
+
+@pytest.mark.prefect
+def test_sync_form_works_inside_a_running_loop(here: Path):
+    async def notebook() -> OptimizationResult:
+        return run_optimization_sync(
+            config(1), local_function=target, evaluator=near, test_cases=CASES
+        )
+
+    assert asyncio.run(notebook()).success
+
+
+@pytest.mark.prefect
+def test_async_target_and_evaluator_work(here: Path):
+    async def slow_target(n: int, x: float) -> float:
+        await asyncio.sleep(0)
+        return x
+
+    async def slow_near(result: float, expected: float, params: object, metric: str) -> float:
+        await asyncio.sleep(0)
+        return near(result, expected, params, metric)
+
+    assert run_optimization_sync(
+        config(1), local_function=slow_target, evaluator=slow_near, test_cases=CASES
+    ).success
+
+
+@pytest.mark.prefect
+def test_overrides_and_events_arrive(here: Path):
+    seen: list[Event] = []
+    result = run_optimization_sync(
+        config(5), local_function=target, evaluator=near, test_cases=CASES,
+        on_event=seen.append, seed=9, generations=1, max_calls=1000,
+    )  # fmt: skip
+    assert result.result.seed == 9
+    assert isinstance(seen[0], RunStarted)
+    assert sum(isinstance(event, GenerationFinished) for event in seen) == 1
+    assert [event["event"] for event in result.events][:2] == ["RunStarted", "GenerationStarted"]
+    assert "CellEvaluated" not in {event["event"] for event in result.events}
+
+
+@pytest.mark.prefect
+def test_cancelling_ends_the_run_cleanly_and_resume_goes_on(here: Path):
+    started, let_go = threading.Event(), threading.Event()
+
+    def held(n: int, x: float) -> float:
+        started.set()
+        let_go.wait(120)
+        return x
+
+    async def main() -> None:
+        run = asyncio.ensure_future(
+            run_optimization(config(), local_function=held, evaluator=near, test_cases=CASES)
+        )
+        while not started.is_set():
+            await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.sleep(0.05)
+        assert not run.done()  # a call is in flight and is waited for
+        let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(main())
+    (record,) = ParquetStore(here / "convergence-data").runs()
+    assert record.status == "stopped"
+    result = run_optimization_sync(
+        config(), local_function=held, evaluator=near, test_cases=CASES, resume=record.label
+    )
+    assert result.optimization_run_id == record.run_id
+    assert result.success
+
+
+@pytest.mark.prefect
+def test_listener_that_raises_ends_the_run_and_is_heard(here: Path):
+    def complain(event: Event) -> None:
+        if isinstance(event, GenerationFinished):
+            raise LookupError("no more")
+
+    with pytest.raises(LookupError, match="no more"):
+        run_optimization_sync(
+            config(50), local_function=target, evaluator=near, test_cases=CASES, on_event=complain
+        )
+    (record,) = ParquetStore(here / "convergence-data").runs()
+    assert record.status == "stopped"
+
+
+@pytest.mark.prefect
+def test_summary_is_written_to_standard_error_only_when_asked(
+    here: Path, capfd: pytest.CaptureFixture[str]
+):
+    for mode in ("silent", "summary"):
+        run_optimization_sync(
+            config(1), local_function=target, evaluator=near, test_cases=CASES,
+            logging_mode=mode,
+        )  # fmt: skip
+        captured = capfd.readouterr()
+        assert captured.out == ""
+        assert ("generation 01" in captured.err) is (mode == "summary")
+
+
+def test_wrong_configuration_raises_before_anything_is_written(here: Path):
+    with pytest.raises(ConfigurationError):
+        run_optimization_sync({"api": {"name": "bot"}})
+    assert list(here.iterdir()) == []
+
+
+def test_overrides_of_a_resumed_run_are_refused(here: Path):
+    with pytest.raises(ConfigurationError, match="seed"):
+        run_optimization_sync(
+            config(), local_function=target, evaluator=near, test_cases=CASES, resume="x", seed=3
+        )
+
+
+def test_interrupted_error_is_what_a_stopped_run_raises():
+    assert RunInterruptedError.exit_code == 130

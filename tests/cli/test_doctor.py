@@ -1,0 +1,125 @@
+"""``doctor``: what it finds on a sound machine, and what it says about an unsound one."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from convergence import doctor
+from convergence.doctor import environment_names, examine, wal_is_sound
+from tests.support.commands import Runner
+
+
+@pytest.mark.parametrize(
+    ("version", "sound"),
+    [("3.40.1", False), ("3.44.5", False), ("3.44.6", True), ("3.45.3", False), ("3.50.6", False),
+     ("3.50.7", True), ("3.51.2", False), ("3.51.3", True), ("3.52.0", True), ("3.54.1", True),
+     ("4.0", True)],
+)  # fmt: skip
+def test_sqlite_releases_that_lose_commits_are_known(version: str, sound: bool):
+    assert wal_is_sound(version) is sound
+
+
+def test_environment_names_are_those_that_calls_need():
+    api = {
+        "auth": {"type": "bearer", "token_env": "A", "password_env": "NOT_USED"},
+        "request": {"headers": {"x-org": "${ORG}/${TEAM}", "accept": "text/plain"}},
+    }
+    assert environment_names(json.dumps({"api": api})) == {"A", "ORG", "TEAM"}
+
+
+def test_environment_names_of_no_auth_are_none():
+    api = {"auth": {"type": "none", "token_env": "A"}}
+    assert environment_names(json.dumps({"api": api})) == set()
+
+
+@pytest.fixture
+def health() -> Iterator[tuple[str, list[int]]]:
+    """A server that answers /api/health with the status in the list."""
+    status = [200]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status[0])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/api", status
+        server.shutdown()
+
+
+def finding(check: str, findings: list[doctor.Finding]) -> doctor.Finding:
+    return next(found for found in findings if found.check == check)
+
+
+def test_sound_machine_passes(here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    done = cli("doctor", "--json")
+    assert done.code == 0, done.out
+    assert done.json["ok"] is True
+    assert {"python", "packages", "own packages", "sqlite", "store", "prefect", "time zone"} <= {
+        row["check"] for row in done.json["findings"]
+    }
+
+
+def test_prefect_server_that_answers_is_found(
+    health: tuple[str, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    url, _ = health
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    found = finding("prefect", examine(store=tmp_path, config=None))
+    assert found.level == "ok"
+    assert url in found.found
+
+
+def test_prefect_server_that_is_ill_or_gone_fails(
+    health: tuple[str, list[int]], here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    url, status = health
+    status[0] = 503
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    done = cli("doctor")
+    assert done.code == 1
+    assert "status 503" in done.out
+    assert "prefect server start" in done.out
+
+
+def test_store_that_cannot_be_written_fails(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    found = list(doctor._store(tmp_path / "file" / "store"))
+    assert [one.level for one in found] == ["failed"]
+    assert "storage.path" in found[0].fix
+
+
+def test_store_on_a_network_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "_file_system", lambda path: "nfs4")
+    assert [one.level for one in doctor._store(tmp_path)] == ["ok", "failed"]
+
+
+def test_looking_leaves_no_file(tmp_path: Path):
+    list(doctor._store(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_foreign_package_fails(monkeypatch: pytest.MonkeyPatch):
+    from convergence_core.errors import ForeignPackageError
+
+    def refuse(names: object) -> None:
+        raise ForeignPackageError("package `tasks` must bear our marker")
+
+    monkeypatch.setattr(doctor, "check_packages", refuse)
+    assert doctor._ours().level == "failed"
+
+
+def test_missing_package_fails(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "PACKAGES", ("pyyaml", "no-such-package"))
+    found = next(iter(doctor._packages()))
+    assert (found.level, found.found) == ("failed", "missing: no-such-package")

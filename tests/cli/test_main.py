@@ -1,0 +1,162 @@
+"""Exit codes, messages without tracebacks, and what goes to which stream."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import convergence.__main__ as main_module
+from convergence.cli import console
+from convergence_core.errors import ConfigurationError, ForeignPackageError, Problem, StoreError
+from tests.support.commands import Runner
+
+
+@pytest.mark.parametrize("arguments", [["optimise"], ["--nope"], ["optimize", "--seed", "x"], []])
+def test_wrong_arguments_are_bad_input(arguments: list[str], cli: Runner):
+    assert cli(*arguments).code == 2
+
+
+@pytest.mark.parametrize("command", ["", "init", "validate", "migrate", "schema", "optimize",
+                                     "resume", "runs", "report", "query", "doctor", "version"])  # fmt: skip
+def test_every_command_has_help(command: str, cli: Runner):
+    done = cli(*command.split(), "--help")
+    assert done.code == 0
+    assert "Usage: convergence" in done.out
+
+
+def test_problems_are_listed_one_per_line_with_their_places(here: Path, cli: Runner):
+    (here / "optimization.yaml").write_text("api: {titles: x}\nsearch_space: {parameters: 3}\n")
+    done = cli("validate")
+    assert done.code == 2
+    lines = done.err.splitlines()
+    assert len(lines) >= 3
+    assert all(line.startswith("optimization.yaml:") for line in lines[:-1])
+    assert lines[-1] == f"{len(lines) - 1} problems found."
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_problems_as_json(here: Path, cli: Runner):
+    (here / "optimization.yaml").write_text("api: {titles: x}\n")
+    done = cli("validate", "--json")
+    assert done.code == 2
+    assert done.json["ok"] is False
+    assert {"file", "line", "column", "key", "rule", "value", "fix"} == set(
+        done.json["problems"][0]
+    )
+
+
+def test_missing_configuration_is_bad_input(here: Path, cli: Runner):
+    for command in ("validate", "optimize"):
+        done = cli(command, "nowhere.yaml")
+        assert done.code == 2
+        assert "nowhere.yaml" in done.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StoreError("torn"), 1), (ConfigurationError([]), 2), (OSError("gone"), 1)]
+)
+def test_errors_are_one_message(
+    error: Exception, code: int, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(names: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main_module, "check_packages", fail)
+    done = cli("version")
+    assert (done.code, done.out) == (code, "")
+    assert "Traceback" not in done.err
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(here: Path, cli: Runner):
+    for arguments in (["--debug", "validate", "no.yaml"], ["validate", "no.yaml", "--debug"]):
+        with pytest.raises(ConfigurationError):
+            cli(*arguments)
+
+
+def test_debug_behind_two_dashes_is_data(here: Path, cli: Runner):
+    done = cli("validate", "--", "--debug")
+    assert done.code == 2
+    assert "--debug" in done.err
+
+
+def test_unforeseen_error_is_a_message_that_names_debug(
+    cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    def fail() -> str:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr("tasks.version.code_version", fail)
+    done = cli("version")
+    assert done.code == 1
+    assert "RuntimeError: odd" in done.err
+    assert "--debug" in done.err
+    done = cli("version", "--json")
+    assert done.json == {"error": {"type": "RuntimeError", "message": "odd"}}
+
+
+def test_error_is_json_where_json_was_asked_for(here: Path, cli: Runner):
+    done = cli("runs", "--json")
+    assert done.code == 2
+    assert done.json["error"]["type"] == "RunNotFoundError"
+    assert done.err == ""
+
+
+def test_foreign_package_stops_every_command(cli: Runner, monkeypatch: pytest.MonkeyPatch):
+    def refuse(names: object) -> None:
+        raise ForeignPackageError("package `tasks` must bear our marker")
+
+    monkeypatch.setattr(main_module, "check_packages", refuse)
+    done = cli("--help")
+    assert done.code == 1
+    assert "tasks" in done.err
+
+
+def test_ctrl_c_outside_a_run_is_130(cli: Runner, monkeypatch: pytest.MonkeyPatch):
+    def interrupt() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tasks.version.code_version", interrupt)
+    assert cli("version").code == 130
+
+
+def test_reader_that_leaves_early_is_no_error(tmp_path: Path):
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -m convergence schema | head -1"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+def test_markup_in_messages_is_not_read(capsys: pytest.CaptureFixture[str]):
+    problem = Problem(key="a[0]", rule="must be [red]", value="[/bold]", fix="Write [x].")
+    console.fail(ConfigurationError([problem]))
+    assert capsys.readouterr().err.startswith("`a[0]` must be [red], but got [/bold]. Write [x].")
+
+
+def test_migrate_writes_ours_and_tells_what_changed(here: Path, cli: Runner):
+    (here / "old.yaml").write_text(
+        "api: {name: bot, endpoint: 'http://localhost:9/x'}\n"
+        "search_space: {parameters: {t: {type: continuous, min: 0, max: 1, step: 0.1}}}\n"
+        "evaluation:\n"
+        "  test_cases: {inline: [{id: a, input: {}, expected: {}}]}\n"
+        "  metrics: {latency_ms: {weight: 1.0, type: lower_is_better, threshold: 100}}\n"
+        "optimization: {execution: {experiments_per_generation: 5}}\n"
+    )
+    done = cli("migrate", "old.yaml", "-o", "optimization.yaml")
+    assert done.code == 0, done.err
+    assert "experiments_per_generation" in done.err
+    assert cli("validate").code == 0
+    again = cli("migrate", "old.yaml", "-o", "optimization.yaml")
+    assert again.code == 2
+    assert "--force" in again.err
+    assert cli("migrate", "old.yaml").out == (here / "optimization.yaml").read_text()
+    assert set(cli("migrate", "old.yaml", "--json").json) == {"text", "notes"}
+    assert cli("migrate", "none.yaml").code == 2

@@ -1,0 +1,206 @@
+"""What people see while a run goes on."""
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from convergence.progress import (
+    PLAIN_INTERVAL_S,
+    LiveScreen,
+    PlainScreen,
+    Progress,
+    duration,
+    shown_params,
+)
+from convergence_core.events import (
+    CellEvaluated,
+    Event,
+    FinalStarted,
+    GenerationFinished,
+    GenerationStarted,
+    RunFinished,
+    RunStarted,
+)
+
+
+class Clock:
+    """A clock that stands still until told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Recorder:
+    """A screen that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.statuses: list[tuple[str, int, int]] = []
+
+    def line(self, text: str, style: str = "") -> None:
+        self.lines.append(text)
+
+    def status(self, text: str, done: int, total: int) -> None:
+        self.statuses.append((text, done, total))
+
+    def close(self) -> None:
+        self.lines.append("(closed)")
+
+
+def started(**changes: object) -> RunStarted:
+    fields: dict[str, object] = {
+        "run_id": "01ABC", "label": "bot-7f3a", "algorithm": "mab_evolution", "n_generations": 3,
+        "n_search_cases": 10, "n_holdout_cases": 5, "resumed_from": 0, "maybe_paid": 0,
+        "n_cells_planned": 300,
+    }  # fmt: skip
+    return RunStarted(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+FINISHED = GenerationFinished(
+    generation=0, n_evaluations=100, n_failed=2, best_params={"model": "small", "t": 0.7},
+    best_mean=0.7341, best_interval=(0.69, 0.78), n_calls=104, cost_usd=None,
+)  # fmt: skip
+CELL = CellEvaluated(generation=0, reward=1.0, cached=False)
+
+
+def told(*events: Event) -> Recorder:
+    screen = Recorder()
+    with Progress(screen, clock=Clock()) as progress:
+        for event in events:
+            progress(event)
+    return screen
+
+
+def test_generation_is_told_with_failures_best_interval_and_parameters():
+    assert told(started(), FINISHED).lines[1] == (
+        "generation 01  100 evaluations, 2 failed  best 0.734 [0.690, 0.780]  model=small t=0.7"
+    )
+
+
+def test_generation_without_any_reward_is_told():
+    event = replace(FINISHED, best_params=None, best_mean=None, best_interval=None)
+    assert told(started(), event).lines[1].endswith("100 evaluations, 2 failed  no reward yet")
+
+
+def test_head_names_run_algorithm_and_cases():
+    assert told(started()).lines[0] == (
+        "bot-7f3a: mab_evolution, up to 3 generations, 10 cases + 5 held out"
+    )
+
+
+def test_resumed_run_says_so_and_what_was_maybe_paid():
+    lines = told(started(resumed_from=1, maybe_paid=4)).lines
+    assert "resumed after 1 generation" in lines[1]
+    assert lines[2].startswith("maybe paid: 4 calls")
+
+
+def test_status_counts_evaluations_and_estimates_the_rest():
+    screen, clock = Recorder(), Clock()
+    progress = Progress(screen, clock=clock)
+    progress(started())
+    progress(GenerationStarted(generation=0, n_candidates=5, n_cells=50))
+    clock.now = 10.0
+    for _ in range(25):
+        progress(CELL)
+    text, done, total = screen.statuses[-1]
+    assert (done, total) == (25, 150)
+    assert text == "generation 1/3 · 25/150 evaluated · ETA 50s · 25 calls"
+
+
+def test_plan_is_never_larger_than_announced():
+    screen = told(
+        started(n_cells_planned=60), GenerationStarted(generation=0, n_candidates=5, n_cells=50)
+    )
+    assert screen.statuses[-1][2] == 60
+
+
+def test_cells_answered_from_the_journal_are_no_calls():
+    cached = CellEvaluated(generation=0, reward=1.0, cached=True)
+    screen = told(started(), GenerationStarted(generation=0, n_candidates=1, n_cells=2), cached)
+    assert "0 calls" in screen.statuses[-1][0]
+
+
+def test_re_estimation_and_end_are_told():
+    end = RunFinished(run_id="01ABC", status="done", reason="all 3 generations were run")
+    lines = told(started(), FINISHED, FinalStarted(n_cells=30), end).lines
+    assert lines[-3].startswith("re-estimating the winner on 30 cells")
+    assert lines[-2] == "done: all 3 generations were run"
+
+
+def test_status_fits_a_terminal_of_100_columns():
+    screen, clock = Recorder(), Clock()
+    progress = Progress(screen, clock=clock)
+    progress(started(n_generations=10, n_cells_planned=4000))
+    progress(GenerationStarted(generation=2, n_candidates=40, n_cells=400))
+    progress(replace(FINISHED, n_calls=1312))
+    clock.now = 80
+    for _ in range(900):
+        progress(replace(CELL, cached=True))
+    text, _, _ = screen.statuses[-1]
+    assert "ETA" in text
+    assert len(text) <= 100 - 9  # the bar and a space
+
+
+def test_stopped_run_is_told_by_its_error_not_twice():
+    end = RunFinished(run_id="01ABC", status="stopped", reason="Ctrl-C")
+    assert told(started(), end).lines[1:] == ["(closed)"]
+
+
+def test_screen_is_closed_also_after_an_error():
+    screen = Recorder()
+    try:
+        with Progress(screen):
+            raise ValueError
+    except ValueError:
+        pass
+    assert screen.lines == ["(closed)"]
+
+
+def test_plain_screen_writes_a_status_only_after_a_while():
+    lines: list[str] = []
+    clock = Clock()
+    screen = PlainScreen(lines.append, clock=clock)
+    screen.status("one", 1, 10)
+    clock.now = PLAIN_INTERVAL_S
+    screen.status("two", 2, 10)
+    screen.status("three", 3, 10)
+    assert lines == ["two"]
+
+
+def test_live_screen_keeps_lines_and_removes_the_bar():
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=100, highlight=False)
+    with Progress(LiveScreen(console), clock=Clock()) as progress:
+        progress(started())
+        progress(GenerationStarted(generation=0, n_candidates=5, n_cells=50))
+        progress(CELL)
+        progress(FINISHED)
+    text = file.getvalue()
+    assert "best 0.734 [0.690, 0.780]" in text
+    assert "\x1b[?25h" in text  # the cursor is shown again
+
+
+def test_markup_in_texts_is_not_read():
+    file = io.StringIO()
+    screen = LiveScreen(Console(file=file, force_terminal=True, width=100, highlight=False))
+    screen.line("[red]x[/red] [1, 2]")
+    screen.close()
+    assert "[red]x[/red] [1, 2]" in file.getvalue()
+
+
+def test_durations_read_well():
+    assert [duration(s) for s in (0.4, 59.6, 61, 3600, 7500)] == [
+        "0s", "1m 00s", "1m 01s", "1h 00m", "2h 05m",
+    ]  # fmt: skip
+
+
+def test_many_and_long_parameters_are_shortened():
+    params = {"prompt": "line one\n" + "x" * 99, "c": 0.123456, "b": True, "d": 1, "e": 2}
+    text = shown_params(params)
+    assert "\n" not in text
+    assert text.endswith("+2 more")
+    assert "c=0.1235" in text

@@ -1,0 +1,158 @@
+"""``runs`` and ``query``: reading a store."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from convergence_core.store import ParquetStore
+from convergence_core.store.protocols import RunRecord
+from tests.support.commands import Runner
+
+EVENING = 1_770_000_000_000_000
+
+
+def record(number: int, **changes: object) -> RunRecord:
+    fields: dict[str, object] = {
+        "run_id": f"01KAAAAAAAAAAAAAAAAAAAA{number:03d}", "name": "bot", "label": f"bot-{number:04x}",
+        "status": "stopped", "started_us": EVENING + number, "ended_us": EVENING + number + 1,
+        "reason": "Ctrl-C", "config_json": "{}", "config_sha256": "0" * 64, "base_dir": "/",
+        "search_space_json": "{}", "cases_sha256": "0" * 64, "seed": 10 + number,
+        "code_version": "1", "n_generations": number,
+    }  # fmt: skip
+    return RunRecord(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(here: Path) -> Path:
+    """A store of two runs, in the default place."""
+    path = here / "convergence-data"
+    written = ParquetStore(path)
+    written.save_run(record(1))
+    written.save_run(record(2, name="other", label="other-0002"))
+    written.close()
+    return path
+
+
+def test_runs_are_listed_latest_first(store: Path, cli: Runner):
+    done = cli("runs")
+    assert done.code == 0, done.err
+    assert done.out.index("other-0002") < done.out.index("bot-0001")
+    assert "2026-02-02 02:40" in done.out
+
+
+def test_runs_of_one_system_as_json(store: Path, cli: Runner):
+    rows = cli("runs", "bot", "--json").json
+    assert [(row["label"], row["seed"], row["status"]) for row in rows] == [
+        ("bot-0001", 11, "stopped")
+    ]
+
+
+def test_store_without_runs_says_so(store: Path, cli: Runner):
+    done = cli("runs", "nobody")
+    assert (done.code, done.out) == (0, "")
+    assert "no runs of nobody" in done.err
+
+
+def test_missing_store_is_bad_input_with_a_fix_and_is_not_made(here: Path, cli: Runner):
+    for command in (["runs"], ["query", "select 1"], ["report"], ["resume"]):
+        done = cli(*command)
+        assert done.code == 2, command
+        assert "convergence-data" in done.err
+        assert "--store" in done.err
+    assert list(here.iterdir()) == []
+
+
+def test_store_is_found_by_option_configuration_and_default(store: Path, here: Path, cli: Runner):
+    (here / "elsewhere").mkdir()
+    store.rename(here / "elsewhere" / "data")
+    (here / "elsewhere" / "c.yaml").write_text("storage: {path: data}\n")
+    (here / "optimization.yaml").write_text("storage: {path: elsewhere/data}\n")
+    for options in (
+        ["--store", "elsewhere/data"],
+        ["--config", "elsewhere/c.yaml"],
+        [],
+    ):
+        assert len(cli("runs", "--json", *options).json) == 2
+
+
+def test_configuration_that_is_no_yaml_is_reported_with_its_name(here: Path, cli: Runner):
+    (here / "optimization.yaml").write_text("storage: [")
+    done = cli("runs")
+    assert done.code == 2
+    assert "optimization.yaml" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_query_as_table_json_and_csv(store: Path, cli: Runner):
+    sql = "select label, seed, reason, [1, 2] as l from runs order by label"
+    table = cli("query", sql)
+    assert "bot-0001" in table.out
+    assert "2 rows" in table.err
+    assert cli("query", sql, "--json").json[0] == {
+        "label": "bot-0001", "seed": 11, "reason": "Ctrl-C", "l": [1, 2],
+    }  # fmt: skip
+    rows = list(csv.reader(io.StringIO(cli("query", sql, "--format", "csv").out)))
+    assert rows[:2] == [["label", "seed", "reason", "l"], ["bot-0001", "11", "Ctrl-C", "[1, 2]"]]
+
+
+def test_values_json_lacks_become_null_and_texts(store: Path, cli: Runner):
+    sql = "select 'nan'::double as a, null as b, date '2026-01-02' as c, 1.5::decimal(4,2) as d"
+    assert cli("query", sql, "--json").json == [
+        {"a": None, "b": None, "c": "2026-01-02", "d": 1.5}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("11", 11), ("1.5", 1.5), ("true", True), ("null", None), ("x=y", "x=y")]
+)
+def test_parameters_are_read_as_values(given: str, value: object, store: Path, cli: Runner):
+    assert cli("query", "select $v as v", "-p", f"v={given}", "--json").json == [{"v": value}]
+
+
+def test_parameter_never_becomes_sql(store: Path, cli: Runner):
+    sql = "select count(*) as n from runs where label = $label"
+    attack = "x' or '1'='1"
+    assert cli("query", sql, "--param", f"label={attack}", "--json").json == [{"n": 0}]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_output_is_written_to_a_file(form: str, store: Path, here: Path, cli: Runner):
+    sql = "select label, seed from runs where seed > $n order by seed"
+    done = cli("query", sql, "--format", form, "--output", f"out.{form}", "-p", "n=11")
+    assert (done.code, done.out) == (0, ""), done.err
+    path = here / f"out.{form}"
+    if form == "json":
+        rows = json.loads(path.read_text())
+    else:
+        frame = pl.read_csv(path) if form == "csv" else pl.read_parquet(path)
+        rows = frame.to_dicts()
+    assert rows == [{"label": "other-0002", "seed": 12}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["selec 1"], "syntax error"),
+        (["select * from nothing"], "leaderboard"),
+        (["delete from runs"], "SELECT"),
+        (["select 1", "--format", "parquet"], "--output"),
+        (["select 1", "--output", "x"], "--format"),
+        (["select 1", "--param", "novalue"], "NAME=VALUE"),
+    ],
+)
+def test_wrong_queries_are_bad_input(arguments: list[str], text: str, store: Path, cli: Runner):
+    done = cli("query", *arguments)
+    assert done.code == 2
+    assert text in done.err
+    assert "Traceback" not in done.err
+
+
+def test_query_is_read_from_standard_input(
+    store: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO("select 7 as seven"))
+    assert json.loads(cli("query", "-", "--json").out) == [{"seven": 7}]

@@ -1,0 +1,200 @@
+"""Configurations in Python, and what else ``run_optimization`` is given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from convergence.evaluators import reported
+from convergence.inputs import load_config
+from convergence.types import (
+    AdaptersConfig,
+    AgentConfig,
+    ApiConfig,
+    ConvergenceConfig,
+    EvaluationConfig,
+    RunnerConfig,
+    SearchSpaceConfig,
+    StorageConfig,
+)
+from convergence_core.errors import ConfigurationError
+
+
+def config(**changes: Any) -> ConvergenceConfig:
+    parts: dict[str, Any] = {
+        "api": ApiConfig(name="bot", endpoint="http://localhost:9/chat"),
+        "search_space": SearchSpaceConfig(
+            parameters={
+                "temperature": {"type": "float", "min": 0.1, "max": 1.5},
+                "model": {"type": "categorical", "choices": ["a", "b"]},
+            }
+        ),
+        "evaluation": EvaluationConfig(required_metrics=["quality"], weights={"quality": 1.0}),
+        "runner": RunnerConfig(generations=4, population=6),
+    }
+    return ConvergenceConfig(**{**parts, **changes})
+
+
+def test_configuration_of_the_original_loads():
+    loaded = load_config(config())
+    configuration = loaded.configuration
+    assert configuration.api.kind == "http"
+    assert configuration.optimization.evolution.generations == 4
+    assert configuration.optimization.evolution.population_size == 6
+    assert list(configuration.search_space.parameters) == ["temperature", "model"]
+    assert (
+        configuration.evaluation.metrics["quality"].function == "convergence.evaluators:reported"
+    )
+
+
+def test_without_test_cases_the_parameters_alone_are_asked():
+    cases = load_config(config()).cases
+    assert [(case.case_id, case.input) for case in cases] == [("empty", {})]
+
+
+def test_every_runner_key_arrives():
+    runner = RunnerConfig(seed=5, early_stopping={"patience": 9})
+    optimization = load_config(config(runner=runner)).configuration.optimization
+    assert optimization.seed == 5
+    assert optimization.execution.early_stopping.patience == 9
+
+
+def test_population_of_two_leaves_room_for_one_elite():
+    optimization = load_config(
+        config(runner=RunnerConfig(population=2))
+    ).configuration.optimization
+    assert optimization.evolution.elite_size == 1
+
+
+def test_auth_names_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BOT_KEY", "x")
+    api = ApiConfig(
+        name="bot", endpoint="http://localhost:9/chat", request_timeout=7,
+        auth_type="api_key", auth_token_env="BOT_KEY", auth_header_name="x-key",  # noqa: S106 - a name
+    )  # fmt: skip
+    loaded = load_config(config(api=api)).configuration.api
+    assert (loaded.auth.type, loaded.auth.token_env) == ("api_key", "BOT_KEY")
+    assert (loaded.auth.header_name, loaded.request.timeout_seconds) == ("x-key", 7)
+
+
+def test_thresholds_of_latency_and_cost_become_their_scales():
+    evaluation = EvaluationConfig(
+        required_metrics=["latency_ms", "quality"], thresholds={"latency_ms": 250}
+    )
+    metrics = load_config(config(evaluation=evaluation)).configuration.evaluation.metrics
+    scale = metrics["latency_ms"].scale
+    assert scale is not None
+    assert (scale.good, scale.bad) == (0, 250)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"adapters": AdaptersConfig(input_adapter="m.f")}, "adapters"),
+        ({"agent": AgentConfig()}, "agent"),
+        ({"storage": StorageConfig(provider="s3")}, "storage.provider"),
+        ({"evaluation": EvaluationConfig(required_metrics=["q"], weights={"p": 1})},
+         "evaluation.weights.p"),
+        ({"evaluation": EvaluationConfig(required_metrics=["q"], thresholds={"q": 1})},
+         "evaluation.thresholds.q"),
+    ],
+)  # fmt: skip
+def test_what_is_not_available_is_refused_with_a_reason(changes: dict[str, Any], key: str):
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(config(**changes))
+    assert [problem.key for problem in caught.value.problems] == [key]
+    assert all(problem.fix for problem in caught.value.problems)
+
+
+def test_unknown_keys_of_the_classes_are_refused():
+    with pytest.raises(ValidationError, match="populations"):
+        RunnerConfig(populations=3)  # type: ignore[call-arg]
+
+
+def test_storage_path_is_the_store(tmp_path: Path):
+    loaded = load_config(config(storage=StorageConfig(path=str(tmp_path / "s"))))
+    assert loaded.configuration.storage.path == str(tmp_path / "s")
+
+
+def test_mapping_is_loaded_and_left_as_it_is():
+    mapping = config().to_mapping()
+    before = str(mapping)
+    load_config(mapping, test_cases=[{"id": "a", "input": {"x": 1}}])
+    assert str(mapping) == before
+
+
+def test_test_cases_replace_those_of_the_configuration_and_keep_its_holdout(tmp_path: Path):
+    mapping = config().to_mapping()
+    mapping["evaluation"]["test_cases"] = {"path": "missing.json", "holdout": 0.5}
+    cases = [{"id": str(n), "input": {"n": n}, "meta": {"by": "us"}} for n in range(4)]
+    loaded = load_config(mapping, test_cases=lambda: iter(cases))
+    assert len(loaded.holdout_cases) == 2
+    assert {case.case_id for case in loaded.cases} == {"0", "1", "2", "3"}
+
+
+def test_test_cases_may_be_a_path(tmp_path: Path):
+    (tmp_path / "c.json").write_text('[{"id": "a", "input": {}}]')
+    assert [c.case_id for c in load_config(config(), test_cases=tmp_path / "c.json").cases] == [
+        "a"
+    ]
+
+
+def test_local_function_takes_the_place_of_the_endpoint():
+    loaded = load_config(config(), local_function=lambda **keywords: 1)
+    assert (loaded.configuration.api.kind, loaded.configuration.api.endpoint) == ("function", None)
+
+
+@pytest.mark.parametrize("path", ["os.path.join", "os.path:join"])
+def test_local_function_may_be_named(path: str):
+    assert load_config(config(), local_function=path).configuration.api.function == "os.path:join"
+
+
+def test_named_evaluator_is_part_of_the_configuration():
+    loaded = load_config(config(), evaluator="json.dumps")
+    custom = loaded.configuration.evaluation.custom_evaluator
+    assert custom is not None
+    assert (custom.module, custom.function, custom.enabled) == ("json", "dumps", True)
+
+
+def test_file_and_replacements_go_together(tmp_path: Path):
+    (tmp_path / "c.yaml").write_text(
+        "api: {name: bot}\n"
+        "search_space: {parameters: {x: {type: float, min: 0, max: 1}}}\n"
+        "evaluation: {metrics: {exact_match: {weight: 1}}}\n"
+    )
+    loaded = load_config(
+        tmp_path / "c.yaml",
+        local_function=lambda x: x,
+        test_cases=[{"id": "a", "input": {}, "expected": 1}],
+    )
+    assert loaded.base_dir.resolve() == tmp_path.resolve()
+    assert loaded.configuration.api.kind == "function"
+
+
+@pytest.mark.parametrize(
+    ("given", "keywords"),
+    [
+        (42, {"test_cases": []}),
+        ("nowhere.yaml", {}),
+        ("nowhere.yaml", {"test_cases": []}),
+        ({"api": []}, {"local_function": "m.f"}),
+        ({"api": {"name": "x"}}, {"local_function": "nodots"}),
+    ],
+)
+def test_wrong_inputs_are_configuration_errors(given: Any, keywords: dict[str, Any]):
+    with pytest.raises(ConfigurationError):
+        load_config(given, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("result", "value"), [({"quality": 0.5}, 0.5), ({"quality": True}, 1.0), (0.25, 0.25)]
+)
+def test_reported_number_is_read_from_the_answer(result: object, value: float):
+    assert reported(result, None, {}, "quality") == value
+
+
+@pytest.mark.parametrize("result", [{"other": 1}, "text", None, {"quality": "high"}])
+def test_answer_without_the_number_is_an_error_that_names_the_fix(result: object):
+    with pytest.raises(ValueError, match="evaluator="):
+        reported(result, None, {}, "quality")

@@ -1,0 +1,65 @@
+"""Every key that is not available is refused with a reason, and never ignored."""
+
+from typing import Any
+
+import pytest
+
+from convergence_core.config.not_available import REFUSALS, Refusal
+from tests.support.config_examples import MINIMAL, problems_of
+
+VALUES: dict[str, list[Any]] = {
+    "api.kind": ["azure", "Groq", "gemini", "browserbase", "agno"],
+    "api.auth.type": ["oauth", "oauth2"],
+    "evaluation.metrics.*.type": ["llm_judge", "rouge"],
+    "evaluation.test_cases.augmentation": [{"enabled": True}],
+    "optimization.execution.runner": ["dask", "ray"],
+    "storage.path": ["s3://bucket/x", "gs://bucket", "postgresql://host/db"],
+    "legacy": [{}, {"enabled": True}, {"enabled": False, "session_id": "x"}],
+    "society.enabled": [True],
+}
+NAMES = {
+    "search_space.parameters.*.mutate": "search_space.parameters.t.mutate",
+    "evaluation.metrics.*.type": "evaluation.metrics.exact_match.type",
+}
+
+
+def values_of(refusal: Refusal) -> list[Any]:
+    values = VALUES.get(refusal.pattern, [True, 3, "x", {"a": 1}])
+    return [value for value in values if not refusal.unless(value)]
+
+
+CASES = [
+    pytest.param(refusal, value, id=f"{refusal.pattern}={value}")
+    for refusal in REFUSALS
+    for value in values_of(refusal)
+]
+
+
+@pytest.mark.parametrize(("refusal", "value"), CASES)
+def test_key_is_refused_once_with_a_reason_and_a_fix(refusal, value):
+    key = NAMES.get(refusal.pattern, refusal.pattern)
+    found = problems_of({key.replace(".", "/"): value}, MINIMAL)
+    assert [problem.key for problem in found] == [key]
+    assert found[0].rule == refusal.rule
+    assert found[0].fix == refusal.fix
+
+
+def test_every_refusal_is_tried():
+    assert all(values_of(refusal) for refusal in REFUSALS)
+
+
+def test_an_empty_key_is_refused_unless_it_can_be_switched_off():
+    assert [p.key for p in problems_of({"promotion": None}, MINIMAL)] == ["promotion"]
+    assert (
+        problems_of({"api/mock_mode": None, "legacy": None, "storage/path": None}, MINIMAL) == []
+    )
+
+
+def test_society_that_is_switched_off_may_not_keep_its_keys():
+    found = problems_of({"society": {"enabled": False, "learning": {}, "weave": {}}}, MINIMAL)
+    assert [problem.key for problem in found] == ["society.learning", "society.weave"]
+
+
+def test_an_unknown_key_in_society_is_an_unknown_key():
+    found = problems_of({"society": {"enabled": False, "lerning": {}}}, MINIMAL)
+    assert [problem.rule for problem in found] == ["is not a known key"]

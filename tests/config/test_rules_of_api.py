@@ -1,0 +1,270 @@
+"""Rules of the API section for each kind of target, each by name."""
+
+import pytest
+
+from tests.support.config_examples import CHAT, HTTP_ENDPOINT, REMOVED, Rule, check_rule
+
+P = "search_space/parameters/"
+M = "evaluation/metrics/"
+
+API: dict[str, Rule] = {
+    "nothing to call": (
+        {"api/endpoint": REMOVED},
+        "api.endpoint",
+        "is required by kind `http`",
+        "`function:`",
+    ),
+    "kind function without a function": (
+        {"api/kind": "function", "api/endpoint": REMOVED},
+        "api.function",
+        "is required by kind `function`",
+        "my_module:answer",
+    ),
+    "endpoint and function": (
+        {"api/function": "a:b"},
+        "api.endpoint",
+        "has no effect with kind `function`",
+        "Remove",
+    ),
+    "function and kind http": (
+        {"api/kind": "http", "api/function": "a:b"},
+        "api.function",
+        "has no effect with kind `http`",
+        "`kind: function`",
+    ),
+    "endpoint and models": (
+        {"api/models": {"a": {"endpoint": "http://x"}}, P + "model": ["a"]},
+        "api.endpoint",
+        "must not stand beside `models`",
+        "Remove one",
+    ),
+    "models without a parameter": (
+        {"api/models": {"a": {"endpoint": "http://x"}}, "api/endpoint": REMOVED},
+        "search_space.parameters.model",
+        "must be a categorical parameter",
+        "choices: [a]",
+    ),
+    "model that is no endpoint": (
+        {
+            "api/models": {"big": {"endpoint": "http://x"}},
+            "api/endpoint": REMOVED,
+            P + "model": ["bih"],
+        },
+        "search_space.parameters.model",
+        "must be a name in `api.models`",
+        "Did you mean `big`?",
+    ),
+    "model that may be inactive": (
+        {
+            "api/models": {"a": {"endpoint": "http://x"}},
+            "api/endpoint": REMOVED,
+            P + "model": {"type": "categorical", "choices": ["a"], "when": {"n": 1}},
+        },
+        "search_space.parameters.model.when",
+        "must always be active",
+        "Remove `when`",
+    ),
+    "URL without a scheme": (
+        {"api/endpoint": "example.com/x"},
+        "api.endpoint",
+        "begins with http:// or https://",
+        "https://",
+    ),
+    "URL of another scheme": (
+        {"api/endpoint": "file:///etc/passwd"},
+        "api.endpoint",
+        "begins with http:// or https://",
+        "https://",
+    ),
+    "URL that cannot be split": (
+        {"api/endpoint": "http://[::1"},
+        "api.endpoint",
+        "must be a URL",
+        "https://",
+    ),
+    "URL with a wrong port": (
+        {"api/endpoint": "http://x:99999/"},
+        "api.endpoint",
+        "must be a URL",
+        "https://",
+    ),
+    "URL with spaces": (
+        {"api/endpoint": "http://x/a b"},
+        "api.endpoint",
+        "without spaces",
+        "https",
+    ),
+    "URL with a fragment": (
+        {"api/endpoint": "http://x/#a"},
+        "api.endpoint",
+        "without a `#`",
+        "Remove",
+    ),
+    "bearer without a token": (
+        {"api/auth": {"type": "bearer"}},
+        "api.auth.token_env",
+        "is required by auth type `bearer`",
+        "environment variable",
+    ),
+    "basic without a user": (
+        {"api/auth": {"type": "basic", "password_env": "P"}},
+        "api.auth.username",
+        "is required by auth type `basic`",
+        "username",
+    ),
+    "basic without a password": (
+        {"api/auth": {"type": "basic", "username": "u"}},
+        "api.auth.password_env",
+        "is required by auth type `basic`",
+        "environment variable",
+    ),
+    "token without a type": (
+        {"api/auth": {"token_env": "T"}},
+        "api.auth.token_env",
+        "has no effect with auth type `none`",
+        "`type: bearer`",
+    ),
+    "header name with bearer": (
+        {"api/auth": {"type": "bearer", "token_env": "T", "header_name": "k"}},
+        "api.auth.header_name",
+        "has no effect with auth type `bearer`",
+        "`type: api_key`",
+    ),
+    "both spellings": (
+        {
+            "api/auth": {
+                "type": "api_key",
+                "token_env": "T",
+                "header_name": "k",
+                "api_key_header": "l",
+            }
+        },
+        "api.auth.api_key_header",
+        "must not stand beside `header_name`",
+        "Remove one",
+    ),
+    "header that auth sets": (
+        {
+            "api/auth": {"type": "bearer", "token_env": "T"},
+            "api/request/headers": {"authorization": "Bearer ${T}"},
+        },
+        "api.request.headers.authorization",
+        "must not stand beside `api.auth`",
+        "Remove",
+    ),
+    "header written twice": (
+        {"api/request/headers": {"X-A": "1", "x-a": "2"}},
+        "api.request.headers.x-a",
+        "must be written once",
+        "Remove one",
+    ),
+    "header of two lines": (
+        {"api/request/headers": {"X-A": "1\r\nX-B: 2"}},
+        "api.request.headers.X-A",
+        "one line of ASCII",
+        "line breaks",
+    ),
+    "header name with a space": (
+        {"api/request/headers": {"X A": "1"}},
+        'api.request.headers."X A"',
+        "must be the name of an HTTP header",
+        "letters",
+    ),
+    "response of a function": (
+        {"api/endpoint": REMOVED, "api/function": "a:b", "api/response": {"cost_field": "c"}},
+        "api.response.cost_field",
+        "has no effect with kind `function`",
+        "from the function instead",
+    ),
+    "number as a header": (
+        {"api/request/headers": {"X-A": 1}},
+        "api.request.headers.X-A",
+        "must be a text",
+        '"1"',
+    ),
+    "messages with http": (
+        {"api/request/messages": [{"role": "user", "content": "x"}]},
+        "api.request.messages",
+        "has no effect with kind `http`",
+        "`request.body`",
+    ),
+    "workers with http": (
+        {"api/workers": "processes"},
+        "api.workers",
+        "has no effect with kind `http`",
+        "Remove",
+    ),
+    "unknown placeholder": (
+        {"api/request/body": {"a": ["{tt}"]}},
+        "api.request.body.a[0]",
+        "placeholders of parameters or `{input}`",
+        "Did you mean `{t}`?",
+    ),
+    "unknown template": (
+        {"api/request/body": "{templates.x}"},
+        "api.request.body",
+        "must name a template",
+        "none",
+    ),
+}
+
+OF_CHAT: dict[str, Rule] = {
+    "body with openai": (
+        {"api/request/body": {"a": 1}},
+        "api.request.body",
+        "has no effect with kind `openai`",
+        "`request.messages`",
+    ),
+    "result field with openai": (
+        {"api/response/result_field": "x"},
+        "api.response.result_field",
+        "has no effect with kind `openai`",
+        "Remove",
+    ),
+    "unknown placeholder in a message": (
+        {"api/request/messages": [{"role": "user", "content": "{question}"}]},
+        "api.request.messages[0].content",
+        "placeholders of parameters",
+        "`{{question}}`",
+    ),
+    "unknown role": (
+        {"api/request/messages": [{"role": "usr", "content": "x"}]},
+        "api.request.messages[0].role",
+        "must be one of `system`",
+        "Did you mean `user`?",
+    ),
+    "no messages": (
+        {"api/request/messages": []},
+        "api.request.messages",
+        "must not be empty",
+        "at least one",
+    ),
+    "cost without prices": (
+        {M + "cost_usd": {}},
+        "evaluation.metrics.cost_usd",
+        "is not available yet for kind `openai`",
+        "cost_field",
+    ),
+    "cost field with openai": (
+        {"api/response/cost_field": "usage.cost"},
+        "api.response.cost_field",
+        "has no effect with kind `openai`",
+        "Remove",
+    ),
+    "unknown placeholder in an option": (
+        {"api/request/options": {"a": "{nn}"}},
+        "api.request.options.a",
+        "placeholders of parameters",
+        "Did you mean `{n}`?",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", API)
+def test_rule_of_http_is_reported_where_it_is_broken(name):
+    check_rule(API[name], HTTP_ENDPOINT)
+
+
+@pytest.mark.parametrize("name", OF_CHAT)
+def test_rule_of_openai_is_reported_where_it_is_broken(name):
+    check_rule(OF_CHAT[name], CHAT)

@@ -1,0 +1,141 @@
+"""Rules of evaluation and optimization, each by name."""
+
+import pytest
+
+from tests.support.config_examples import Rule, check_rule
+
+M = "evaluation/metrics/"
+
+EVALUATION: dict[str, Rule] = {
+    "no test cases": (
+        {"evaluation/test_cases": {}},
+        "evaluation.test_cases.path",
+        "is required, unless there are `inline`",
+        "cases.json",
+    ),
+    "test cases twice": (
+        {"evaluation/test_cases/inline": [{"input": 1}]},
+        "evaluation.test_cases.path",
+        "must not stand beside `inline`",
+        "Remove one",
+    ),
+    "empty list of test cases": (
+        {"evaluation/test_cases": []},
+        "evaluation.test_cases",
+        "at least one test case",
+        "input",
+    ),
+    "metric without a type": (
+        {M + "quality": {"weight": 1}},
+        "evaluation.metrics.quality.type",
+        "is required",
+        "`exact_match`",
+    ),
+    "no weight at all": (
+        {M + "exact_match/weight": 0},
+        "evaluation.metrics",
+        "at least one metric with a weight",
+        "weight: 1",
+    ),
+    "negative weight": (
+        {M + "exact_match/weight": -1},
+        "evaluation.metrics.exact_match.weight",
+        "must be at least 0",
+        "0 or more",
+    ),
+    "metric's option of another type": (
+        {M + "exact_match/tolerance": 0.1},
+        "evaluation.metrics.exact_match.tolerance",
+        "has no effect on a metric of type `exact_match`",
+        "`numeric`",
+    ),
+    "broken pattern": (
+        {M + "x": {"type": "regex", "pattern": "(a"}},
+        "evaluation.metrics.x.pattern",
+        "must be a regular expression",
+        "Escape",
+    ),
+    "scale of one value": (
+        {M + "x": {"type": "numeric", "scale": {"good": 1, "bad": 1}}},
+        "evaluation.metrics.x.scale",
+        "must have a `good` that differs",
+        "different",
+    ),
+    "scale against the direction": (
+        {M + "latency_ms": {"direction": "lower", "scale": {"good": 9, "bad": 1}}},
+        "evaluation.metrics.latency_ms.scale",
+        "must agree with direction `lower`",
+        "Swap",
+    ),
+    "constraint that nothing meets": (
+        {M + "exact_match": {"min": 0.9, "max": 0.1}},
+        "evaluation.metrics.exact_match.max",
+        "must not be below `min`",
+        "Swap",
+    ),
+    "threshold beside scale": (
+        {M + "latency_ms": {"threshold": 3, "scale": {"good": 1, "bad": 2}}},
+        "evaluation.metrics.latency_ms.threshold",
+        "must not stand beside `scale`",
+        "Remove one",
+    ),
+    "threshold of another metric": (
+        {M + "exact_match/threshold": 3},
+        "evaluation.metrics.exact_match.threshold",
+        "for metrics of type `latency_ms` only",
+        "`scale`",
+    ),
+    "threshold that is no number": (
+        {M + "latency_ms": {"threshold": "fast"}},
+        "evaluation.metrics.latency_ms.threshold",
+        "must be a number above 0",
+        "5000",
+    ),
+    "two directions": (
+        {M + "exact_match": {"type": "lower_is_better", "direction": "higher"}},
+        "evaluation.metrics.exact_match.type",
+        "must not contradict",
+        "Remove one",
+    ),
+    "function without a function": (
+        {M + "own": {"type": "function"}},
+        "evaluation.metrics.own.function",
+        "is required by type `function`",
+        "metrics.py:quality",
+    ),
+    "evaluator without a module": (
+        {"evaluation/custom_evaluator": {"enabled": True, "function": "f"}, M + "own": {}},
+        "evaluation.custom_evaluator.module",
+        "is required by an enabled",
+        "enabled: false",
+    ),
+    "evaluator without use": (
+        {"evaluation/custom_evaluator": {"module": "a", "function": "f"}},
+        "evaluation.custom_evaluator",
+        "has no effect",
+        "type: function",
+    ),
+    "elite of everybody": (
+        {"optimization/evolution": {"population_size": 4, "elite_size": 4}},
+        "optimization.evolution.elite_size",
+        "must be below `population_size` (4)",
+        "3 or less",
+    ),
+    "population as small as the elite": (
+        {"optimization/evolution": {"population_size": 2}},
+        "optimization.evolution.population_size",
+        "must exceed `elite_size`",
+        "3 or more",
+    ),
+    "tournament of more than all": (
+        {"optimization/evolution": {"population_size": 4, "tournament_size": 5}},
+        "optimization.evolution.tournament_size",
+        "must not exceed `population_size` (4)",
+        "4 or less",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVALUATION)
+def test_rule_is_reported_where_it_is_broken(name):
+    check_rule(EVALUATION[name])

@@ -1,0 +1,238 @@
+"""Types, bounds, required and unknown keys: each rule by name."""
+
+import pytest
+
+from tests.support.config_examples import REMOVED, Rule, check_rule
+
+P = "search_space/parameters/"
+M = "evaluation/metrics/"
+
+TYPES: dict[str, Rule] = {
+    "text for an integer": (
+        {"optimization/seed": "3"},
+        "optimization.seed",
+        "must be a whole number",
+        "Write 3, without quotes",
+    ),
+    "number with underscores": (
+        {"budget/max_calls": "1_000"},
+        "budget.max_calls",
+        "must be a whole number",
+        "Write 1000",
+    ),
+    "boolean for an integer": (
+        {"optimization/seed": True},
+        "optimization.seed",
+        "must be a whole number",
+        "Write digits",
+    ),
+    "fraction for an integer": (
+        {"evaluation/repeats": 2.0},
+        "evaluation.repeats",
+        "must be a whole number",
+        "Write 2.",
+    ),
+    "boolean for a number": (
+        {P + "t/max": True},
+        "search_space.parameters.t.max",
+        "must be a number",
+        "Write digits",
+    ),
+    "word for a boolean": (
+        {"storage/keep_text": "yes"},
+        "storage.keep_text",
+        "must be true or false",
+        "Write `true`",
+    ),
+    "number for a boolean": (
+        {"storage/keep_text": 0},
+        "storage.keep_text",
+        "must be true or false",
+        "Write `false`",
+    ),
+    "number for a text": ({"api/name": 3}, "api.name", "must be a text", '"3"'),
+    "boolean for a text": (
+        {"api/description": True},
+        "api.description",
+        "must be a text",
+        '"true"',
+    ),
+    "scalar for a mapping": ({"budget": 3}, "budget", "must be a mapping", "key: value"),
+    "scalar for a list": (
+        {"output/formats": "json"},
+        "output.formats",
+        "must be a list",
+        "Write a list",
+    ),
+    "scalar for a parameter": (
+        {P + "t": 3},
+        "search_space.parameters.t",
+        "must be a mapping or a list of choices",
+        "type: float",
+    ),
+    "huge number": (
+        {"api/request/timeout_seconds": 10**400},
+        "api.request.timeout_seconds",
+        "must be a number",
+        "smaller",
+    ),
+    "list for a choice": (
+        {P + "m/choices": ["a", [1]]},
+        "search_space.parameters.m.choices[1]",
+        "must be a text, a number or a boolean",
+        "one value",
+    ),
+    "nothing for a choice": (
+        {P + "m/choices": ["a", None]},
+        "search_space.parameters.m.choices[1]",
+        "must be a text, a number or a boolean",
+        "one value",
+    ),
+    "unknown word": (
+        {"optimization/algorithm": "mab_evoluton"},
+        "optimization.algorithm",
+        "must be one of `mab_evolution`",
+        "Did you mean `mab_evolution`?",
+    ),
+    "unknown format": (
+        {"output/formats": ["json", "pdf"]},
+        "output.formats[1]",
+        "must be one of `json`, `markdown`, `csv`, `html`",
+        "Write one of them",
+    ),
+    "method in small letters": (
+        {
+            "api/kind": "http",
+            "api/endpoint": "http://x",
+            "api/function": REMOVED,
+            "api/request/method": "get",
+        },
+        "api.request.method",
+        "must be one of `GET`",
+        "Did you mean `GET`?",
+    ),
+    "unknown parameter type": (
+        {P + "t/type": "flot"},
+        "search_space.parameters.t.type",
+        "must be one of `float`",
+        "Did you mean `float`?",
+    ),
+    "missing parameter type": (
+        {P + "t": {"min": 0, "max": 1}},
+        "search_space.parameters.t.type",
+        "is required",
+        "Add `type:`",
+    ),
+    "schema that is a number": (
+        {M + "x": {"type": "json_schema", "schema": 3}},
+        "evaluation.metrics.x.schema",
+        "must be a JSON Schema or the path",
+        "answer.json",
+    ),
+    "no parameters": (
+        {"search_space/parameters": {}},
+        "search_space.parameters",
+        "must not be empty",
+        "at least one",
+    ),
+    "no metrics": (
+        {"evaluation/metrics": {}},
+        "evaluation.metrics",
+        "must not be empty",
+        "at least one",
+    ),
+    "no choices": (
+        {P + "m/choices": []},
+        "search_space.parameters.m.choices",
+        "must not be empty",
+        "at least one",
+    ),
+    "empty path": ({"storage/path": ""}, "storage.path", "must not be empty", "Write a text"),
+    "name with spaces": ({"api/name": "my bot"}, "api.name", "must be 1 to 64 letters", "Rename"),
+    "name that is a path": ({"api/name": "../x"}, "api.name", "must be 1 to 64 letters", "Rename"),
+    "name too long": ({"api/name": "x" * 65}, "api.name", "must be 1 to 64 letters", "Rename"),
+    "function without a colon": (
+        {"api/function": "bot.answer"},
+        "api.function",
+        "as `module:name` or",
+        "my_module:answer",
+    ),
+    "below the bound": (
+        {"budget/max_calls": 0},
+        "budget.max_calls",
+        "must be at least 1",
+        "Write 1 or more",
+    ),
+    "above the bound": (
+        {"optimization/execution/parallel_workers": 513},
+        "optimization.execution.parallel_workers",
+        "must be at most 512",
+        "512 or less",
+    ),
+    "holdout of everything": (
+        {"evaluation/test_cases/holdout": 1},
+        "evaluation.test_cases.holdout",
+        "must be at most 0.9",
+        "0.9 or less",
+    ),
+    "time-out of nothing": (
+        {"api/request/timeout_seconds": 0},
+        "api.request.timeout_seconds",
+        "must be above 0",
+        "larger",
+    ),
+    "confidence of one": (
+        {"optimization/mab/confidence_level": 1},
+        "optimization.mab.confidence_level",
+        "must be below 1",
+        "smaller",
+    ),
+    "missing section": ({"evaluation": REMOVED}, "evaluation", "is required", "Add `evaluation:`"),
+    "missing key": (
+        {P + "t": {"type": "float", "min": 0}},
+        "search_space.parameters.t.max",
+        "is required",
+        "Add `max:`",
+    ),
+    "empty required key": (
+        {"api/name": None},
+        "api.name",
+        "is required",
+        "Add `name:`",
+    ),
+    "unknown key": (
+        {M + "exact_match/wieght": 1},
+        "evaluation.metrics.exact_match.wieght",
+        "is not a known key",
+        "Did you mean `weight`? Known keys here: `description`, `type`",
+    ),
+    "unknown key without a value": (
+        {"optimization/sed": None},
+        "optimization.sed",
+        "is not a known key",
+        "Did you mean `seed`?",
+    ),
+    "unknown section": (
+        {"optimisation": {}},
+        "optimisation",
+        "is not a known key",
+        "`optimization`",
+    ),
+    "key of another section": (
+        {"seed": 3},
+        "seed",
+        "is not a known key",
+        "It belongs into `optimization`",
+    ),
+    "key of another parameter type": (
+        {P + "t/choices": [1]},
+        "search_space.parameters.t.choices",
+        "is not a known key",
+        "`log`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_rule_is_reported_where_it_is_broken(name):
+    check_rule(TYPES[name])

@@ -1,0 +1,194 @@
+"""Both spellings of the original, and all shorthands, mean one configuration."""
+
+from typing import Any
+
+import pytest
+
+from convergence_core.config import (
+    BooleanParam,
+    CategoricalParam,
+    FloatParam,
+    IntParam,
+    MetricConfig,
+    ParameterConfig,
+    ScaleConfig,
+    parse_mapping,
+)
+from tests.support.config_examples import REMOVED, edited
+
+EVALUATOR = {"enabled": True, "module": "judge", "function": "score"}
+
+
+def parameter(written: Any) -> ParameterConfig:
+    configuration = parse_mapping(edited({"search_space/parameters/x": written}))
+    return configuration.search_space.parameters["x"]
+
+
+def metric(name: str, written: dict[str, Any], **more: Any) -> MetricConfig:
+    data = edited({f"evaluation/metrics/{name}": written, "api/kind": "function", **more})
+    return parse_mapping(data).evaluation.metrics[name]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            {"type": "continuous", "min": 0, "max": 1},
+            FloatParam(type="float", min=0.0, max=1.0),
+        ),
+        (
+            {"type": "continuous", "min": 0, "max": 1, "step": 0.5},
+            FloatParam(type="float", min=0.0, max=1.0, step=0.5),
+        ),
+        (
+            {"type": "discrete", "min": 1, "max": 9, "step": 2},
+            IntParam(type="int", min=1, max=9, step=2),
+        ),
+        (
+            {"type": "discrete", "values": [1, 5]},
+            CategoricalParam(type="categorical", choices=[1, 5]),
+        ),
+        (
+            {"type": "categorical", "values": ["a", True]},
+            CategoricalParam(type="categorical", choices=["a", True]),
+        ),
+        (["a", 2], CategoricalParam(type="categorical", choices=["a", 2])),
+        ({"type": "bool", "default": None}, BooleanParam(type="boolean")),
+        (
+            {"type": "boolean", "when": {"m": "a"}},
+            BooleanParam(type="boolean", when={"m": ["a"]}),
+        ),
+    ],
+)
+def test_parameters(written, meant):
+    assert parameter(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "type_", "direction", "scale"),
+    [
+        ("accuracy", {"weight": 1.0}, "exact_match", "higher", None),
+        ("accuracy", {"function": "similarity"}, "similarity", "higher", None),
+        ("numeric", {}, "numeric", "higher", None),
+        ("closeness", {"function": "exact_match"}, "exact_match", "higher", None),
+        ("own", {"function": "a:b", "type": "lower_is_better"}, "function", "lower", None),
+        ("latency_ms", {}, "latency_ms", "lower", ScaleConfig(good=0.0, bad=5000.0)),
+        (
+            "latency_ms",
+            {"type": "lower_is_better", "threshold": 200},
+            "latency_ms",
+            "lower",
+            ScaleConfig(good=0.0, bad=200.0),
+        ),
+        (
+            "latency_ms",
+            {"scale": {"good": 9, "bad": 1}},
+            "latency_ms",
+            "higher",
+            ScaleConfig(good=9.0, bad=1.0),
+        ),
+        ("cost_usd", {}, "cost_usd", "lower", ScaleConfig(good=0.0, bad=1.0)),
+        (
+            "price",
+            {"type": "cost_usd", "budget_per_call": 0.1},
+            "cost_usd",
+            "lower",
+            ScaleConfig(good=0.0, bad=0.1),
+        ),
+        ("success_rate", {"function": "custom"}, "success_rate", "higher", None),
+        (
+            "far",
+            {"type": "numeric", "scale": {"good": 0, "bad": 3}},
+            "numeric",
+            "lower",
+            ScaleConfig(good=0.0, bad=3.0),
+        ),
+    ],
+)
+def test_metrics(name, written, type_, direction, scale):
+    read = metric(name, written)
+    assert (read.type, read.direction, read.scale) == (type_, direction, scale)
+
+
+@pytest.mark.parametrize("written", [{"function": "custom"}, {}, {"type": "function"}])
+@pytest.mark.parametrize("name", ["quality", "cost_per_call"])
+def test_metrics_without_a_type_are_left_to_the_custom_evaluator(name, written):
+    read = metric(name, written, **{"evaluation/custom_evaluator": EVALUATOR})
+    assert (read.type, read.function) == ("function", None)
+
+
+def test_a_module_switches_the_custom_evaluator_on():
+    data = edited({"evaluation/custom_evaluator": {"module": "a", "function": "b"}})
+    data["evaluation"]["metrics"]["quality"] = {}
+    evaluator = parse_mapping(data).evaluation.custom_evaluator
+    assert evaluator is not None
+    assert evaluator.enabled
+
+
+def test_an_evaluator_that_is_switched_off_is_none():
+    data = edited({"evaluation/custom_evaluator": {**EVALUATOR, "enabled": False}})
+    assert parse_mapping(data).evaluation.custom_evaluator is None
+
+
+def test_test_cases_are_a_path_or_a_list():
+    by_path = parse_mapping(edited({"evaluation/test_cases": "a.csv"})).evaluation.test_cases
+    in_line = parse_mapping(
+        edited({"evaluation/test_cases": [{"input": 1}]})
+    ).evaluation.test_cases
+    assert (by_path.path, by_path.inline) == ("a.csv", None)
+    assert (in_line.path, in_line.inline) == (None, [{"input": 1}])
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("genetic", "evolution"), ("mab_only", "thompson"), ("mab_evolution", "mab_evolution")],
+)
+def test_algorithms(written, meant):
+    configuration = parse_mapping(edited({"optimization/algorithm": written}))
+    assert configuration.optimization.algorithm == meant
+
+
+def test_visualizations_of_the_original_are_ours():
+    names = ["score_over_time", "pareto_front", "cost_vs_quality", "spend"]
+    output = parse_mapping(edited({"output/visualizations": names})).output
+    assert output.visualizations == ["learning_curve", "tradeoffs", "spend"]
+
+
+def test_api_key_header_is_the_header_name():
+    auth = {"type": "api_key", "token_env": "K", "api_key_header": "api-key"}
+    data = edited({"api/function": REMOVED, "api/endpoint": "http://x", "api/auth": auth})
+    assert parse_mapping(data).api.auth.header_name == "api-key"
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"api/function": "a:b"}, "function"),
+        ({"api/endpoint": "https://x/v1"}, "openai"),
+        ({"api/endpoint": "https://x/v1/"}, "openai"),
+        ({"api/endpoint": "https://x/v1/chat/completions?api-version=1"}, "openai"),
+        ({"api/endpoint": "https://x/v1/chat"}, "http"),
+        ({"api/endpoint": "https://x/v1", "api/request": {"body": {"a": 1}}}, "http"),
+        ({"api/endpoint": "https://x/v1", "api/request": {"method": "POST"}}, "http"),
+        ({"api/endpoint": "https://x/v1", "api/response": {"result_field": "a[0]"}}, "http"),
+        ({"api/endpoint": "https://x/v1", "api/kind": "http"}, "http"),
+        ({"api/endpoint": "https://x/a", "api/kind": "openai"}, "openai"),
+    ],
+)
+def test_kind_is_guessed_when_it_is_plain(changes, kind):
+    assert parse_mapping(edited({"api/function": REMOVED, **changes})).api.kind == kind
+
+
+def test_a_result_field_that_is_written_is_required():
+    base = {"api/function": REMOVED, "api/endpoint": "http://x"}
+    plain = parse_mapping(edited(base)).api.response
+    written = parse_mapping(edited({**base, "api/response/result_field": "result"})).api.response
+    assert (plain.result_field, plain.result_required) == ("result", False)
+    assert (written.result_field, written.result_required) == ("result", True)
+
+
+def test_input_is_not_changed():
+    data = edited({"search_space/parameters/x": ["a"], "optimization/algorithm": "genetic"})
+    before = repr(data)
+    parse_mapping(data)
+    assert repr(data) == before

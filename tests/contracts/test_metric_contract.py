@@ -1,0 +1,108 @@
+"""What every metric must keep: parametrized over all types of the configuration."""
+
+import asyncio
+import math
+from typing import Any, get_args
+
+import pytest
+
+from convergence_core.config import MetricType
+from convergence_core.errors import EvaluationFault
+from convergence_core.records import Reply
+from convergence_core.target import Metric
+from tasks.metrics import make_metrics
+from tasks.scoring import Closable
+from tests.support.configurations import loaded
+
+EXPECTED: dict[str, Any] = {
+    "numeric": 1,
+    "json_schema": {"type": "object"},
+}
+SETTINGS: dict[str, dict[str, Any]] = {"function": {"function": "metric.py:quality"}}
+ANSWERS = [
+    "",
+    "x",
+    "1",
+    1,
+    -1.5,
+    True,
+    None,
+    [],
+    [1, "x"],
+    {},
+    {"a": {"b": 1}},
+    "é\u2028",
+    "x" * 5000,
+]
+
+
+@pytest.fixture(params=get_args(MetricType))
+def metric(request, tmp_path):
+    kind = request.param
+    (tmp_path / "metric.py").write_text("def quality(result, expected): return 0.5\n")
+    case = {"id": "a", "input": "x", "expected": EXPECTED.get(kind, "x")}
+    api = {
+        "name": "s",
+        "kind": "http",
+        "endpoint": "http://127.0.0.1:1/",
+        "response": {"cost_field": "c"},
+    }
+    made = loaded(
+        tmp_path,
+        api=api,
+        evaluation__metrics={"the_name": {"weight": 1, "type": kind, **SETTINGS.get(kind, {})}},
+        evaluation__test_cases={"inline": [case]},
+    )
+    (metric,) = make_metrics(made)
+    return metric, made.cases[0]
+
+
+def measure(metric, case, *values) -> Any:
+    """The numbers of several answers; a fault in place of a number that there is none of."""
+
+    async def go() -> Any:
+        found: list[float | EvaluationFault | None] = []
+        for value in values:
+            try:
+                found.append(await metric.measure(Reply(value=value, latency_ms=1.0), case, {}))
+            except EvaluationFault as fault:
+                found.append(fault)
+        if isinstance(metric, Closable):
+            await metric.aclose()
+            await metric.aclose()
+        return found
+
+    return asyncio.run(go())
+
+
+def best_answer(case) -> Any:
+    return {"the": "answer"} if isinstance(case.expected, dict) else case.expected
+
+
+def test_it_is_a_metric_with_the_name_of_the_configuration(metric):
+    assert isinstance(metric[0], Metric)
+    assert metric[0].name == "the_name"
+
+
+def test_any_answer_gives_a_finite_number_unknown_or_a_fault_with_a_reason(metric):
+    found = measure(*metric, *ANSWERS)
+    assert len(found) == len(ANSWERS)
+    for number in found:
+        if isinstance(number, EvaluationFault):
+            assert number.error_type
+            assert str(number)
+        else:
+            assert number is None or math.isfinite(number)
+
+
+def test_the_same_answer_gives_the_same_number(metric):
+    answer = best_answer(metric[1])
+    one, two = measure(*metric, answer, answer)
+    assert one == two
+    assert not isinstance(one, EvaluationFault)
+
+
+def test_an_answer_as_expected_is_worth_no_less_than_another(metric):
+    good, other = measure(*metric, best_answer(metric[1]), "another")
+    if isinstance(good, float) and isinstance(other, float):
+        assert good >= other

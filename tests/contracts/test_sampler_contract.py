@@ -1,0 +1,228 @@
+"""What every sampler promises; parametrized over the registry, so none can skip it."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convergence_core.config import parse_mapping
+from convergence_core.records import Evaluation, Params, Trial, canonical_json
+from convergence_core.sampler import Advice, Plan, Sampler, SearchState
+from convergence_core.samplers import SAMPLERS, make_sampler
+from convergence_core.space import Space
+from tests.support.problems import World, configuration, request, search, space
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=sorted(SAMPLERS))
+def sampler(request: pytest.FixtureRequest) -> Sampler:
+    return make_sampler(configuration(request.param), space())
+
+
+def told(sampler: Sampler, world: World, n: int) -> tuple[SearchState, np.random.Generator]:
+    """Return the state after some generations, and the generator as it is then."""
+    rng = np.random.default_rng(5)
+    state = sampler.start()
+    for generation in range(n):
+        plan = sampler.ask(state, rng, request(world, generation, 6, 200))
+        state = sampler.tell(state, world.trials(plan, generation))
+    return state, rng
+
+
+def test_it_is_a_sampler_and_bears_the_name_that_selects_it(sampler: Sampler):
+    assert isinstance(sampler, Sampler)
+    assert sampler.name in SAMPLERS
+    assert SAMPLERS.keys() == {"mab_evolution", "thompson", "evolution", "random"}
+
+
+def test_plans_keep_their_limits_and_repeat_nothing(sampler: Sampler):
+    points = space()
+    _, plans = search(sampler, seed=1)
+    asked = set()
+    for plan in plans:
+        assert plan.n_cells <= 300
+        ids = [assignment.candidate.candidate_id for assignment in plan.assignments]
+        assert len(ids) == len(set(ids))
+        for assignment in plan.assignments:
+            assert assignment.cells
+            assert not points.validate(assignment.candidate.params)
+            assert (
+                points.candidate_id(assignment.candidate.params)
+                == assignment.cells[0].candidate_id
+            )
+            for cell in assignment.cells:
+                assert cell.candidate_id == assignment.candidate.candidate_id
+                assert cell.role == "search"
+                assert cell not in asked
+                asked.add(cell)
+    assert asked
+
+
+def test_new_candidates_are_at_most_the_population(sampler: Sampler):
+    state, plans = search(sampler, seed=2)
+    for generation, plan in enumerate(plans):
+        new = [
+            a for a in plan.assignments
+            if state.archive.members[a.candidate.candidate_id].generation == generation
+        ]  # fmt: skip
+        assert len(new) <= 12
+
+
+def test_the_same_seed_gives_the_same_search(sampler: Sampler):
+    assert search(sampler, seed=3)[1] == search(sampler, seed=3)[1]
+
+
+def test_another_seed_gives_another_search(sampler: Sampler):
+    assert search(sampler, seed=3)[1] != search(sampler, seed=4)[1]
+
+
+def test_another_process_with_another_hash_seed_makes_the_same_plans(sampler: Sampler):
+    code = (
+        "from tests.support.problems import configuration, search, space\n"
+        "from convergence_core.samplers import make_sampler\n"
+        f"sampler = make_sampler(configuration({sampler.name!r}), space())\n"
+        "for plan in search(sampler, 3, n_generations=4)[1]:\n"
+        "    for a in plan.assignments: print(a.candidate.candidate_id, len(a.cells))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "4242"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    plans = search(sampler, 3, n_generations=4)[1]
+    here = [
+        f"{a.candidate.candidate_id} {len(a.cells)}" for plan in plans for a in plan.assignments
+    ]
+    assert output.splitlines() == here
+
+
+def test_a_state_that_went_through_json_plans_the_same(sampler: Sampler):
+    world = World(7)
+    state, rng = told(sampler, world, 3)
+    again = SearchState.from_json(json.loads(canonical_json(state.to_json())))
+    assert again == state
+    saved = json.loads(json.dumps(rng.bit_generator.state))
+    other = np.random.default_rng()
+    other.bit_generator.state = saved
+    ask = request(world, 3, 6, 200)
+    assert sampler.ask(again, other, ask) == sampler.ask(state, rng, ask)
+
+
+def test_the_order_of_trials_does_not_matter(sampler: Sampler):
+    world = World(8)
+    state, rng = told(sampler, world, 2)
+    trials = world.trials(sampler.ask(state, rng, request(world, 2, 6, 200)), 2)
+    assert sampler.tell(state, trials) == sampler.tell(state, trials[::-1])
+
+
+def test_arguments_are_not_changed(sampler: Sampler):
+    world = World(9)
+    state, rng = told(sampler, world, 2)
+    before = copy.deepcopy(state)
+    plan = sampler.ask(state, rng, request(world, 2, 6, 200))
+    trials = world.trials(plan, 2)
+    held = copy.deepcopy(trials)
+    sampler.tell(state, trials)
+    assert state == before
+    assert trials == held
+
+
+def test_no_capacity_is_an_empty_plan(sampler: Sampler):
+    world = World(1)
+    plan = sampler.ask(sampler.start(), np.random.default_rng(0), request(world, 0, 6, 0))
+    assert plan == Plan(assignments=())
+
+
+def test_a_generation_without_trials_still_counts(sampler: Sampler):
+    state = sampler.tell(sampler.start(), [])
+    assert state != sampler.start()
+    assert not len(state.archive)
+
+
+def test_the_baseline_is_asked_first(sampler: Sampler):
+    world = World(1)
+    params: Params = {"model": "base", "prompt": "plain", "temperature": 1.0}
+    ask = replace(request(world, 0, 6, 200), baseline=params)
+    plan = sampler.ask(sampler.start(), np.random.default_rng(0), ask)
+    (default,) = [a for a in plan.assignments if a.candidate.origin == "default"]
+    assert dict(default.candidate.params) == params
+
+
+def test_advice_becomes_candidates(sampler: Sampler):
+    world = World(1)
+    params: Params = {"model": "large", "prompt": "plain", "temperature": 0.9}
+    ask = replace(request(world, 0, 6, 200), advice=Advice(proposals=(params,)))
+    plan = sampler.ask(sampler.start(), np.random.default_rng(0), ask)
+    assert [dict(a.candidate.params) for a in plan.assignments if a.candidate.origin == "rlp"] == [
+        params
+    ]
+
+
+def test_repeats_are_asked_when_everything_else_is_known(sampler: Sampler):
+    """With one case and three repeats, no cell is asked twice and repeats stay in range."""
+    world = World(1, n_cases=1)
+    rng = np.random.default_rng(0)
+    state, seen = sampler.start(), set()
+    for generation in range(4):
+        plan = sampler.ask(state, rng, request(world, generation, 4, 30, repeats=3))
+        for assignment in plan.assignments:
+            for cell in assignment.cells:
+                assert 0 <= cell.repeat < 3
+                assert cell not in seen
+                seen.add(cell)
+        state = sampler.tell(state, world.trials(plan, generation))
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_an_exhausted_space_ends_in_an_empty_plan(name: str):
+    cfg = parse_mapping(
+        {
+            "api": {"name": "tiny", "function": "m:f"},
+            "search_space": {"parameters": {"on": {"type": "boolean"}}},
+            "evaluation": {
+                "test_cases": {"path": "c.json"},
+                "metrics": {"exact_match": {"weight": 1}},
+            },
+            "optimization": {"algorithm": name},
+        }
+    )
+    sampler = make_sampler(cfg, Space.from_config(cfg.search_space, {}))
+    rng, state = np.random.default_rng(0), sampler.start()
+    world = World(1, n_cases=4)
+    n_cells = 0
+    for generation in range(12):
+        plan = sampler.ask(state, rng, request(world, generation, 12, 100))
+        if not plan.assignments:
+            break
+        n_cells += plan.n_cells
+        rewarded = [
+            replace(t, evaluations=tuple(replace(e, reward=0.5) for e in t.evaluations))
+            for t in _constant(plan, generation)
+        ]
+        state = sampler.tell(state, rewarded)
+    else:
+        pytest.fail("the search never ended")
+    assert n_cells <= 8
+
+
+def _constant(plan: Plan, generation: int) -> list[Trial]:
+    return [
+        Trial(
+            candidate=a.candidate,
+            evaluations=tuple(
+                Evaluation(eval_id=str(i), cell=cell, generation=generation, status="ok", reward=0)
+                for i, cell in enumerate(a.cells)
+            ),
+        )
+        for a in plan.assignments
+    ]

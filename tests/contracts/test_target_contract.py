@@ -1,0 +1,172 @@
+"""What every target must keep, whatever is behind it."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import CandidateFault, InfrastructureFault
+from convergence_core.records import Case, Reply, canonical_json
+from convergence_core.target import Target
+from tasks.redaction import Secrets
+from tasks.targets import make_target
+from tests.support.configurations import chat_api, http_api, loaded
+from tests.support.http_server import LoopbackServer, chat_answer, error_answer
+
+CASE = Case(case_id="a", input={"q": "one"}, expected="1")
+SECRET = "canary-0123456789"  # noqa: S105 - not one
+KINDS = ("function", "async function", "processes", "http", "openai")
+SPACE = {
+    "temperature": {"type": "float", "min": 0, "max": 1},
+    "seed": {"type": "int", "min": 0, "max": 9, "when": {"temperature": [0.5]}},
+}
+PARAMS = {"temperature": 0.5, "seed": 3}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def server():
+    def answer(request):
+        text = json.dumps(request.body)
+        if "please refuse" in text:
+            return error_answer(400)
+        if "please break" in text:
+            return error_answer(500)
+        return chat_answer("hello")
+
+    with LoopbackServer(answer) as running:
+        yield running
+
+
+FUNCTIONS = """
+def check(case_input):
+    if case_input["q"] == "please refuse":
+        raise ValueError("refused")
+    if case_input["q"] == "please break":
+        import os
+        os._exit(3)
+
+def sync(case_input, params):
+    check(case_input)
+    return "hello"
+
+async def coroutine(case_input, params):
+    check(case_input)
+    return "hello"
+"""
+
+
+@pytest.fixture
+def target(kind, server, tmp_path):
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    auth = {"type": "bearer", "token_env": "CANARY"}
+    apis = {
+        "function": {"name": "s", "kind": "function", "function": "functions.py:sync"},
+        "async function": {"name": "s", "kind": "function", "function": "functions.py:coroutine"},
+        "processes": {
+            "name": "s",
+            "kind": "function",
+            "function": "functions.py:sync",
+            "workers": "processes",
+        },
+        "http": http_api(server.url, auth=auth),
+        "openai": chat_api(server.url + "/v1", auth=auth),
+    }
+    made = loaded(
+        tmp_path,
+        api=apis[kind],
+        search_space__parameters=SPACE,
+        optimization__execution={"parallel_workers": 2},
+    )
+    return make_target(made, secrets=Secrets({"CANARY": SECRET}))
+
+
+def use(target, *requests) -> Any:
+    async def go() -> Any:
+        try:
+            return [await target.call(params, case) for params, case in requests]
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def case_of(text) -> Any:
+    return Case(case_id="a", input={"q": text})
+
+
+def test_it_is_a_target_with_a_short_provider(target):
+    assert isinstance(target, Target)
+    assert target.provider.isidentifier()
+
+
+def test_requests_are_canonical_json_without_secrets(target):
+    request = target.request(PARAMS, CASE)
+    assert canonical_json(request) == canonical_json(target.request(dict(PARAMS), CASE))
+    assert SECRET not in canonical_json(request)
+    assert "timeout" not in canonical_json(request)
+
+
+def test_what_shapes_the_answer_is_in_the_request(target):
+    one = target.request(PARAMS, CASE)
+    assert one != target.request({**PARAMS, "seed": 4}, CASE)
+    assert one != target.request({"temperature": 0.5}, CASE)
+    assert one != target.request(PARAMS, case_of("two"))
+
+
+def test_requests_do_not_change_their_arguments(target):
+    params, case = dict(PARAMS), Case(case_id="a", input={"q": "one"})
+    target.request(params, case)
+    assert (params, case.input) == (PARAMS, {"q": "one"})
+
+
+def test_a_call_returns_a_finite_reply(target):
+    (reply,) = use(target, (PARAMS, CASE))
+    assert isinstance(reply, Reply)
+    canonical_json(reply.value)
+    assert 0 <= reply.latency_ms < 1e6
+    assert reply.provider == target.provider
+
+
+def test_many_calls_at_once_all_return(target):
+    async def go() -> Any:
+        try:
+            return await asyncio.gather(*(target.call(PARAMS, CASE) for _ in range(20)))
+        finally:
+            await target.aclose()
+
+    assert len(asyncio.run(go())) == 20
+
+
+def test_the_candidates_doing_is_a_candidate_fault(target):
+    with pytest.raises(CandidateFault) as caught:
+        use(target, (PARAMS, case_of("please refuse")))
+    assert caught.value.error_type
+    assert SECRET not in caught.value.details
+
+
+def test_what_breaks_around_it_is_an_infrastructure_fault(target, kind):
+    if kind in ("function", "async function"):
+        pytest.skip("a function of this process breaks with it")
+    with pytest.raises(InfrastructureFault) as caught:
+        use(target, (PARAMS, case_of("please break")))
+    assert caught.value.retryable
+
+
+def test_it_never_retries_by_itself(target, server, kind):
+    with pytest.raises((CandidateFault, InfrastructureFault)):
+        use(target, (PARAMS, case_of("please refuse")))
+    assert len(server.requests) == (kind in ("http", "openai"))
+
+
+def test_closing_twice_is_harmless_also_before_any_call(target):
+    async def go() -> Any:
+        await target.aclose()
+        await target.aclose()
+
+    asyncio.run(go())

@@ -1,0 +1,138 @@
+"""From metrics to one reward: nothing broken ever becomes a number."""
+
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from convergence_core.config import MetricConfig
+from convergence_core.reward import MetricRule, RewardModel
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def model(**metrics: dict[str, object]) -> RewardModel:
+    return RewardModel.from_config(
+        {
+            name: MetricConfig.model_validate(
+                {"type": "function", "direction": "higher", **settings}
+            )
+            for name, settings in metrics.items()
+        }
+    )
+
+
+def test_the_reward_is_the_weighted_mean():
+    scored = model(a={"weight": 3}, b={"weight": 1}).score({"a": 1.0, "b": 0.5})
+    assert scored.reward == pytest.approx(0.875)
+    assert scored.reason is None
+    assert scored.fault is None
+
+
+def test_lower_is_better_turns_the_metric_round():
+    assert model(a={"direction": "lower"}).score({"a": 0.25}).reward == 0.75
+
+
+@pytest.mark.parametrize(
+    ("value", "reward"), [(200, 1.0), (100, 1.0), (5000, 0.0), (9000, 0.0), (2600, 0.5)]
+)
+def test_a_scale_is_linear_and_clamped(value, reward):
+    latency = model(latency_ms={"type": "latency_ms", "scale": {"good": 200.0, "bad": 5000.0}})
+    assert latency.score({"latency_ms": value}).reward == pytest.approx(reward)
+
+
+def test_a_scale_may_rise():
+    score = model(a={"scale": {"good": 10.0, "bad": 0.0}}).score
+    assert [score({"a": v}).reward for v in (-1, 5, 20)] == [0.0, 0.5, 1.0]
+
+
+def test_the_originals_scales_are_the_defaults():
+    latency = model(latency_ms={"type": "latency_ms", "direction": "lower"})
+    assert latency.score({"latency_ms": 1000}).reward == pytest.approx(0.8)
+    cost = model(cost_usd={"type": "cost_usd", "direction": "lower"})
+    assert cost.score({"cost_usd": 0.25}).reward == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, 42.0])
+def test_a_metric_outside_0_and_1_needs_a_scale(value):
+    scored = model(a={}).score({"a": value})
+    assert scored.reward is None
+    assert scored.fault == "evaluator"
+    assert scored.reason is not None
+    assert "`scale:" in scored.reason
+    assert "evaluation.metrics.a" in scored.reason
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("weight", [0, 1])
+def test_nan_and_infinity_are_missing_never_0_and_never_1(value, weight):
+    scored = model(a={"weight": weight, "max": 0.5}, b={}).score({"a": value, "b": 1.0})
+    assert scored.reward is None
+    assert scored.fault == "evaluator"
+    assert scored.reason is not None
+    assert "not a finite number" in scored.reason
+
+
+@pytest.mark.parametrize("metrics", [{"a": None, "b": 1.0}, {"b": 1.0}])
+def test_an_unknown_weighted_metric_leaves_the_reward_unknown(metrics):
+    scored = model(a={}, b={}).score(metrics)
+    assert scored.reward is None
+    assert scored.reason == "metric a is unknown"
+
+
+def test_an_unknown_metric_without_weight_does_not_matter():
+    assert model(a={"weight": 0}, b={}).score({"a": None, "b": 0.5}).reward == 0.5
+
+
+def test_a_metric_without_weight_may_have_any_value():
+    assert model(a={"weight": 0}, b={}).score({"a": 1e9, "b": 0.5}).reward == 0.5
+
+
+@pytest.mark.parametrize(
+    ("bounds", "value", "reason"),
+    [
+        ({"max": 500.0}, 501.0, "constraint latency_ms <= 500"),
+        ({"min": 10.0}, 9.0, "constraint latency_ms >= 10"),
+    ],
+)
+def test_a_broken_constraint_is_the_candidates_fault_and_worth_0(bounds, value, reason):
+    rules = model(latency_ms={"type": "latency_ms", "weight": 0, **bounds}, a={})
+    scored = rules.score({"latency_ms": value, "a": 1.0})
+    assert scored.reward == 0.0
+    assert scored.fault == "candidate"
+    assert scored.reason is not None
+    assert scored.reason.startswith(reason)
+    edge = bounds.get("max", bounds.get("min"))
+    assert rules.score({"latency_ms": edge, "a": 1.0}).reward == 1.0
+
+
+def test_a_model_without_weight_is_refused():
+    with pytest.raises(ValueError, match="at least one metric needs a weight above 0"):
+        model(a={"weight": 0})
+
+
+@pytest.mark.parametrize("scale", [{"good": 1.0}, {"bad": 1.0}, {"good": 1.0, "bad": 1.0}])
+def test_half_a_scale_and_one_without_width_are_refused(scale):
+    with pytest.raises(ValueError, match="needs two different values"):
+        MetricRule(name="a", **scale)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.none() | st.floats() | FINITE),
+    st.tuples(FINITE, FINITE).filter(lambda pair: pair[0] != pair[1]),
+)
+def test_a_reward_lies_in_0_and_1_or_has_a_reason(metrics, scale):
+    good, bad = scale
+    rules = RewardModel(
+        rules=(
+            MetricRule(name="a", good=good, bad=bad),
+            MetricRule(name="b", weight=0.3, minimum=-1),
+            MetricRule(name="c", weight=0, maximum=1e6),
+        )
+    )
+    scored = rules.score(metrics)
+    if scored.reward is None:
+        assert scored.reason
+        assert scored.fault == "evaluator"
+    else:
+        assert 0 <= scored.reward <= 1

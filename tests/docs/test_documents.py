@@ -1,0 +1,178 @@
+"""Documents are executed: snippets run, generated pages are current, links lead somewhere."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.build import PAGES
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "data").rglob("*.md")),
+    ROOT / "benchmarks/README.md",
+]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def in_shell(script: str, folder: Path) -> str:
+    """Run a block as a user would, with this environment's commands on the path."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_generated_pages_are_current(name: str):
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), (
+        "run `python -m docs.build`"
+    )
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_and_pictures_lead_somewhere(path: Path):
+    for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://")):
+            assert (path.parent / target).exists(), f"{target} does not exist"
+
+
+def test_every_configuration_in_the_documents_is_accepted():
+    from convergence_core.config import parse_configuration
+
+    for path in DOCUMENTS:
+        for block in blocks(path.read_text(encoding="utf-8"), "yaml"):
+            if (
+                block.lstrip("# ").startswith(("yaml-language-server", "api:"))
+                or "\napi:" in block
+            ):
+                text = block
+                if "search_space:" not in text:  # a part: the rest is what `init` writes
+                    text += (
+                        "search_space: {parameters: {temperature: {type: float, min: 0, max: 1}}}\n"
+                        "evaluation: {test_cases: [{input: {question: a}, expected: b}], "
+                        "metrics: {exact_match: {weight: 1}}}\n"
+                    )
+                parse_configuration(text, file=str(path))
+
+
+@pytest.mark.prefect
+@pytest.mark.slow
+def test_the_function_example_of_the_readme_runs_as_printed(tmp_path: Path):
+    (block,) = [b for b in blocks(README, "sh") if "--template function" in b]
+    printed = in_shell(block, tmp_path)
+    assert (tmp_path / "my-function/results/latest").exists()
+    assert "better" not in printed.lower()
+
+
+def test_the_configuration_in_the_readme_is_the_one_that_init_writes(tmp_path: Path):
+    from convergence_core.config import parse_configuration
+
+    (block,) = [b for b in blocks(README, "yaml") if "help_desk" in b]
+    written = (ROOT / "convergence/templates/function/optimization.yaml").read_text("utf-8")
+    assert parse_configuration(block, file=None) == parse_configuration(written, file=None)
+
+
+@pytest.mark.prefect
+def test_the_python_example_of_the_readme_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks(README, "python")
+    (tmp_path / "example.py").write_text(block)
+    printed = in_shell("python example.py", tmp_path)
+    assert printed.startswith("{'slope':")
+
+
+@pytest.mark.prefect
+def test_every_question_in_the_documents_gets_an_answer(tmp_path: Path):
+    from convergence_core.store import ParquetStore
+    from tests.support.optimizations import write_project
+
+    write_project(tmp_path, optimization__evolution__generations=2)
+    in_shell("convergence optimize --quiet", tmp_path)
+    store = ParquetStore(tmp_path / "convergence-data")
+    questions = [
+        question
+        for path in DOCUMENTS
+        for block in blocks(path.read_text(encoding="utf-8"), "sql")
+        for question in block.split(";\n")
+        if question.strip()
+    ]
+    assert len(questions) >= 10
+    empty = [question for question in questions if not store.rows(question)]
+    # The only question whose good answer is empty is the one about failures.
+    assert all("status <> 'ok'" in question for question in empty), empty
+
+
+@pytest.mark.prefect
+def test_the_command_page_names_every_command_and_nothing_else():
+    listed = set(
+        re.findall(r"^\| `convergence ([a-z]+)", (ROOT / "docs/commands.md").read_text(), re.M)
+    )
+    known = set(re.findall(r"^│ ([a-z]+)  ", in_shell("convergence --help", ROOT), re.MULTILINE))
+    assert listed == known
+
+
+@pytest.mark.slow
+def test_the_first_command_of_the_readme_runs_on_a_fresh_clone(tmp_path: Path):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    command = blocks(README, "sh")[0]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=clone,
+        env={**environment, "PREFECT_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (clone / "results/latest/report.html").exists()
+    shutil.rmtree(clone)
+
+
+def test_the_test_command_of_the_readme_is_the_one_that_make_and_ci_run():
+    (command,) = [b for b in blocks(README, "sh") if "pytest" in b]
+    selection = re.search(r'pytest (-m ".*?")', command)
+    assert selection is not None
+    assert f"pytest {selection[1]}" in (ROOT / "Makefile").read_text()
+    assert "make test" in (ROOT / ".ci/run").read_text()
+
+
+def test_documents_name_no_machine_and_no_package_index():
+    bad = re.compile(r"/(work|root|home)/|pypi\.org|files\.pythonhosted|registry\.npmjs", re.I)
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    for name in tracked:
+        path = ROOT / name
+        if name == "tests/docs/test_documents.py" or path.suffix in {".png", ".svg"}:
+            continue
+        if path.is_file():
+            found = bad.search(path.read_text(encoding="utf-8", errors="replace"))
+            assert found is None, f"{name}: {found}"

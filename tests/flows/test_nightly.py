@@ -1,0 +1,92 @@
+"""The shipped deployment, on a real server and a real worker, from `deploy` to SQL."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.optimizations import write_project
+
+ROOT = Path(__file__).parents[2]
+
+
+def prefect(*arguments: str, home: Path, timeout: float = 180) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PREFECT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"prefect {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.prefect
+def test_every_entrypoint_loads_without_a_placeholder():
+    from prefect.flows import load_flow_from_entrypoint
+
+    deployments = yaml.safe_load((ROOT / "deployments/prefect.yaml").read_text())["deployments"]
+    for entrypoint in [d["entrypoint"] for d in deployments] + ["flows.optimize.optimize"]:
+        path = str(ROOT / entrypoint) if ":" in entrypoint else entrypoint
+        flow: Any = load_flow_from_entrypoint(path, use_placeholder_flow=False)
+        assert flow.name == "optimize"
+
+
+@pytest.mark.prefect
+def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
+    from prefect.client.orchestration import get_client
+
+    from convergence_core.store import ParquetStore
+
+    config = write_project(tmp_path / "project")
+    prefect("work-pool", "create", "local", "--type", "process", "--overwrite", home=tmp_path)
+    prefect(
+        "--no-prompt", "deploy", "--all", "--prefect-file", "deployments/prefect.yaml",
+        home=tmp_path,
+    )  # fmt: skip
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "prefect", "worker", "start", "--pool", "local"],
+        cwd=tmp_path,
+        env={**os.environ, "PREFECT_HOME": str(tmp_path), "PREFECT_WORKER_QUERY_SECONDS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        prefect(
+            "deployment", "run", "optimize/nightly",
+            "--param", f"config={config}", "--param", "generations=2",
+            "--watch", "--watch-timeout", "150",
+            home=tmp_path,
+        )  # fmt: skip
+    finally:
+        worker.terminate()
+        worker.wait(30)
+
+    store = ParquetStore(tmp_path / "project" / "convergence-data")
+    (run,) = store.runs()
+    assert (run.status, run.n_generations) == ("done", 2)
+    rows = store.rows("select count(*) as n from evaluations where role = 'search'")
+    assert rows[0]["n"] != 0
+
+    async def story() -> tuple[set[str], set[str]]:
+        async with get_client() as client:
+            flow_runs = await client.read_flow_runs()
+            task_runs = await client.read_task_runs()
+            return {r.name for r in flow_runs}, {t.name for t in task_runs}
+
+    wanted = {run.label, "generation 00", "generation 01"}
+    deadline = time.monotonic() + 30
+    flow_names, task_names = asyncio.run(story())
+    while not any(n.startswith("evaluate ") for n in task_names) and time.monotonic() < deadline:
+        flow_names, task_names = asyncio.run(story())  # task runs are recorded a moment later
+    assert wanted <= flow_names
+    assert any(name.startswith("evaluate x=") for name in task_names), task_names

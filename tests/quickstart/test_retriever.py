@@ -1,0 +1,251 @@
+import inspect
+import json
+import os
+import runpy
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import get_args
+
+import bm25s
+import numpy as np
+import pytest
+import yaml
+
+from data.quickstart import corpus as reader, retriever
+
+FOLDER = Path(retriever.__file__).parent
+PARAMETERS = yaml.safe_load((FOLDER / "optimization.yaml").read_text("utf-8"))["search_space"][
+    "parameters"
+]
+QUESTIONS = (
+    "turn a dictionary into a JSON string",
+    "split off the file extension",
+    "wait until all threads reach the same point",
+    "OrderedDict move_to_end",
+    "square root of a number",
+)
+CHOICES = [
+    {name: choice}
+    for name, parameter in PARAMETERS.items()
+    for choice in (
+        parameter.get("choices") or ([True, False] if parameter["type"] == "boolean" else [])
+    )
+]
+
+
+def search(question: str, **params: object) -> list[str]:
+    return retriever.search({"question": question}, params)["result"]
+
+
+def test_defaults_of_the_search_space_are_those_of_the_function():
+    defaults = {name: parameter["default"] for name, parameter in PARAMETERS.items()}
+    assert defaults == asdict(retriever.Settings())
+
+
+@pytest.mark.parametrize("name", ["variant", "tokenizer", "stemmer", "expansion"])
+def test_search_space_offers_every_choice(name):
+    kind = {"stemmer": "StemmerName"}.get(name, name.capitalize())
+    assert tuple(PARAMETERS[name]["choices"]) == get_args(getattr(retriever, kind))
+
+
+@pytest.mark.parametrize("bound", ["min", "max"])
+def test_bounds_of_the_search_space_are_allowed(bound):
+    numbers = {name: each[bound] for name, each in PARAMETERS.items() if bound in each}
+    retriever.Settings(**numbers)
+
+
+@pytest.mark.parametrize("params", CHOICES, ids=str)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_choice_finds_distinct_documents(params, question):
+    found = search(question, **params)
+    assert len(found) == len(set(found)) == 10
+    assert set(found) <= set(retriever.corpus().names)
+
+
+@pytest.mark.parametrize("word_ngram", [1, 2])
+@pytest.mark.parametrize("tokenizer", ["identifier", "both"])
+def test_identifiers_are_found_by_their_parts(tokenizer, word_ngram):
+    params = {"tokenizer": tokenizer, "word_ngram": word_ngram}
+    assert "collections.OrderedDict" in search("ordered dict", **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "inactive"),
+    [
+        ({"variant": "lucene"}, {"delta": 1.7}),
+        ({"variant": "bm25+"}, {"delta": 1.7}),
+        ({"tokenizer": "word"}, {"char_ngram": 3}),
+        ({"tokenizer": "char"}, {"word_ngram": 2}),
+        ({"expansion": "none"}, {"expansion_terms": 3, "expansion_weight": 0.9}),
+    ],
+)
+def test_inactive_parameters_have_no_effect(params, inactive):
+    for question in QUESTIONS:
+        assert search(question, **params) == search(question, **params, **inactive)
+
+
+@pytest.mark.parametrize(
+    ("params", "changed"),
+    [
+        ({"variant": "bm25l"}, {"delta": 2.0}),
+        ({"tokenizer": "char"}, {"char_ngram": 3}),
+        ({"tokenizer": "both"}, {"word_ngram": 2}),
+        ({"expansion": "feedback"}, {"expansion_terms": 3}),
+        ({"expansion": "feedback"}, {"expansion_weight": 1.0}),
+        *(({}, {f"{field}_weight": 0.0}) for field in retriever.FIELDS),
+        ({}, {"k1": 0.2}),
+        ({}, {"b": 0.0}),
+        ({}, {"stemmer": "porter"}),
+        ({}, {"removes_stop_words": False}),
+    ],
+    ids=str,
+)
+def test_active_parameters_have_an_effect(params, changed):
+    before = [search(question, **params) for question in QUESTIONS]
+    assert before != [search(question, **(params | changed)) for question in QUESTIONS]
+
+
+def test_top_k_cuts_the_same_ranking():
+    for question in QUESTIONS:
+        assert search(question, top_k=20)[:3] == search(question, top_k=3)
+
+
+@pytest.mark.parametrize("question", ["", "?", "the of and", "qqqqzzzz xxxyyyqqq"])
+@pytest.mark.parametrize("expansion", ["none", "feedback"])
+def test_a_question_without_known_words_finds_nothing(question, expansion):
+    assert search(question, expansion=expansion) == []
+
+
+def test_without_any_weight_nothing_is_found():
+    assert search(QUESTIONS[0], **{f"{field}_weight": 0.0 for field in retriever.FIELDS}) == []
+
+
+def test_unknown_parameter_suggests_the_nearest():
+    with pytest.raises(ValueError, match="did you mean `stemmer`"):
+        search(QUESTIONS[0], stemer="porter")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"variant": "bm26"},
+        {"stemmer": "klingon"},
+        {"word_ngram": 3},
+        {"k1": 0.0},
+        {"k1": float("nan")},
+        {"b": 1.2},
+        {"delta": -0.1},
+        {"body_weight": -1.0},
+        {"top_k": 0},
+    ],
+    ids=str,
+)
+def test_values_out_of_range_are_named(params):
+    with pytest.raises(ValueError, match=f"`{next(iter(params))}` must be"):
+        search(QUESTIONS[0], **params)
+
+
+def test_a_missing_question_is_an_error():
+    with pytest.raises(ValueError, match="`question` must be text"):
+        retriever.search({}, {})
+
+
+@pytest.fixture(scope="module")
+def summaries():
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "utf8", str(FOLDER / "corpus.py")],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    texts = [json.loads(line)["summary"] for line in done.stdout.splitlines()]
+    return bm25s.tokenize(texts, stopwords="english", show_progress=False)
+
+
+@pytest.mark.parametrize("variant", get_args(retriever.Variant))
+def test_scores_equal_those_of_bm25s(summaries, variant):
+    """Differential: our cut, counts and index against the library's own, up to a constant."""
+    theirs = bm25s.BM25(k1=1.2, b=0.4, delta=0.8, method=variant)
+    theirs.index(summaries, show_progress=False)
+    only_summary = {f"{field}_weight": float(field == "summary") for field in retriever.FIELDS}
+    params = {"variant": variant, "k1": 1.2, "b": 0.4, "delta": 0.8, **only_summary}
+    settings = retriever._settings(params)
+    for question in QUESTIONS:
+        (words,) = bm25s.tokenize(
+            [question], stopwords="english", return_ids=False, show_progress=False
+        )
+        ids = theirs.get_tokens_ids(words)
+        expected = theirs.get_scores_from_ids(ids)
+        if theirs.nonoccurrence_array is not None:
+            expected = expected - theirs.nonoccurrence_array[ids].sum()
+        np.testing.assert_allclose(retriever._scores(question, settings), expected, atol=2e-5)
+
+
+def test_delta_of_bm25_plus_moves_no_ranking_in_bm25s(summaries):
+    """The reason why `delta` is active for bm25l only."""
+    scores = []
+    for delta in (0.0, 1.5):
+        index = bm25s.BM25(method="bm25+", delta=delta)
+        index.index(summaries, show_progress=False)
+        scores.append(index.get_scores(["number", "square", "root"]))
+    difference = scores[1] - scores[0]
+    np.testing.assert_allclose(difference, difference[0], atol=2e-5)
+
+
+MIXED: list[dict[str, object]] = [
+    {"k1": 0.7},
+    {"variant": "bm25l", "stemmer": "english"},
+    {"tokenizer": "both", "word_ngram": 2},
+    {"expansion": "feedback", "stemmer": "porter"},
+]
+
+
+def test_threads_find_what_one_thread_finds():
+    """On a module that has built nothing yet: each index is built by one thread only."""
+    fresh = runpy.run_path(retriever.__file__)
+    jobs = [(question, params) for params in MIXED for question in QUESTIONS] * 2
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda job: fresh["search"]({"question": job[0]}, job[1]), jobs))
+    assert [each["result"] for each in found] == [search(q, **params) for q, params in jobs]
+    assert fresh["_table"].cache_info().misses == len(MIXED)
+    assert fresh["_index"].cache_info().misses == len(MIXED)
+
+
+SCRIPT = """
+import json, sys
+from data.quickstart import retriever
+questions, mixed = json.loads(sys.argv[1])
+print(json.dumps([retriever.search({"question": q}, p) for p in mixed for q in questions]))
+"""
+
+
+def test_another_process_with_another_hash_seed_finds_the_same():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps([QUESTIONS, MIXED])],
+        capture_output=True,
+        check=True,
+        cwd=FOLDER.parent.parent,
+        env={**os.environ, "PYTHONHASHSEED": "123"},
+    )
+    assert not done.stderr
+    here = [{"result": search(q, **params)} for params in MIXED for q in QUESTIONS]
+    assert json.loads(done.stdout) == here
+
+
+def test_patches_in_this_process_do_not_change_the_corpus(monkeypatch):
+    monkeypatch.setattr("builtins.print", lambda *args: None)
+    again = inspect.unwrap(retriever._read_corpus)()
+    assert again.sha256 == retriever.corpus_sha256()
+
+
+def test_search_prints_nothing(capfd):
+    search(QUESTIONS[0], k1=0.987, tokenizer="char", char_ngram=5)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_modules_read_are_sorted():
+    assert reader.MODULES[0] == "builtins"
+    assert list(reader.MODULES[1:]) == sorted(reader.MODULES[1:], key=str)

@@ -1,0 +1,385 @@
+"""``collect``: what a run has found, from its store and its evidence."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.recommend import Recommendation, recommend
+from convergence_core.records import (
+    Candidate,
+    Case,
+    Cell,
+    Evaluation,
+    Role,
+    Trial,
+    canonical_json,
+    eval_id_of,
+    sha256_hex,
+)
+from convergence_core.result import RunResult
+from convergence_core.sampler import SearchState
+from convergence_core.space import Space
+from convergence_core.store import ParquetStore
+from convergence_core.store.protocols import CallTotals
+from convergence_core.store.rows import (
+    candidate_rows,
+    evaluation_row,
+    payload_rows,
+)
+from tasks.cases import split_holdout
+from tasks.report import collect, report_html, report_markdown, write_results
+from tasks.report.curve import Height, learning_curve
+from tasks.report.evidence import read_evidence
+from tests.support.store_rows import RUN, T0, attempt_rows, run_record
+
+CASES = tuple(Case(case_id=f"c{i:02d}", input={"n": i}, expected=i) for i in range(16))
+SEARCH, HOLDOUT = split_holdout(CASES, 0.25)
+KINDS = {"a": 0.2, "b": 0.7, "c": 0.4}
+
+CONFIGURATION: Configuration = parse_mapping(
+    {
+        "api": {"name": "bot", "function": "target.py:answer"},
+        "search_space": {
+            "parameters": {
+                "x": {"type": "float", "min": 0, "max": 1, "default": 0.0},
+                "kind": {"type": "categorical", "choices": ["a", "b", "c"], "default": "a"},
+            }
+        },
+        "evaluation": {
+            "test_cases": {
+                "inline": [{"id": c.case_id, "input": c.input} for c in CASES],
+                "holdout": 0.25,
+            },
+            "metrics": {
+                "worth": {"function": "target.py:worth"},
+                "latency_ms": {"weight": 0},
+            },
+        },
+    }
+)
+SPACE = Space.from_config(CONFIGURATION.search_space, {})
+
+
+def worth(candidate: Candidate, case_id: str) -> float:
+    """Return a known reward: by kind and x, with a case effect."""
+    x = float(candidate.params["x"])
+    return KINDS[str(candidate.params["kind"])] + 0.1 * x + 0.01 * (int(case_id[1:]) % 5)
+
+
+def evaluated(
+    candidate: Candidate,
+    case_ids: Sequence[str],
+    generation: int | None,
+    role: Role = "search",
+    **changes: Any,
+) -> Trial:
+    evaluations = []
+    for case_id in case_ids:
+        cell = Cell(
+            candidate_id=candidate.candidate_id,
+            case_id=case_id,
+            repeat=1 if role == "fresh" else 0,
+            role=role,
+        )
+        reward = worth(candidate, case_id)
+        fields: dict[str, Any] = {
+            "eval_id": eval_id_of(RUN, generation, cell),
+            "cell": cell,
+            "generation": generation,
+            "status": "ok",
+            "reward": reward,
+            "metrics": {"worth": reward, "latency_ms": 5.0},
+            "latency_ms": 5.0,
+            "started_us": T0 + 1,
+            "ended_us": T0 + 2,
+            "call_key": sha256_hex(str(cell)),
+            "request_text": canonical_json({"case": case_id}),
+            "response_text": canonical_json({"answer": case_id}),
+        }
+        evaluations.append(Evaluation(**(fields | changes)))
+    return Trial(candidate=candidate, evaluations=tuple(evaluations))
+
+
+@dataclass
+class Told:
+    """A made-up run: its store, and what was learned."""
+
+    store: ParquetStore
+    search: SearchState
+    n_generations: int = 0
+
+    def generation(self, *trials: Trial) -> None:
+        """Learn from a generation and publish it."""
+        archive = self.search.archive.tell(trials, self.n_generations)
+        self.search = replace(self.search, archive=archive)
+        evaluations = [e for trial in trials for e in trial.evaluations]
+        rows = [evaluation_row(RUN, e) for e in evaluations]
+        self.store.publish(
+            RUN,
+            self.n_generations,
+            {
+                "payloads": payload_rows(RUN, evaluations),
+                "candidates": candidate_rows(RUN, archive, self.n_generations),
+                "evaluations": rows,
+                "attempts": attempt_rows(rows),
+                "generations": [
+                    {
+                        "run_id": RUN,
+                        "generation": self.n_generations,
+                        "n_evaluations": len(rows),
+                        "mean_reward": 0.4,
+                    }
+                ],
+            },
+        )
+        self.n_generations += 1
+
+    def finish(self, *trials: Trial) -> None:
+        """Publish the final re-estimation."""
+        evaluations = [e for trial in trials for e in trial.evaluations]
+        rows = [evaluation_row(RUN, e) for e in evaluations]
+        self.store.publish(RUN, -1, {"evaluations": rows, "attempts": attempt_rows(rows)})
+
+    def collect(self, *final: Trial, **changes: Any) -> RunResult:
+        """Collect as the run's end does."""
+        arguments: dict[str, Any] = {
+            "configuration": CONFIGURATION,
+            "space": SPACE,
+            "search": self.search,
+            "recommendation": recommend(
+                self.search,
+                rng=np.random.default_rng(1),
+                case_weights={case.case_id: case.weight for case in SEARCH},
+            ),
+            "final_trials": final,
+            "totals": CallTotals(n_attempts=99, cost_usd=1.5),
+            "cases": CASES,
+            "n_search_cases": len(SEARCH),
+            "n_holdout_cases": len(HOLDOUT),
+            "status": "done",
+            "reason": "all generations were run",
+            "baseline_id": DEFAULT.candidate_id,
+        }
+        record = replace(run_record(), ended_us=T0 + 9)
+        return collect(self.store, record, **(arguments | changes))
+
+
+DEFAULT = SPACE.candidate({"x": 0.0, "kind": "a"}, origin="default")
+GOOD = SPACE.candidate({"x": 0.9, "kind": "b"})
+OTHERS = [SPACE.candidate({"x": x, "kind": kind}) for x in (0.2, 0.5) for kind in "ac"]
+SEARCH_IDS = [case.case_id for case in SEARCH]
+HOLDOUT_IDS = [case.case_id for case in HOLDOUT]
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    told = Told(store=store, search=SearchState())
+    told.generation(
+        evaluated(DEFAULT, SEARCH_IDS, 0), *(evaluated(one, SEARCH_IDS[:6], 0) for one in OTHERS)
+    )
+    told.generation(evaluated(GOOD, SEARCH_IDS, 1), evaluated(OTHERS[0], SEARCH_IDS[6:], 1))
+    return told
+
+
+def final_of(candidate: Candidate) -> Trial:
+    held = evaluated(candidate, HOLDOUT_IDS, None, "holdout")
+    fresh = evaluated(candidate, SEARCH_IDS, None, "fresh")
+    return Trial(candidate=candidate, evaluations=held.evaluations + fresh.evaluations)
+
+
+@pytest.fixture
+def finished(told: Told) -> Callable[..., RunResult]:
+    final = (final_of(GOOD), final_of(DEFAULT))
+    told.finish(*final)
+    return lambda **changes: told.collect(*final, **changes)
+
+
+def test_the_winner_and_the_default_are_estimated_apart_by_role(finished):
+    result = finished()
+    winner, baseline = result.winner, result.baseline
+    assert winner is not None
+    assert baseline is not None
+    assert winner.candidate_id == GOOD.candidate_id
+    assert dict(winner.params) == dict(GOOD.params)
+    assert baseline.candidate_id == DEFAULT.candidate_id
+    expected = np.mean([worth(GOOD, case_id) for case_id in HOLDOUT_IDS])
+    assert winner.holdout is not None
+    assert winner.holdout.mean == pytest.approx(expected)
+    assert (winner.holdout.n_cases, baseline.holdout.n_cases) == (4, 4)
+    assert (winner.fresh.n_cases, winner.search.n_cases) == (12, 12)
+    assert winner.metrics["holdout"]["worth"] == pytest.approx(expected)
+    assert winner.metrics["search"]["latency_ms"] == 5.0
+
+
+def test_differences_are_paired_over_cases(finished):
+    result = finished()
+    assert result.difference is not None
+    assert result.difference.mean == pytest.approx(0.59)
+    assert result.difference.n_cases == 4
+    assert result.difference.high - result.difference.low < 1e-6
+    assert result.difference_fresh.n_cases == 12
+
+
+def test_counts_are_those_of_the_store_and_the_journal(finished):
+    result = finished()
+    n_search = 12 + 4 * 6 + 12 + 6
+    assert result.n_evaluations == n_search + 2 * 16
+    assert (result.n_calls, result.cost_usd) == (99, 1.5)
+    assert (result.n_failed, result.n_missing, result.n_skipped, result.n_cached) == (0, 0, 0, 0)
+    assert result.n_candidates == 6
+    assert result.generations_run == 2
+
+
+def test_the_curve_tells_what_was_known_at_the_time(finished):
+    first, last = finished().curve
+    winner = finished().winner
+    assert (first.n_evaluations, last.n_evaluations) == (36, 18)
+    assert (first.cumulative_calls, last.cumulative_calls) == (36, 54)
+    assert last.best_mean == winner.search.mean
+    assert (last.low, last.high) == (winner.search.low, winner.search.high)
+    assert first.best_mean < 0.55
+    assert first.cumulative_usd == 9.0
+
+
+def test_heights_of_generations_are_computed_once(told):
+    evidence = read_evidence(told.store, RUN)
+    asked = []
+
+    def rule(search: SearchState) -> Recommendation | None:
+        asked.append(sorted(search.archive.members))
+        return recommend(search, rng=np.random.default_rng(1))
+
+    last = recommend(told.search, rng=np.random.default_rng(1))
+    known: dict[int, Height | None] = {}
+    first_time = learning_curve(evidence, told.search, last, rule, known=known)
+    again = learning_curve(evidence, told.search, last, rule, known=known)
+    assert again == first_time
+    assert asked == [sorted(one.candidate_id for one in (DEFAULT, *OTHERS))]
+    assert set(known) == {0, 1}
+
+
+def test_the_leaderboard_follows_the_posterior(finished):
+    rows = finished().leaderboard
+    assert [row.rank for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert rows[0].candidate_id == GOOD.candidate_id
+    assert [row.mean for row in rows] == sorted((row.mean for row in rows), reverse=True)
+    assert {row.n_cells for row in rows} == {6, 12}
+    assert rows[0].label == "x=0.9 kind=b"
+    default = next(row for row in rows if row.candidate_id == DEFAULT.candidate_id)
+    assert default.origin == "default"
+
+
+def test_effects_are_marginal_means_over_the_candidates_asked(finished):
+    effects = {effect.parameter: effect for effect in finished().effects}
+    assert list(effects) == ["kind", "x"]
+    kind = effects["kind"]
+    assert [(point.label, point.n_candidates) for point in kind.points] == [
+        ("a", 3),
+        ("b", 1),
+        ("c", 2),
+    ]
+    rows = [row for row in finished().leaderboard if row.params["kind"] == "c"]
+    assert kind.points[2].mean == pytest.approx(np.mean([row.mean for row in rows]))
+    assert kind.points[1].low == kind.points[1].mean == kind.points[1].high
+    assert [point.x for point in effects["x"].points] == [0.0, 0.2, 0.5, 0.9]
+
+
+def test_failures_are_counted_by_reason_and_fault(told):
+    told.generation(
+        evaluated(
+            SPACE.candidate({"x": 0.1, "kind": "c"}),
+            SEARCH_IDS[:3],
+            2,
+            status="error",
+            fault="candidate",
+            error_type="ValueError",
+            error="ValueError: no",
+            reward=0.0,
+        ),
+        evaluated(
+            SPACE.candidate({"x": 0.3, "kind": "c"}),
+            SEARCH_IDS[:2],
+            2,
+            status="timeout",
+            fault="infrastructure",
+            error_type="timeout",
+            error="no answer",
+            reward=None,
+            metrics={},
+        ),
+        evaluated(
+            SPACE.candidate({"x": 0.4, "kind": "c"}),
+            SEARCH_IDS[:1],
+            2,
+            status="skipped",
+            error_type="budget",
+            reward=None,
+            metrics={},
+        ),
+    )
+    result = told.collect()
+    assert (result.n_failed, result.n_missing, result.n_skipped) == (5, 2, 1)
+    assert [(f.reason, f.fault, f.n, f.example) for f in result.failures] == [
+        ("ValueError", "candidate", 3, "ValueError: no"),
+        ("timeout", "infrastructure", 2, "no answer"),
+        ("budget", None, 1, None),
+    ]
+    assert result.leaderboard[-1].n_failed == 3
+
+
+def test_before_the_final_look_there_is_no_difference(told):
+    result = told.collect()
+    assert result.winner is not None
+    assert (result.winner.holdout, result.winner.fresh, result.difference) == (None,) * 3
+
+
+def test_a_default_that_was_never_asked_is_absent(told):
+    result = told.collect(baseline_id="0" * 16)
+    assert result.baseline is None
+    assert result.has_defaults
+    assert not told.collect(baseline_id=None).has_defaults
+
+
+def test_a_default_of_the_final_look_alone_has_no_search_estimate(tmp_path):
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    told = Told(store=store, search=SearchState())
+    told.generation(evaluated(GOOD, SEARCH_IDS, 0))
+    final = (final_of(GOOD), final_of(DEFAULT))
+    told.finish(*final)
+    result = told.collect(*final)
+    assert result.baseline is not None
+    assert (result.baseline.search, result.baseline.generation) == (None, None)
+    assert result.baseline.holdout is not None
+    assert result.difference is not None
+    assert "held-out cases" in report_markdown(result)
+
+
+def test_a_run_without_a_reward_has_no_winner(tmp_path):
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    told = Told(store=store, search=SearchState())
+    told.generation(
+        evaluated(GOOD, SEARCH_IDS, 0, status="error", fault="evaluator", reward=None, metrics={})
+    )
+    result = told.collect()
+    assert (result.winner, result.baseline, result.within) == (None, None, None)
+    assert (result.leaderboard, result.effects) == ((), ())
+    assert result.curve[0].best_mean is None
+    assert RunResult.from_json(result.to_json()) == result
+
+
+def test_a_collected_result_survives_json_and_can_be_reported(finished, told, tmp_path):
+    result = finished()
+    assert RunResult.from_json(canonical_json(result.to_json())) == result
+    assert "On the 4 held-out cases" in report_markdown(result)
+    assert report_html(result).count("<svg") == 6
+    written = write_results(result, told.store, CONFIGURATION, tmp_path, cases=CASES)
+    assert len(written.files) == 7

@@ -1,0 +1,302 @@
+"""The result files: shapes, formats asked for, whole or not at all."""
+
+import csv
+import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.errors import StoreWriteError
+from convergence_core.records import Case
+from convergence_core.result import RunResult
+from convergence_core.store import ParquetStore
+from tasks.report import write_results
+from tasks.report.experiments import experiments, portions
+from tasks.report.writing import atomic_text
+from tests.support.results import bare_result, failed_result, made_up_result
+from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
+
+
+def configured(storage: dict[str, Any] | None = None, **output: Any) -> Configuration:
+    return parse_mapping(
+        {
+            "api": {"name": "bot", "function": "target.py:answer"},
+            "search_space": {"parameters": {"t": {"type": "float", "min": 0, "max": 1}}},
+            "evaluation": {
+                "test_cases": [{"id": "case-0", "input": "a"}],
+                "metrics": {"quality": {"function": "target.py:quality"}},
+            },
+            "storage": storage or {},
+            "output": output,
+        }
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    for generation in range(2):
+        store.publish(RUN, generation, generation_tables(generation=generation))
+    store.publish(RUN, -1, final_tables())
+    return store
+
+
+@pytest.fixture
+def result() -> RunResult:
+    full = made_up_result(n_candidates=4, n_generations=2)
+    assert full.winner is not None
+    winner = replace(
+        full.winner, candidate_id="0000-0", params={"model": "small", "t": 0.0, "on": True}
+    )
+    return replace(full, run_id=RUN, label="bot-abcd", winner=winner)
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_all_formats_give_all_files(store, result, tmp_path):
+    written = write_results(result, store, configured(), tmp_path)
+    folder = tmp_path / "results" / "bot-abcd"
+    expected = {
+        "best_config.json",
+        "detailed_results.json",
+        "experiments.csv",
+        "detailed_results.csv",
+        "report.md",
+        "report.html",
+    }
+    assert names_in(folder) == expected
+    assert names_in(folder.parent) == {"bot-abcd", "latest", "best_config.py"}
+    assert set(written.files) == expected | {"export"}
+    assert all(Path(path).is_file() for path in written.files.values())
+    assert replace(written, files={}) == result
+
+
+@pytest.mark.parametrize(
+    ("formats", "expected"),
+    [
+        (["json"], {"best_config.json", "detailed_results.json"}),
+        (["csv"], {"experiments.csv", "detailed_results.csv"}),
+        (["markdown"], {"report.md"}),
+        (["html"], {"report.html"}),
+    ],
+)
+def test_only_the_formats_asked_for_are_written(store, result, tmp_path, formats, expected):
+    write_results(result, store, configured(formats=formats), tmp_path)
+    assert names_in(tmp_path / "results" / "bot-abcd") == expected
+
+
+def test_best_config_has_the_originals_shape_and_what_the_number_rests_on(store, result, tmp_path):
+    write_results(result, store, configured(formats=["json"]), tmp_path)
+    best = json.loads((tmp_path / "results/bot-abcd/best_config.json").read_text())
+    assert set(best["_README"]) == {
+        "description",
+        "how_to_use",
+        "score_achieved",
+        "score_scale",
+        "timestamp",
+        "optimization_run",
+        "test_cases_evaluated",
+    }
+    assert best["config"] == {"model": "small", "t": 0.0, "on": True}
+    assert best["_README"]["score_achieved"] == best["holdout"]["mean"] == 0.61
+    assert best["_README"]["test_cases_evaluated"] == 110
+    assert best["interval"]["measured_on"] == "held-out cases, which the search never saw"
+    assert (best["interval"]["low"], best["interval"]["high"]) == pytest.approx((0.57, 0.65))
+    assert best["baseline"]["difference_holdout"]["low"] == 0.02
+    assert "better" not in json.dumps(best).lower()
+
+
+def test_without_final_cells_the_score_is_marked_as_biased(store, tmp_path):
+    result = replace(bare_result(), run_id=RUN, label="bare")
+    write_results(result, store, configured(formats=["json"]), tmp_path)
+    best = json.loads((tmp_path / "results/bare/best_config.json").read_text())
+    assert "biased upward by selection" in best["interval"]["measured_on"]
+    assert best["holdout"] is best["baseline"] is None
+
+
+def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, result, tmp_path):
+    cases = [Case(case_id=f"case-{i}", input={"question": i}) for i in range(4)]
+    write_results(result, store, configured(formats=["json"]), tmp_path, cases=cases)
+    entries = json.loads((tmp_path / "results/bot-abcd/detailed_results.json").read_text())
+    assert [entry["candidate_id"] for entry in entries] == ["0000-1", "0000-0", "0001-1", "0001-0"]
+    entry = entries[1]
+    assert {"config", "score", "metrics", "generation", "timestamp", "test_results"} <= set(entry)
+    assert entry["config"] == {"model": "small", "t": 0.0}
+    assert entry["score"] == 0.0
+    assert [r["role"] for r in entry["test_results"]] == ["search"] * 3 + ["holdout"] * 4
+    first = entry["test_results"][0]
+    assert first == {
+        "test_case_id": "case-0",
+        "input": {"question": 0},
+        "response_text": "answer 0000-0000",
+        "response": "answer 0000-0000",
+        "score": 0.0,
+        "metrics": {"latency_ms": 0.0, "quality": 0.5},
+        "latency_ms": 0.0,
+        "cost_usd": 0.25,
+        "success": True,
+        "error": None,
+        "role": "search",
+        "repeat": 0,
+        "generation": 0,
+        "status": "ok",
+    }
+
+
+def test_without_texts_neither_inputs_nor_answers_are_written(tmp_path, result):
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    store.publish(RUN, 0, {**generation_tables(), "payloads": []})
+    configuration = configured(storage={"keep_text": False}, formats=["json"])
+    cases = [Case(case_id=f"case-{i}", input={"question": i}) for i in range(4)]
+    write_results(result, store, configuration, tmp_path, cases=cases)
+    entries = json.loads((tmp_path / "results/bot-abcd/detailed_results.json").read_text())
+    results = [r for entry in entries for r in entry["test_results"]]
+    assert len(results) == 6
+    assert {(r["input"], r["response"], r["response_text"]) for r in results} == {(None,) * 3}
+
+
+def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_path):
+    write_results(result, store, configured(formats=["csv"]), tmp_path)
+    with (tmp_path / "results/bot-abcd/experiments.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["generation"] for row in rows] == ["0", "0", "1", "1"]
+    assert [row["score"] for row in rows] == ["0.5", "0.0", "0.5", "0.0"]
+    assert [(row["model"], row["t"]) for row in rows] == [("small", "0.5"), ("small", "0.0")] * 2
+    assert json.loads(rows[0]["parameters"]) == {"model": "small", "t": 0.5}
+    assert {row["metric.quality"] for row in rows} == {"0.5"}
+
+
+def test_detailed_rows_hold_the_parameters_and_the_role(store, result, tmp_path):
+    write_results(result, store, configured(formats=["csv"]), tmp_path)
+    with (tmp_path / "results/bot-abcd/detailed_results.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 16
+    assert [row["role"] for row in rows].count("holdout") == 4
+    assert rows[0]["test_case_id"] == "case-0"
+    assert {row["success"] for row in rows} == {"true"}
+
+
+def test_candidates_are_read_in_portions_that_leave_none_out(store):
+    rows = experiments(store, RUN, keep_all=True)
+    assert [row.n_rows for row in rows] == [3, 7, 3, 3]
+    assert list(portions(rows, 6)) == [[rows[0]], [rows[1]], [rows[2], rows[3]]]
+    assert list(portions(rows)) == [rows]
+    assert list(portions([])) == []
+
+
+def test_a_parameter_named_like_a_column_keeps_its_own(tmp_path, result):
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    tables = generation_tables()
+    rows = [
+        {**row, "params_json": '{"score": 3, "role": "judge"}'} for row in tables["candidates"]
+    ]
+    store.publish(RUN, 0, {**tables, "candidates": rows})
+    write_results(result, store, configured(formats=["csv"]), tmp_path)
+    for name in ("experiments.csv", "detailed_results.csv"):
+        with (tmp_path / "results/bot-abcd" / name).open(newline="") as stream:
+            header = next(csv.reader(stream))
+        assert len(header) == len(set(header))
+        assert "parameter.score" in header
+
+
+def test_without_all_experiments_each_generation_keeps_its_first_and_the_winner(
+    store, result, tmp_path
+):
+    write_results(result, store, configured(save_all_experiments=False), tmp_path)
+    folder = tmp_path / "results/bot-abcd"
+    entries = json.loads((folder / "detailed_results.json").read_text())
+    assert [entry["candidate_id"] for entry in entries] == ["0000-1", "0000-0", "0001-1"]
+
+
+@pytest.mark.parametrize("form", ["python", "json", "yaml"])
+def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_path, form):
+    params = {
+        "t": 1e-05,
+        "n": 3,
+        "on": False,
+        "prompt": 'Be "brief".\nÜber\ud800 \\ {x}',
+        "odd key": "yes",
+    }
+    assert result.winner is not None
+    result = replace(result, winner=replace(result.winner, params=params))
+    export = {"format": form, "output_path": f"out/of/here.{form}"}
+    written = write_results(result, store, configured(export_best_config=export), tmp_path)
+    path = tmp_path / "out/of" / f"here.{form}"
+    assert written.files["export"] == str(path)
+    if form == "python":
+        assert runpy.run_path(str(path))["BEST_CONFIG"] == params
+    elif form == "json":
+        assert json.loads(path.read_text()) == params
+    else:
+        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert read | {"prompt": ""} == params | {"prompt": ""}
+
+
+def test_an_export_that_is_not_wanted_is_not_written(store, result, tmp_path):
+    configuration = configured(export_best_config={"enabled": False})
+    write_results(result, store, configuration, tmp_path)
+    assert names_in(tmp_path / "results") == {"bot-abcd", "latest"}
+
+
+def test_without_a_winner_nothing_is_handed_over(store, tmp_path):
+    result = replace(failed_result(), run_id=RUN, label="bot-abcd")
+    written = write_results(result, store, configured(), tmp_path)
+    assert "best_config.json" not in written.files
+    assert "export" not in written.files
+    assert "report.html" in written.files
+
+
+def test_latest_names_the_last_run_written(store, result, tmp_path):
+    configuration = configured(formats=["markdown"])
+    for label in ("bot-1111", "bot-2222"):
+        write_results(replace(result, label=label), store, configuration, tmp_path)
+    root = tmp_path / "results"
+    assert (root / "latest").resolve() == root / "bot-2222"
+    assert (root / "latest" / "report.md").is_file()
+
+
+def test_where_no_link_can_be_made_a_text_file_names_the_latest_run(store, result, tmp_path):
+    root = tmp_path / "results"
+    (root / "latest").mkdir(parents=True)
+    (root / "latest" / "mine.txt").write_text("the user's", encoding="utf-8")
+    write_results(result, store, configured(formats=["markdown"]), tmp_path)
+    assert (root / "latest.txt").read_text() == "bot-abcd\n"
+    assert (root / "latest" / "mine.txt").read_text() == "the user's"
+
+
+def test_writing_again_replaces_the_files_and_leaves_nothing_behind(store, result, tmp_path):
+    for _ in range(2):
+        write_results(result, store, configured(), tmp_path)
+    assert not [path for path in (tmp_path / "results").rglob("*") if path.suffix == ".tmp"]
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_old_files_stay(store, result, tmp_path):
+    (tmp_path / "results").write_text("a file lies here", encoding="utf-8")
+    with pytest.raises(StoreWriteError, match=r"`output.save_path` .* cannot be written"):
+        write_results(result, store, configured(), tmp_path)
+    assert (tmp_path / "results").read_text() == "a file lies here"
+
+
+def test_a_file_whose_writing_fails_keeps_its_old_content(tmp_path):
+    path = tmp_path / "report.md"
+    path.write_text("old", encoding="utf-8")
+
+    def write() -> None:
+        with atomic_text(path) as stream:
+            stream.write("half of the n")
+            raise ValueError("interrupted")
+
+    with pytest.raises(ValueError, match="interrupted"):
+        write()
+    assert path.read_text() == "old"
+    assert names_in(tmp_path) == {"report.md"}

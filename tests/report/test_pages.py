@@ -1,0 +1,240 @@
+"""What the report says, in Markdown and HTML."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from convergence_core.records import Params
+from convergence_core.result import CandidateReport, Difference, RunResult
+from tasks.report import leaderboard_markdown, report_html, report_markdown
+from tests.support.results import bare_result, failed_result, made_up_result
+
+NASTY = '<script>alert("x")</script> & `code` | $a_b$ \ud800 \x00 **bold** [x](y)'
+
+
+class Reader(HTMLParser):
+    """Collects the tags, their attributes and the visible text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+        self.attributes += attrs
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.text += data
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def nasty_result() -> RunResult:
+    result = made_up_result()
+    params: Params = {NASTY: NASTY, "prompt": NASTY * 5 + "\n```\nsecond line"}
+    assert result.winner is not None
+    return replace(
+        result,
+        system=NASTY,
+        reason=NASTY,
+        facts={NASTY: NASTY},
+        winner=replace(result.winner, params=params, label=NASTY),
+        winner_reason=NASTY,
+        leaderboard=tuple(replace(row, label=NASTY, origin=NASTY) for row in result.leaderboard),
+        effects=tuple(
+            replace(
+                effect,
+                parameter=NASTY,
+                points=tuple(replace(point, label=NASTY) for point in effect.points),
+            )
+            for effect in result.effects
+        ),
+        failures=tuple(replace(f, reason=NASTY, example=NASTY) for f in result.failures),
+    )
+
+
+@pytest.fixture(
+    scope="module",
+    params=[made_up_result, bare_result, failed_result, nasty_result],
+    ids=lambda make: make.__name__,
+)
+def pages(request) -> tuple[str, str]:
+    result = request.param()
+    return report_html(result), report_markdown(result)
+
+
+def test_no_page_claims_that_anything_is_better(pages):
+    for page in (read(pages[0]).text, pages[1]):
+        assert not re.search(r"\bbetter\b|\bbest\b|\bworse\b|\bimproved?\b", page, re.IGNORECASE)
+
+
+def test_the_page_asks_nothing_of_the_network(pages):
+    page, _ = pages
+    reader = read(page)
+    assert not {"script", "link", "img", "iframe", "object", "use href"} & set(reader.tags)
+    references = [v for n, v in reader.attributes if n in {"src", "href", "xlink:href", "action"}]
+    assert all(value is not None and value.startswith("#") for value in references)
+    assert "@import" not in page
+    assert re.findall(r"url\((?!#)", page) == []
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_ids_on_the_page_are_unique_and_every_reference_has_its_target(pages):
+    reader = read(pages[0])
+    assert len(reader.ids) == len(set(reader.ids))
+    used = re.findall(r'(?:url\(#|href="#)([\w-]+)', pages[0])
+    assert set(used) <= set(reader.ids)
+
+
+def test_text_of_others_is_never_markup():
+    page, text = report_html(nasty_result()), report_markdown(nasty_result())
+    assert "<script" not in page
+    assert "<script>alert" in read(page).text
+    outside_code = re.sub(r"^(`{3,})text\n.*?\n\1$|(`+)[^\n]*?\2", "", text, flags=re.M | re.S)
+    assert "<script" not in outside_code
+    assert "](y)" not in outside_code.replace("\\](y)", "")
+    for page_or_text in (page, text):
+        page_or_text.encode("utf-8")
+        assert "\x00" not in page_or_text
+
+
+def test_tables_of_the_markdown_have_as_many_cells_in_every_row():
+    text = report_markdown(nasty_result())
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(widths) == 1, table
+
+
+def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
+    text = report_markdown(made_up_result())
+    assert (
+        "On the 110 held-out cases the recommended configuration scores 0.610 [0.570, 0.650]; the "
+        "default configuration 0.550 [0.510, 0.590]; the difference is +0.060 [+0.020, +0.100] "
+        "(paired over 110 cases, 95 %; one look, not a promotion decision)."
+    ) in text
+
+
+def test_a_difference_whose_interval_holds_zero_is_said_to_tell_nothing_apart():
+    gap = Difference(mean=0.01, low=-0.02, high=0.04, n_cases=110)
+    text = report_markdown(replace(made_up_result(), difference=gap))
+    assert "+0.010 [\N{MINUS SIGN}0.020, +0.040]" in text
+    assert "The interval includes 0: these cases do not tell the two apart." in text
+
+
+def test_the_estimate_of_the_search_is_said_to_be_biased():
+    for result in (made_up_result(), bare_result()):
+        for page in (report_markdown(result), read(report_html(result)).text):
+            assert "biased upward by selection" in page
+
+
+def test_without_defaults_the_report_says_how_to_give_them():
+    text = report_markdown(bare_result())
+    assert "No default configuration was given" in text
+    assert "`default:`" in text
+
+
+def test_defaults_that_were_not_evaluated_are_said_to_be_missing():
+    text = report_markdown(replace(bare_result(), has_defaults=True))
+    assert "The default configuration was not evaluated" in text
+
+
+def test_without_held_out_cases_the_report_says_what_is_lacking():
+    text = report_markdown(bare_result())
+    assert "No cases were held out" in text
+    assert "`evaluation.test_cases.holdout`" in text
+
+
+def test_held_out_cases_that_were_not_asked_are_said_to_be_missing():
+    result = replace(bare_result(), n_holdout_cases=12, status="budget")
+    assert "The 12 held-out cases gave no estimate. The budget was spent." in report_markdown(
+        result
+    )
+
+
+def test_a_winner_that_is_the_default_is_compared_with_nothing():
+    result = made_up_result()
+    result = replace(result, baseline=result.winner, difference=None, difference_fresh=None)
+    text = report_markdown(result)
+    assert "The recommended configuration is the default configuration" in text
+    assert "difference is" not in text
+    report_html(result)
+
+
+def test_a_run_without_any_reward_recommends_nothing():
+    for page in (report_markdown(failed_result()), read(report_html(failed_result())).text):
+        assert "No configuration can be recommended" in page
+        assert "http_503" in page
+
+
+def test_failures_and_what_was_not_asked_are_counted():
+    result = replace(made_up_result(), n_skipped=7, n_maybe_paid=2, status="budget")
+    text = report_markdown(result)
+    assert "7 cells planned and not asked" in text
+    assert "2 calls in flight when a process died" in text
+    assert "41 of 13,640 evaluations failed" in text
+    assert "| `timeout` | infrastructure | 3 |" in text
+
+
+def test_a_stopped_run_says_how_to_go_on():
+    text = report_markdown(replace(made_up_result(), status="stopped"))
+    assert "`convergence resume stdlib_search-7f3a`" in text
+
+
+def test_a_long_leaderboard_is_cut_and_the_cut_is_said():
+    result = made_up_result(n_candidates=120)
+    text = report_markdown(result)
+    assert "The first 50 of 120 configurations" in text
+    assert len(re.findall(r"^\| \d+ \| k1=", text, flags=re.M)) == 50
+    short = report_markdown(made_up_result(n_candidates=20))
+    assert "The first" not in short
+
+
+def test_unwanted_plots_are_left_out():
+    result = made_up_result()
+    assert report_html(result, ()).count("<svg") == 1
+    assert report_html(result, ("spend",)).count("<svg") == 2
+    assert report_html(result).count("<svg") == 4 + len(result.effects)
+
+
+def test_the_same_result_gives_the_same_page():
+    assert report_html(made_up_result()) == report_html(made_up_result())
+
+
+def test_long_texts_are_shown_whole_on_demand():
+    prompt = "You are terse.\n" * 40
+    result = made_up_result()
+    assert isinstance(result.winner, CandidateReport)
+    result = replace(result, winner=replace(result.winner, params={"system": prompt}))
+    assert f"<pre>{prompt}</pre>" in report_html(result)
+    assert f"```text\n{prompt}\n```" in report_markdown(result)
+
+
+def test_the_leaderboard_is_a_markdown_table_of_its_own():
+    lines = leaderboard_markdown(made_up_result(), 5).splitlines()
+    assert lines[0].startswith("| rank | configuration | mean reward |")
+    assert len(lines) == 7
+    assert leaderboard_markdown(failed_result()).count("\n") == 1

@@ -1,0 +1,104 @@
+"""Plots: made without side effects, complete with little data."""
+
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from convergence_core.config.optimization import Visualization
+from convergence_core.result import RunResult
+from tasks.report import learning_curve_png
+from tasks.report.plots import has_plot, svg_plots, tradeoff_metrics
+from tests.support.results import bare_result, failed_result, made_up_result
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_drawing_leaves_settings_and_loggers_as_they_were():
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    level = logging.getLogger("matplotlib").level
+    learning_curve_png(made_up_result())
+    svg_plots(made_up_result(), "tradeoffs")
+    assert dict(mpl.rcParams) == before
+    assert logging.getLogger("matplotlib").level == level
+
+
+def test_the_users_own_style_does_not_reach_the_report():
+    import matplotlib as mpl
+
+    plain = svg_plots(made_up_result(), "spend")
+    with mpl.rc_context({"font.size": 30, "axes.grid": False}):
+        assert svg_plots(made_up_result(), "spend") == plain
+
+
+def test_a_read_only_home_makes_no_noise(tmp_path):
+    code = (
+        "import sys; from tasks.report import learning_curve_png; "
+        "assert 'matplotlib' not in sys.modules; "
+        "from tests.support.results import made_up_result; "
+        "learning_curve_png(made_up_result()); "
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(blocked)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("n_generations", [1, 8, 300])
+def test_the_learning_curve_is_a_small_png(n_generations):
+    picture = learning_curve_png(made_up_result(n_generations=n_generations))
+    assert picture.startswith(b"\x89PNG\r\n")
+    assert len(picture) <= 40_000
+
+
+def test_the_learning_curve_of_nothing_is_still_a_picture():
+    assert learning_curve_png(failed_result()).startswith(b"\x89PNG\r\n")
+
+
+def test_plots_without_data_are_absent():
+    assert not any(has_plot(failed_result(), name) for name in get_args(Visualization))
+    assert svg_plots(bare_result(), "parameter_effects") == []
+    assert svg_plots(failed_result(), "estimates") == []
+
+
+def test_one_generation_and_one_configuration_can_be_drawn():
+    result = made_up_result(n_candidates=1, n_generations=1)
+    for name in ("estimates", "learning_curve", "tradeoffs", "spend", "parameter_effects"):
+        assert svg_plots(result, name)
+
+
+def test_colours_of_a_page_are_its_own():
+    (picture,) = svg_plots(made_up_result(), "estimates")
+    assert "var(--winner)" in picture
+    assert "var(--default)" in picture
+    assert "#0" not in picture.replace('"#', "").replace("(#", "")
+
+
+def test_missing_glyphs_and_dollars_are_drawn_quietly():
+    def renamed(result: RunResult) -> RunResult:
+        effects = [replace(effect, parameter="温度 $x_1 é") for effect in result.effects]
+        return replace(result, effects=tuple(effects))
+
+    pictures = svg_plots(renamed(made_up_result()), "parameter_effects")
+    assert all("温度 $x_1 é" in picture for picture in pictures)
+
+
+def test_the_trade_off_shows_the_two_metrics_of_most_weight():
+    assert tradeoff_metrics(made_up_result()) == ("latency_ms", "ndcg_at_10")
+    assert tradeoff_metrics(bare_result()) == ("latency_ms", "ndcg_at_10")
+    alone = replace(made_up_result(), metrics=made_up_result().metrics[:1])
+    assert tradeoff_metrics(alone) is None

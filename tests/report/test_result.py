@@ -1,0 +1,75 @@
+"""``RunResult``: its JSON is all of it."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from convergence_core.records import Params
+from convergence_core.result import RunResult
+from tests.support.results import bare_result, failed_result, made_up_result
+
+
+@pytest.mark.parametrize("make", [made_up_result, bare_result, failed_result])
+def test_json_rebuilds_an_equal_result(make):
+    result = make()
+    assert RunResult.from_json(result.to_json()) == result
+    assert RunResult.from_json(json.dumps(result.to_json())) == result
+
+
+def test_parameters_keep_their_types():
+    result = made_up_result()
+    assert result.winner is not None
+    params: Params = {"a": 1, "b": 1.0, "c": True, "d": "1", "e": 0, "f": False}
+    result = replace(result, winner=replace(result.winner, params=params))
+    again = RunResult.from_json(json.dumps(result.to_json()))
+    assert again.winner is not None
+    assert [(type(v), v) for v in again.winner.params.values()] == [
+        (type(params[name]), params[name]) for name in sorted(params)
+    ]
+
+
+def test_a_result_with_a_number_that_json_lacks_is_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        replace(made_up_result(), cost_usd=math.nan).to_json()
+
+
+def test_json_of_something_else_is_refused():
+    with pytest.raises(ValueError, match="RunResult"):
+        RunResult.from_json({"winner": None})
+
+
+def test_estimates_and_differences_are_found_by_role():
+    result = made_up_result()
+    assert result.winner is not None
+    assert result.winner.estimate("holdout") is result.winner.holdout
+    assert result.winner.estimate("search") is result.winner.search
+    assert result.gap("fresh") is result.difference_fresh
+    assert result.gap("search") is None
+
+
+def test_the_winner_is_the_default_when_their_ids_agree():
+    result = made_up_result()
+    assert not result.winner_is_baseline
+    assert replace(result, baseline=result.winner).winner_is_baseline
+    assert not failed_result().winner_is_baseline
+
+
+def test_the_headline_is_the_most_trustworthy_estimate():
+    winner = made_up_result().winner
+    assert winner is not None
+    assert winner.headline() == ("holdout", winner.holdout)
+    assert replace(winner, holdout=None).headline() == ("fresh", winner.fresh)
+    assert replace(winner, holdout=None, fresh=None).headline() == ("search", winner.search)
+    with pytest.raises(ValueError, match="has no estimate"):
+        replace(winner, holdout=None, fresh=None, search=None).headline()
+
+
+def test_the_level_is_that_of_the_winners_interval():
+    result = made_up_result()
+    assert result.winner is not None
+    assert result.winner.search is not None
+    winner = replace(result.winner, search=replace(result.winner.search, level=0.9))
+    assert replace(result, winner=winner).level == 0.9
+    assert failed_result().level == 0.95

@@ -1,0 +1,147 @@
+"""A damaged file is named, to people and to callers, and never skipped."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from convergence_core.errors import StoreDamagedError
+from convergence_core.store import ParquetStore, SqliteJournal
+from convergence_core.store.resolver import resolve
+from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def halved(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def zeroed(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def flipped(path: Path) -> None:
+    """Damage the pages and leave the footer, which a count reads alone."""
+    content = bytearray(path.read_bytes())
+    content[20:200] = bytes(byte ^ 0x55 for byte in content[20:200])
+    path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A store that no test changes; building one takes a third of a second."""
+    store = ParquetStore(tmp_path_factory.mktemp("built") / "it's a store")
+    store.save_run(run_record())
+    for generation in range(2):
+        store.publish(RUN, generation, generation_tables(generation=generation, n=40))
+    store.publish(RUN, -1, final_tables())
+    return store.path
+
+
+@pytest.fixture
+def store(built, tmp_path):
+    return ParquetStore(shutil.copytree(built, tmp_path / built.name))
+
+
+def file_of(store: ParquetStore, table: str, name: str = "g00001.parquet") -> Path:
+    return store.path / "live" / table / f"run_id={RUN}" / name
+
+
+@pytest.mark.parametrize("damage", [emptied, halved, zeroed, flipped])
+def test_check_names_a_damaged_file(store, damage):
+    damage(file_of(store, "evaluations"))
+    (found,) = store.check()
+    assert (found.path, found.table) == (file_of(store, "evaluations"), "evaluations")
+    assert found.reason
+
+
+def test_a_whole_store_has_nothing_to_report(store):
+    SqliteJournal(store.path).close()
+    assert store.check() == []
+    store.finish_run(run_record(status="done"))
+    assert store.check() == []
+    assert ParquetStore(store.path.parent / "none").check() == []
+
+
+@pytest.mark.parametrize("damage", [emptied, halved, zeroed, flipped])
+def test_readers_raise_and_name_the_file(store, damage):
+    damage(file_of(store, "evaluations"))
+    with pytest.raises(StoreDamagedError, match=r"evaluations/run_id=.*g00001\.parquet"):
+        store.rows("SELECT max(eval_id), max(error), max(call_key), max(case_id) FROM evaluations")
+
+
+@pytest.mark.parametrize("damage", [emptied, halved, zeroed])
+def test_a_damaged_checkpoint_or_run_is_named(store, damage):
+    damage(file_of(store, "generations"))
+    with pytest.raises(StoreDamagedError, match=r"generations/run_id=.*g00001\.parquet"):
+        store.checkpoint(RUN)
+    damage(file_of(store, "runs", "run.parquet"))
+    with pytest.raises(StoreDamagedError, match=r"run\.parquet"):
+        store.runs()
+
+
+def test_a_run_with_a_damaged_file_is_not_finished(store):
+    halved(file_of(store, "evaluations"))
+    with pytest.raises(StoreDamagedError, match=r"g00001\.parquet"):
+        store.finish_run(run_record(status="done"))
+    assert ParquetStore(store.path).run(RUN).status == "running"
+
+
+def test_check_names_a_file_of_another_table(store):
+    file_of(store, "evaluations").write_bytes(file_of(store, "attempts").read_bytes())
+    (found,) = store.check()
+    assert "table evaluations" in found.reason
+
+
+def test_check_names_a_file_of_another_run(store):
+    other = "01J8ZD0000000000000000WXYZ"
+    store.publish(other, 0, generation_tables(other))
+    foreign = store.path / "live" / "evaluations" / f"run_id={other}" / "g00000.parquet"
+    file_of(store, "evaluations").write_bytes(foreign.read_bytes())
+    (found,) = store.check()
+    assert "6 rows are not of run" in found.reason
+
+
+def test_check_names_a_generation_whose_evaluations_are_gone(store):
+    file_of(store, "evaluations").unlink()
+    (found,) = store.check()
+    assert found.path == file_of(store, "generations")
+    assert "40 evaluations, but 0 are there" in found.reason
+
+
+def test_a_file_deleted_under_a_reader_is_named(store, monkeypatch):
+    earlier = resolve(store.path)
+    monkeypatch.setattr("convergence_core.store.query.resolve", lambda root: earlier)
+    file_of(store, "attempts").unlink()
+    with pytest.raises(StoreDamagedError, match=r"attempts/run_id=.*g00001\.parquet"):
+        store.rows("SELECT max(call_key) FROM attempts")
+
+
+def test_check_names_a_damaged_journal(store):
+    journal = store.path / "journal.sqlite"
+    journal.write_bytes(b"no database" * 1_000)
+    (found,) = store.check()
+    assert (found.path, found.table) == (journal, "journal")
+    with pytest.raises(StoreDamagedError, match=r"journal\.sqlite"):
+        SqliteJournal(store.path)
+
+
+def test_check_names_a_journal_with_a_torn_page(store):
+    with SqliteJournal(store.path) as journal, journal._database.transaction() as connection:
+        connection.execute("INSERT INTO leases VALUES ('s', 'o', 1, 'h', 'm', 't', 1, 1)")
+    path = store.path / "journal.sqlite"
+    content = path.read_bytes()
+    path.write_bytes(content[:4_096] + b"\x07" * (len(content) - 4_096))
+    (found,) = store.check()
+    assert (found.path, found.table) == (path, "journal")
+
+
+def test_a_missing_catalog_and_an_old_leftover_are_no_damage(store):
+    (store.path / "catalog.duckdb").unlink()
+    file_of(store, "evaluations", ".g00009.parquet.x.tmp").write_bytes(b"PAR1")
+    assert store.check() == []
+    assert store.rows("SELECT count(*) AS n FROM evaluations") == [{"n": 84}]
+    assert store.write_catalog().exists()

@@ -1,0 +1,224 @@
+"""A disk that is full or read-only: a clear message, and nothing acknowledged is lost."""
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from convergence_core.errors import StoreFormatError, StoreWriteError
+from convergence_core.store import Lease, ParquetStore, SqliteJournal
+from convergence_core.store.layout import write_error
+from convergence_core.store.protocols import CallIntent, Settlement
+from tests.support.store_rows import RUN, generation_tables, run_record
+
+N_BALLAST = 1_000_000
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 3 MB of its own."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("mounting a tmpfs takes root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]
+    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def random_text(n: int) -> str:
+    return os.urandom(n // 2).hex()
+
+
+def test_a_full_disk_hides_the_generation_and_keeps_the_others(small_disk):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(N_BALLAST))
+    store = ParquetStore(small_disk / "store")
+    published: list[int] = []
+
+    def fill() -> None:
+        for generation in range(100):
+            tables = generation_tables(generation=generation, text=random_text(60_000))
+            store.publish(RUN, generation, tables)
+            published.append(generation)
+
+    with pytest.raises(StoreWriteError, match="disk is full"):
+        fill()
+    assert store.rows("SELECT max(generation) AS g FROM evaluations") == [{"g": published[-1]}]
+    assert list(store.path.rglob("*.tmp")) == []
+    ballast.unlink()
+    store.publish(RUN, published[-1] + 1, generation_tables(generation=published[-1] + 1))
+    last = store.checkpoint(RUN)
+    assert last is not None
+    assert last.generation == published[-1] + 1
+    assert store.check() == []
+
+
+def call(journal: SqliteJournal, number: int) -> None:
+    key = str(number)
+    intent = CallIntent(
+        call_key=key,
+        run_id=RUN,
+        generation=0,
+        eval_id=key,
+        purpose="evaluation",
+        provider="test",
+        model=None,
+        request_sha256="",
+        lease_s=60.0,
+    )
+    (claim,) = journal.claim([intent], "me")
+    journal.settle(
+        [
+            Settlement(
+                call_key=key,
+                attempt=claim.attempt,
+                state="done",
+                outcome=random_text(20_000),
+                started_us=1,
+                ended_us=2,
+            )
+        ]
+    )
+
+
+def test_a_full_disk_loses_no_acknowledged_answer(small_disk):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(N_BALLAST))
+    journal = SqliteJournal(small_disk / "store")
+    acknowledged: list[str] = []
+
+    def fill() -> None:
+        for number in range(1_000):
+            call(journal, number)
+            acknowledged.append(str(number))
+
+    with pytest.raises(StoreWriteError, match="disk is full"):
+        fill()
+    assert len(acknowledged) > 10
+    assert len(journal.answers(acknowledged)) == len(acknowledged)
+    ballast.unlink()
+    call(journal, -1)
+    journal.close()
+    with SqliteJournal(small_disk / "store") as again:
+        assert len(again.answers([*acknowledged, "-1"])) == len(acknowledged) + 1
+    assert ParquetStore(small_disk / "store").check() == []
+
+
+def test_a_store_cannot_begin_on_a_full_disk(small_disk):
+    with contextlib.suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as file:
+        while file.write(bytes(4_096)):
+            pass
+    for opened in (
+        lambda: SqliteJournal(small_disk / "store"),
+        lambda: Lease(small_disk / "store", "bot").acquire(),
+        lambda: ParquetStore(small_disk / "store").save_run(run_record()),
+    ):
+        with pytest.raises(StoreWriteError, match="disk is full"):
+            opened()
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(small_disk, tmp_path):
+    store = ParquetStore(tmp_path / "store")
+    sql = "SELECT hash(range) AS h FROM range(1_000_000)"
+    with pytest.raises(StoreWriteError, match="disk is full"):
+        store.export(sql, small_disk / "out.csv", "csv")
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(small_disk):
+    store = ParquetStore(small_disk / "store")
+    store.publish(RUN, 0, generation_tables())
+    SqliteJournal(store.path).close()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    store = ParquetStore(store.path)
+    assert store.rows("SELECT count(*) AS n FROM evaluations") == [{"n": 6}]
+    for write in (
+        lambda: store.publish(RUN, 1, generation_tables(generation=1)),
+        lambda: store.save_run(run_record()),
+        lambda: SqliteJournal(store.path),
+        lambda: Lease(store.path, "bot").acquire(),
+        store.write_catalog,
+    ):
+        with pytest.raises(StoreWriteError, match="Make the folder writable"):
+            write()
+    with pytest.raises(StoreWriteError, match="Make the folder writable"):
+        store.export("SELECT 1", small_disk / "out.csv", "csv")
+
+
+def test_a_disk_that_is_full_at_the_end_keeps_the_run_and_warns_of_the_catalog(
+    tmp_path, monkeypatch, caplog
+):
+    store = ParquetStore(tmp_path)
+    store.publish(RUN, 0, generation_tables())
+
+    def fail(path):
+        raise write_error(path, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("convergence_core.store.parquet_store.write_catalog", fail)
+    store.finish_run(run_record(status="done"))
+    assert store.run(RUN).status == "done"
+    assert "disk is full" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_a_write_error(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(StoreWriteError, match="Make the folder writable"):
+        ParquetStore(tmp_path / "store").save_run(run_record())
+
+
+def test_a_file_in_the_place_of_the_folder_is_a_write_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "store"):
+        for opened in (ParquetStore, SqliteJournal):
+            with pytest.raises(StoreWriteError, match="A file lies where a folder should be"):
+                opened(path)
+
+
+def test_a_file_in_the_place_of_a_tables_folder_is_a_write_error(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    (tmp_path / "live" / "payloads").write_text("")
+    with pytest.raises(StoreWriteError, match="A file lies where a folder should be"):
+        store.publish(RUN, 0, generation_tables())
+
+
+@pytest.mark.parametrize("name", ["run*", "what?", "[a]"])
+def test_a_path_that_readers_would_expand_is_refused(tmp_path, name):
+    for opened in (ParquetStore, SqliteJournal):
+        with pytest.raises(StoreFormatError, match="must not hold"):
+            opened(tmp_path / name)
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    for opened in (ParquetStore, SqliteJournal):
+        with pytest.raises(StoreFormatError, match=r"thesis\.txt"):
+            opened(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_fresh_volume_is_not_foreign(tmp_path):
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".keep").touch()
+    store = ParquetStore(tmp_path)
+    assert not store.exists
+    store.save_run(run_record())
+    assert store.exists
+
+
+def test_files_are_for_their_owner_alone(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    store.publish(RUN, 0, generation_tables())
+    SqliteJournal(tmp_path).close()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert len(files) >= 9

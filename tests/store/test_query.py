@@ -1,0 +1,291 @@
+"""Questions in SQL: what the views answer, and what a query cannot do."""
+
+import csv
+import json
+import shutil
+from decimal import Decimal
+
+import duckdb
+import polars
+import pytest
+
+from convergence_core.errors import QueryError, StoreWriteError
+from convergence_core.store import ParquetStore
+from convergence_core.store.tables import TABLES
+from convergence_core.store.views import DERIVED, VIEW_NAMES
+from tests.support.store_rows import RUN, T0, final_tables, generation_tables, run_record
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A store that no test changes; building one takes a third of a second."""
+    store = ParquetStore(tmp_path_factory.mktemp("built") / "it's a store")
+    store.save_run(run_record())
+    for generation in range(3):
+        store.publish(RUN, generation, generation_tables(generation=generation))
+    store.publish(RUN, -1, final_tables())
+    return store.path
+
+
+@pytest.fixture
+def store(built, tmp_path):
+    return ParquetStore(shutil.copytree(built, tmp_path / built.name))
+
+
+@pytest.mark.parametrize("name", VIEW_NAMES)
+def test_every_view_answers_on_an_empty_and_on_a_full_store(store, tmp_path, name):
+    sql = f"SELECT * FROM {name}"  # noqa: S608 - a name of the registry
+    assert ParquetStore(tmp_path / "empty").rows(sql) == []
+    result = store.query(sql)
+    assert bool(result.rows) is (name != "failures")
+    assert len(result.columns) == len(result.types) == len(set(result.columns))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_tables_columns_are_those_of_the_registry_with_or_without_files(store, tmp_path, name):
+    expected = [(c.name, c.sql_type) for c in TABLES[name].columns]
+    for one in (store, ParquetStore(tmp_path / "empty")):
+        result = one.query(f"SELECT * FROM {name}")  # noqa: S608 - a name of the registry
+        assert list(zip(result.columns, result.types, strict=True)) == expected
+
+
+def test_the_leaderboard_averages_cases_and_takes_money_from_attempts(tmp_path):
+    store = ParquetStore(tmp_path)
+    tables = generation_tables(n=6)
+    rows = [dict(row) for row in tables["evaluations"]]
+    # Candidate 0000-1: case 0 twice (1, 0), case 1 missing, case 2 failed by its own fault.
+    rows[1].update(reward=1.0)
+    rows[3].update(reward=None, status="error", fault="infrastructure", error_type="http_503")
+    rows[5].update(reward=0.0, status="error", fault="candidate", error_type="ValueError")
+    rows.append({**rows[1], "eval_id": "again", "replicate": 1, "reward": 0.0})
+    rows.append({**rows[1], "eval_id": "skipped", "status": "skipped", "reward": None})
+    tables["evaluations"] = [*rows]
+    store.publish(RUN, 0, tables)
+    best, other = store.rows("SELECT * FROM leaderboard ORDER BY rank")
+    assert (best["candidate_id"], best["mean_reward"], best["n_cases"]) == ("0000-1", 0.25, 2)
+    assert (best["n_evaluations"], best["n_failed"], best["cost_usd"]) == (4, 2, 0.75)
+    assert best["half_width"] == pytest.approx(1.96 * 0.25)  # sd of (0.5, 0) over sqrt(2)
+    assert (other["mean_reward"], other["rank"]) == (0.0, 2)
+    assert store.rows("SELECT fault, count(*) AS n FROM failures GROUP BY ALL ORDER BY 1") == [
+        {"fault": "candidate", "n": 1},
+        {"fault": "infrastructure", "n": 1},
+        {"fault": None, "n": 1},
+    ]
+
+
+def test_the_learning_curve_accumulates(store):
+    rows = store.rows(
+        "SELECT generation, best_so_far, cumulative_evaluations, cumulative_usd "
+        "FROM learning_curve ORDER BY generation"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (0, 0.50, 6, 1.5),
+        (1, 0.51, 12, 3.0),
+        (2, 0.52, 18, 4.5),
+    ]
+
+
+def test_parameters_are_rows_with_a_number_where_they_are_one(store):
+    sql = (
+        "SELECT parameter, value, number FROM parameters WHERE candidate_id = '0000-1' ORDER BY 1"
+    )
+    assert [tuple(row.values()) for row in store.rows(sql)] == [
+        ("model", "small", None),
+        ("t", "0.5", 0.5),
+    ]
+
+
+def test_costs_count_calls_hits_and_unknown_prices_apart(tmp_path):
+    store = ParquetStore(tmp_path)
+    tables = generation_tables(n=4)
+    rows = [dict(row) for row in tables["attempts"]]
+    rows[0].update(cost_usd=None)
+    rows[1].update(state="cached", cost_usd=0.0)
+    rows[2].update(state="failed", cost_usd=None, maybe_usd=0.5, error_type="lost")
+    tables["attempts"] = [*rows]
+    store.publish(RUN, 0, tables)
+    (row,) = store.rows("SELECT * FROM costs")
+    found = {name: row[name] for name in ("n_calls", "n_failed", "n_cached", "n_unpriced")}
+    assert found == {"n_calls": 3, "n_failed": 1, "n_cached": 1, "n_unpriced": 1}
+    assert (row["cost_usd"], row["maybe_usd"], str(row["day"])) == (0.25, 0.5, "2025-10-09")
+
+
+def test_a_text_sent_in_two_generations_is_joined_once(tmp_path):
+    store = ParquetStore(tmp_path)
+    for generation in range(2):
+        tables = generation_tables(generation=generation, n=2)
+        tables["payloads"] = [
+            {"run_id": RUN, "payload_sha256": "same", "kind": "prompt", "text": "Say yes."}
+        ]
+        tables["evaluations"] = [
+            {**row, "request_sha256": "same"} for row in tables["evaluations"]
+        ]
+        store.publish(RUN, generation, tables)
+    assert store.rows("SELECT prompt, response, count(*) AS n FROM answers GROUP BY ALL") == [
+        {"prompt": "Say yes.", "response": None, "n": 4}
+    ]
+    store.save_run(run_record())
+    store.finish_run(run_record(status="done"))
+    assert store.rows("SELECT text FROM payloads") == [{"text": "Say yes."}]
+
+
+WRITES = [
+    "COPY (SELECT 1) TO '{store}/live/evil.parquet'",
+    "WITH x AS (COPY (SELECT 1 AS a) TO '{store}/live/evil.parquet') SELECT 1",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{store}/live/evil.parquet'",
+    "EXPLAIN ANALYZE WITH x AS (COPY (SELECT 1) TO '{store}/live/evil.parquet') SELECT 1",
+    "CREATE TABLE evil AS SELECT 1",
+    "DROP VIEW runs",
+    "ATTACH '{store}/evil.duckdb'",
+    "INSTALL httpfs",
+    "SET threads = 1",
+    "PREPARE x AS SELECT 1",
+    "SELECT 1) TO '{store}/live/evil.parquet'; --",
+]
+
+
+@pytest.mark.parametrize("sql", WRITES)
+def test_a_query_that_writes_is_refused(store, tmp_path, sql):
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    root = str(store.path).replace("'", "''")
+    with pytest.raises(QueryError):
+        store.query(sql.replace("{store}", root))
+    with pytest.raises(QueryError):
+        store.export(sql.replace("{store}", root), tmp_path / "out.csv", "csv")
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert {p: t for p, t in after.items() if p != tmp_path} == {
+        p: t for p, t in before.items() if p != tmp_path
+    }
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM '/etc/passwd.csv'",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM 'https://localhost/x.parquet'",
+    ],
+)
+def test_a_query_reads_nothing_outside_the_store(store, sql):
+    with pytest.raises(QueryError):
+        store.query(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM runs",
+        "DESCRIBE runs",
+        "SUMMARIZE evaluations",
+        "SHOW TABLES",
+        "EXPLAIN SELECT * FROM runs",
+        "explain analyze FROM runs",
+        "WITH a AS (SELECT 1 AS x) FROM a",
+        "PIVOT evaluations ON status IN ('ok') USING count(*)",
+        "VALUES (1)",
+        "SELECT 1; -- done",
+    ],
+)
+def test_what_reads_is_allowed(store, sql):
+    assert store.query(sql).rows
+
+
+def test_an_unknown_table_is_answered_with_the_ones_there_are(store):
+    with pytest.raises(QueryError, match="There are: runs, generations") as caught:
+        store.query("SELECT * FROM evals")
+    assert "evals does not exist" in str(caught.value)
+    assert "pg_" not in str(caught.value)
+    assert all(name in str(caught.value) for name in DERIVED)
+
+
+def test_an_error_in_the_data_is_a_query_error(store):
+    with pytest.raises(QueryError, match="small"):
+        store.query("SELECT CAST(value AS INTEGER) FROM parameters")
+    with pytest.raises(QueryError):
+        store.query("SELECT $least", {"most": 1})
+
+
+def test_a_handle_sees_what_was_published_since(store):
+    sql = "SELECT count(*) AS n FROM generations"
+    assert store.rows(sql) == [{"n": 3}]
+    store.publish(RUN, 3, generation_tables(generation=3))
+    assert store.rows(sql) == [{"n": 4}]
+    store.save_run(run_record(status="stopped"))
+    assert store.rows("SELECT status FROM runs") == [{"status": "stopped"}]
+    store.close()
+    store.close()
+    assert store.rows(sql) == [{"n": 4}]
+
+
+def test_exports_are_read_back(store, tmp_path):
+    sql = "SELECT generation, best_reward, status FROM generations ORDER BY generation;"
+    expected = store.rows(sql)
+    store.export(sql, tmp_path / "out.csv", "csv")
+    with (tmp_path / "out.csv").open() as file:
+        assert [row["best_reward"] for row in csv.DictReader(file)] == ["0.5", "0.51", "0.52"]
+    store.export(sql, tmp_path / "out.json", "json")
+    lines = (tmp_path / "out.json").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == expected
+    store.export(sql, tmp_path / "o'ut.parquet", "parquet")
+    assert polars.read_parquet(tmp_path / "o'ut.parquet").to_dicts() == expected
+    store.export("SELECT 1 AS one -- a remark", tmp_path / "out.csv", "csv")
+    assert (tmp_path / "out.csv").read_text() == "one\n1\n"
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_a_failed_export_keeps_the_old_file(store, tmp_path):
+    target = tmp_path / "out.csv"
+    target.write_text("old")
+    with pytest.raises(QueryError):
+        store.export("SELECT nothing FROM runs", target, "csv")
+    assert target.read_text() == "old"
+    with pytest.raises(StoreWriteError):
+        store.export("SELECT 1", tmp_path / "none" / "out.csv", "csv")
+
+
+def test_an_export_into_the_store_is_refused(store):
+    target = store.path / "live" / "evaluations" / "evil.parquet"
+    with pytest.raises(StoreWriteError, match="within the store"):
+        store.export("SELECT 1", target, "parquet")
+
+
+def test_a_result_can_hold_every_type(store):
+    sql = "SELECT DATE '2025-01-02', 1.5::DECIMAL(3,1), [1, NULL], {'a': 1}, INTERVAL 1 DAY, NULL"
+    row = store.query(sql).rows[0]
+    assert row[1:4] == (Decimal("1.5"), [1, None], {"a": 1})
+    assert row[5] is None
+
+
+def test_times_are_in_utc_wherever_the_reader_is(store, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    sql = "SELECT CAST(started_at AS VARCHAR) AS t FROM runs"
+    assert ParquetStore(store.path).rows(sql)[0]["t"] == "2025-10-09 08:53:20+00"
+    (row,) = store.rows("SELECT started_at FROM runs")
+    assert row["started_at"].timestamp() * 1e6 == T0
+
+
+def test_the_catalog_has_all_views_and_an_open_one_disturbs_nobody(store):
+    with duckdb.connect(str(store.path / "catalog.duckdb")) as held:
+        store.write_catalog()
+        assert held.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+    with duckdb.connect(str(store.path / "catalog.duckdb"), read_only=True) as catalog:
+        for name in VIEW_NAMES:
+            catalog.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 - a name of the registry
+        assert catalog.execute("SELECT count(*) FROM evaluations").fetchall() == [(22,)]
+        version = catalog.execute(
+            "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
+        ).fetchall()[0][0]
+    assert version.startswith("v1.0.0")
+
+
+def test_the_catalog_follows_the_ends_of_runs(store):
+    def count() -> object:
+        with duckdb.connect(str(store.path / "catalog.duckdb"), read_only=True) as catalog:
+            return catalog.execute("SELECT count(*) FROM generations").fetchall()[0][0]
+
+    assert count() == 0, "written when the run began"
+    store.save_run(run_record(status="failed"))
+    assert count() == 3
+    store.finish_run(run_record(status="done"))
+    assert count() == 3

@@ -1,0 +1,151 @@
+"""Every table round-trips, and files of older and newer schemas are read together."""
+
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import polars
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from convergence_core.store.parquet_files import ParquetFiles
+from convergence_core.store.tables import TABLES, Column, Table, describe
+from convergence_core.store.views import DERIVED, describe_views
+
+TEXT = st.text(max_size=20)  # Hypothesis draws no lone surrogates
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "text": TEXT,
+    "i32": st.integers(-(2**31), 2**31 - 1),
+    "i64": st.integers(-(2**63), 2**63 - 1),
+    "f64": st.floats(),
+    "bool": st.booleans(),
+    "ts": st.integers(-(2**50), 2**52),
+    "map": st.dictionaries(TEXT, st.none() | st.floats(), max_size=3),
+    "text[]": st.lists(st.none() | TEXT, max_size=3),
+}
+
+
+def rows_of(table: Table) -> st.SearchStrategy[list[dict[str, Any]]]:
+    row = st.fixed_dictionaries(
+        {}, optional={c.name: st.none() | VALUES[c.type] for c in table.columns}
+    )
+    return st.lists(row, max_size=4)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_rows_round_trip_through_duckdb_and_polars(table, tmp_path):
+    files = ParquetFiles()
+    path = tmp_path / "rows.parquet"
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(rows=rows_of(table))
+    def check(rows):
+        files.write(table, rows, path)
+        expected = [{c.name: row.get(c.name) for c in table.columns} for row in rows]
+        assert repr(files.read(table, [str(path)])) == repr(expected)
+        frame = polars.read_parquet(path)
+        assert frame.columns == [c.name for c in table.columns]
+        for column in table.columns:
+            if column.type in ("text", "i32", "i64", "bool"):
+                assert frame[column.name].to_list() == [row[column.name] for row in expected]
+
+    check()
+    files.close()
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_files_carry_field_ids_table_and_schema_version(table, tmp_path):
+    path = tmp_path / "rows.parquet"
+    ParquetFiles().write(table, [], path)
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            "SELECT name, field_id FROM parquet_schema($file) WHERE field_id IS NOT NULL",
+            {"file": str(path)},
+        ).fetchall()
+        metadata = connection.execute(
+            "SELECT decode(key), decode(value) FROM parquet_kv_metadata($file)",
+            {"file": str(path)},
+        ).fetchall()
+    top = {name: field_id for name, field_id in found if field_id < 1_000}
+    assert top == {column.name: column.field_id for column in table.columns}
+    assert len({field_id for _, field_id in found}) == len(found)
+    assert dict(metadata) == {"convergence_table": table.name, "convergence_schema_version": "1"}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_ids_and_names_are_unique_and_keys_exist(table):
+    assert len({column.field_id for column in table.columns}) == len(table.columns)
+    assert len({column.name for column in table.columns}) == len(table.columns)
+    assert {table.column(name).name for name in table.key} == set(table.key)
+    with pytest.raises(KeyError, match="nothing"):
+        table.column("nothing")
+
+
+OLD = Table(
+    "things",
+    "Of an earlier version.",
+    ("a",),
+    (Column(1, "a", "text", ""), Column(2, "n", "i32", ""), Column(3, "old_name", "f64", "")),
+)
+NEW = replace(
+    OLD,
+    columns=(
+        Column(3, "new_name", "f64", "renamed"),
+        Column(1, "a", "text", "moved"),
+        Column(2, "n", "i64", "widened"),
+        Column(4, "m", "map", "added"),
+    ),
+)
+
+
+def test_added_renamed_moved_and_widened_columns_are_read_in_one_query(tmp_path):
+    files = ParquetFiles()
+    files.write(OLD, [{"a": "x", "n": 1, "old_name": 0.5}], tmp_path / "old.parquet")
+    new = {"a": "y", "n": 2**40, "new_name": 1.5, "m": {"k": 1.0}}
+    files.write(NEW, [new], tmp_path / "new.parquet")
+    both = [str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")]
+    assert files.read(NEW, both) == [{"new_name": 0.5, "a": "x", "n": 1, "m": None}, new]
+    files.merge(NEW, both, tmp_path / "merged.parquet")
+    assert files.read(NEW, [str(tmp_path / "merged.parquet")]) == files.read(NEW, both)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "error"),
+    [
+        ("run_id", 7, TypeError),
+        ("reward", "high", TypeError),
+        ("replicate", 1.5, TypeError),
+        ("replicate", 2**31, ValueError),
+        ("tokens_in", -(2**63) - 1, ValueError),
+        ("cached", 1, TypeError),
+        ("metrics", [1.0], TypeError),
+        ("metrics", {"a": "b"}, TypeError),
+        ("metrics", {1: 1.0}, TypeError),
+    ],
+)
+def test_values_of_other_types_are_refused_by_name(tmp_path, column, value, error):
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(error, match=f"column {column} "):
+        ParquetFiles().write(TABLES["evaluations"], [{column: value}], path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_list_of_texts_is_no_text(tmp_path):
+    with pytest.raises(TypeError, match="parent_ids"):
+        ParquetFiles().write(TABLES["candidates"], [{"parent_ids": "abc"}], tmp_path / "x.parquet")
+
+
+def test_text_that_utf8_cannot_hold_is_replaced(tmp_path):
+    files = ParquetFiles()
+    files.write(TABLES["payloads"], [{"text": "a\ud800b"}], tmp_path / "x.parquet")
+    assert files.read(TABLES["payloads"], [str(tmp_path / "x.parquet")])[0]["text"] == "a?b"
+
+
+def test_the_description_names_every_column_and_view():
+    text = describe()
+    for table in TABLES.values():
+        assert f"## {table.name}" in text
+        for column in table.columns:
+            assert column.meaning
+            assert f"| {column.field_id} | {column.name} | {column.type} |" in text
+    assert all(f"| {name} |" in describe_views() for name in DERIVED)

@@ -1,0 +1,158 @@
+"""Readers beside writers, a compactor and a sweeper never see part of a generation."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from convergence_core.store import ParquetStore
+from convergence_core.store.resolver import Resolution, resolve
+from convergence_core.store.sweeping import sweep
+from convergence_core.store.tables import TABLES
+from convergence_core.store.views import view_statements
+from tests.support.children import start_child
+from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
+
+ANOMALIES = """
+WITH e AS (SELECT run_id, generation, count(*) AS n, count(DISTINCT eval_id) AS n_distinct
+           FROM evaluations GROUP BY ALL),
+     a AS (SELECT run_id, generation, count(*) AS n FROM attempts GROUP BY ALL),
+     c AS (SELECT run_id, generation, count(*) AS n FROM candidates GROUP BY ALL),
+     g AS (SELECT run_id, generation, sum(n_evaluations) AS n FROM generations GROUP BY ALL)
+SELECT run_id, generation, g.n, e.n, e.n_distinct, a.n, c.n
+FROM g FULL JOIN e USING (run_id, generation) FULL JOIN a USING (run_id, generation)
+       FULL JOIN c USING (run_id, generation)
+WHERE generation IS NOT NULL
+  AND (g.n, g.n, g.n, 2) IS DISTINCT FROM (e.n, e.n_distinct, a.n, c.n)
+"""
+
+
+def test_readers_see_whole_generations_while_others_write_compact_and_sweep(tmp_path):
+    store = ParquetStore(tmp_path)
+    n_seen = 0
+    writers = [start_child("tests.store.churner", tmp_path, name, 4) for name in ("A", "B")]
+    while any(writer.poll() is None for writer in writers):
+        assert store.rows(ANOMALIES) == []
+        found = store.rows("SELECT count(*) AS n FROM generations")[0]["n"]
+        assert isinstance(found, int)
+        assert found >= n_seen, "a committed generation vanished for a moment"
+        n_seen = found
+    for writer in writers:
+        writer.communicate()
+        assert writer.returncode == 0
+    assert store.rows("SELECT count(*) AS n FROM generations") == [{"n": 24}]
+    assert store.rows("SELECT status, count(*) AS n FROM runs GROUP BY ALL") == [
+        {"status": "done", "n": 8}
+    ]
+
+
+@pytest.fixture
+def half_published(tmp_path):
+    """One whole generation, and one whose writer ended before the commit marker."""
+    store = ParquetStore(tmp_path)
+    store.publish(RUN, 0, generation_tables())
+    tables = generation_tables(generation=1)
+    tables["generations"] = [{**tables["generations"][0], "n_evaluations": "many"}]
+    with pytest.raises(TypeError):
+        store.publish(RUN, 1, tables)
+    return store
+
+
+def test_half_a_generation_is_invisible(half_published):
+    assert half_published.rows(ANOMALIES) == []
+    assert half_published.rows("SELECT max(generation) AS g FROM evaluations") == [{"g": 0}]
+
+
+def test_without_the_marker_filter_half_a_generation_would_be_seen(half_published):
+    files = {
+        t: tuple(map(str, half_published.path.glob(f"live/{t}/*/g*.parquet"))) for t in TABLES
+    }
+    with duckdb.connect() as connection:
+        for statement in view_statements(files):
+            connection.execute(statement)
+        assert len(connection.execute(ANOMALIES).fetchall()) == 1
+
+
+def live_files(store: ParquetStore) -> list[Path]:
+    return list(store.path.glob("live/*/*/*.parquet"))
+
+
+def finished(path: Path) -> ParquetStore:
+    store = ParquetStore(path)
+    store.save_run(run_record())
+    store.publish(RUN, 0, generation_tables())
+    store.publish(RUN, -1, final_tables())
+    store.finish_run(run_record(status="done"))
+    return store
+
+
+def test_a_reader_that_listed_live_files_can_finish_within_the_grace(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    store.publish(RUN, 0, generation_tables())
+    with store.open_views() as views:
+        store.finish_run(run_record(status="done"))
+        assert views.execute("SELECT count(*) FROM evaluations").fetchall() == [(6,)]
+
+
+def test_live_files_go_when_the_grace_is_over_and_nothing_is_missing(tmp_path):
+    store = finished(tmp_path)
+    before = store.rows("SELECT * FROM evaluations ORDER BY ALL")
+    ended_us = (
+        (tmp_path / "final" / "runs" / f"run_id={RUN}" / "part-0.parquet").stat().st_mtime_ns
+    ) // 1_000
+    assert store.sweep(ended_us + 24 * 3_600_000_000 - 1) == 0
+    n_live = len(live_files(store))
+    assert n_live > 5
+    assert store.sweep(ended_us + 24 * 3_600_000_000) == n_live
+    assert live_files(store) == []
+    assert store.rows("SELECT * FROM evaluations ORDER BY ALL") == before
+    store.finish_run(run_record(status="done"))
+    assert store.rows("SELECT * FROM evaluations ORDER BY ALL") == before
+
+
+def test_the_files_of_an_unfinished_run_are_never_swept(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record(status="stopped"))
+    store.publish(RUN, 0, generation_tables())
+    assert store.sweep(2**60, 0) == 0
+    assert store.rows("SELECT count(*) AS n FROM evaluations") == [{"n": 6}]
+
+
+def test_leftovers_of_killed_writers_go_after_an_hour(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.publish(RUN, 0, generation_tables())
+    folder = tmp_path / "live" / "evaluations" / f"run_id={RUN}"
+    leftover = folder / ".g00001.parquet.abc.tmp"
+    leftover.write_bytes(b"PAR1")
+    written_us = leftover.stat().st_mtime_ns // 1_000
+    sweep(tmp_path, written_us + 3_600_000_000 - 1, 0)
+    assert leftover.exists()
+    sweep(tmp_path, written_us + 3_600_000_000, 0)
+    assert not leftover.exists()
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_sweeping_nothing_is_harmless(tmp_path):
+    assert ParquetStore(tmp_path / "none").sweep(2**60) == 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_generations_are_listed_in_order_and_the_final_one_last(tmp_path):
+    store = ParquetStore(tmp_path)
+    for generation in (0, 9, 10, 99_999, 100_000):
+        store.publish(RUN, generation, generation_tables(generation=generation))
+    store.publish(RUN, -1, final_tables())
+    resolution = resolve(tmp_path)
+    assert isinstance(resolution, Resolution)
+    assert [Path(file).stem for file in resolution.files["evaluations"]] == [
+        "g00000",
+        "g00009",
+        "g00010",
+        "g99999",
+        "g100000",
+        "final",
+    ]
+    last = store.checkpoint(RUN)
+    assert last is not None
+    assert last.generation == 100_000

@@ -1,0 +1,29 @@
+"""Child processes that a test may kill."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def start_child(module: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Start ``python -m tests.…``; its standard output is a pipe of lines."""
+    return subprocess.Popen(
+        [*options.pop("prefix", ()), sys.executable, "-m", module, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        **options,
+    )
+
+
+def run_child(module: str, *arguments: object, **options: Any) -> list[str]:
+    """Run a child to its end and return the lines it wrote."""
+    with start_child(module, *arguments, **options) as child:
+        output, _ = child.communicate()
+    assert child.returncode == 0, output
+    return output.splitlines()

@@ -1,0 +1,148 @@
+"""Valid configurations for tests to bend."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from convergence_core.config import parse_mapping
+from convergence_core.errors import ConfigurationError, Problem
+
+FUNCTION = """\
+# yaml-language-server: $schema=./optimization.schema.json
+api: {name: bot, function: "bot.py:answer", workers: processes}
+search_space:
+  parameters:
+    temperature: {type: float, min: 0.0, max: 1.5, step: 0.1, default: 0.7}
+    max_tokens: {type: int, min: 64, max: 4096, log: true, default: 256}
+    model: {type: categorical, choices: [small, large, 3, 0.5, true], default: small}
+    stream: {type: boolean, default: false}
+    top_p: {type: float, min: 0.5, max: 1.0, when: {model: large}}
+    system: {type: text, variants: [prompts/a.md, "Be brief."], default: prompts/a.md}
+evaluation:
+  test_cases: {path: test_cases.json, holdout: 0.3}
+  repeats: 2
+  metrics:
+    quality: {weight: 0.6, type: similarity, method: jaccard, field: answer.text}
+    latency_ms: {weight: 0.3, scale: {good: 200, bad: 5000}}
+    shape: {type: json_schema, schema: {type: object}, weight: 0, min: 0.9}
+    own: {type: function, function: "metrics.py:own"}
+optimization:
+  algorithm: mab_evolution
+  seed: 7
+  evolution: {population_size: 20, generations: 10, elite_size: 2, tournament_size: 5}
+  execution: {parallel_workers: 8, early_stopping: {patience: 3, min_improvement: 1e-2}}
+budget: {max_calls: 5000}
+society: {enabled: false}
+storage: {path: ./convergence-data, keep_text: false}
+output: {save_path: ./results, formats: [json, html], visualizations: [spend]}
+"""
+
+HTTP = """\
+api:
+  name: bot
+  endpoint: https://api.example.com/v1/answer
+  auth: {type: bearer, token_env: BOT_TOKEN}
+  request:
+    method: POST
+    headers: {X-Trace: "yes", X-Tenant: "${TENANT}"}
+    body: {question: "{input.question}", settings: {t: "{temperature}"}, n: [1, "{input}"]}
+    query: {v: "{max_tokens}"}
+  response: {result_field: "choices[0].text", cost_field: usage.cost}
+search_space:
+  parameters:
+    temperature: {type: continuous, min: 0, max: 1}
+    max_tokens: {type: discrete, values: [64, 256]}
+evaluation:
+  test_cases:
+    - {id: a, input: {question: "1+1?"}, expected: "2"}
+  metrics:
+    accuracy: {weight: 1.0, type: higher_is_better, function: exact_match}
+    cost_usd: {weight: 0.1, type: lower_is_better, budget_per_call: 0.01, max: 0.02}
+"""
+
+OPENAI = """\
+api:
+  name: bot
+  models:
+    small: {endpoint: "https://small.example.com/v1"}
+    large: {endpoint: "https://large.example.com/v1/", description: dear}
+  auth: {type: api_key, token_env: BOT_KEY, header_name: api-key}
+  request:
+    messages:
+      - {role: system, content: "{system}"}
+      - {role: user, content: "{input}"}
+    options: {seed: 3}
+search_space:
+  parameters:
+    model: [small, large]
+    system: {type: text, variants: [Be kind., Be strict.]}
+  constraints: []
+evaluation:
+  test_cases: cases.jsonl
+  metrics:
+    contains: {case_sensitive: false}
+"""
+
+EXAMPLES = {"function": FUNCTION, "http": HTTP, "openai": OPENAI}
+
+MINIMAL: dict[str, Any] = {
+    "api": {"name": "bot", "function": "bot:answer"},
+    "search_space": {
+        "parameters": {
+            "t": {"type": "float", "min": 0, "max": 1},
+            "n": {"type": "int", "min": 1, "max": 10},
+            "m": {"type": "categorical", "choices": ["a", "b"]},
+        }
+    },
+    "evaluation": {
+        "test_cases": {"path": "cases.json"},
+        "metrics": {"exact_match": {"weight": 1}},
+    },
+}
+
+REMOVED = object()
+"""As a new value: take the key out."""
+
+
+def edited(changes: Mapping[str, Any], base: Mapping[str, Any] = MINIMAL) -> dict[str, Any]:
+    """Return ``base`` with values put at slash-separated paths."""
+    data: dict[str, Any] = copy.deepcopy(dict(base))
+    for path, value in changes.items():
+        *parents, key = path.split("/")
+        holder = data
+        for parent in parents:
+            holder = holder.setdefault(parent, {})
+        if value is REMOVED:
+            del holder[key]
+        else:
+            holder[key] = value
+    return data
+
+
+def problems_of(changes: Mapping[str, Any], base: Mapping[str, Any] = MINIMAL) -> list[Problem]:
+    """Return the problems of an edited configuration; an empty list when it is valid."""
+    try:
+        parse_mapping(edited(changes, base))
+    except ConfigurationError as error:
+        return list(error.problems)
+    return []
+
+
+HTTP_ENDPOINT: dict[str, Any] = edited(
+    {"api/function": REMOVED, "api/endpoint": "https://example.com/a"}
+)
+CHAT: dict[str, Any] = edited({"api/kind": "openai"}, HTTP_ENDPOINT)
+
+Rule: TypeAlias = tuple[dict[str, Any], str, str, str]
+"""What breaks a rule, the key it is reported at, a part of the rule and a part of the fix."""
+
+
+def check_rule(rule: Rule, base: Mapping[str, Any] = MINIMAL) -> None:
+    """Assert that these changes break this rule, and that nothing else is said."""
+    changes, key, words, fix = rule
+    found = {problem.key: problem for problem in problems_of(changes, base)}
+    assert key in found, f"only {list(found)}"
+    assert words in found[key].rule
+    assert fix in found[key].fix
+    n_expected = 3 if "circle" in fix else 1
+    assert len(found) == n_expected, f"more than one thing is said: {list(found)}"

@@ -1,0 +1,160 @@
+"""Short ways to make sessions, targets and assignments in tests."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from convergence_core.records import (
+    Assignment,
+    Candidate,
+    Case,
+    Cell,
+    Evaluation,
+    Json,
+    Params,
+    Reply,
+    canonical_json,
+    sha256_hex,
+)
+from convergence_core.reward import MetricRule, RewardModel
+from convergence_core.store.protocols import Journal
+from convergence_core.target import Metric, Target
+from tasks.metrics import Compared
+from tasks.retries import Backoff
+from tasks.session import EvaluationSession
+from tasks.targets.function import FunctionTarget, make_function_target
+from tests.support.memory_journal import MemoryJournal
+
+QUICK = Backoff(base_s=0.001, cap_s=0.002)
+
+
+def cases(n: int) -> dict[str, Case]:
+    return {f"c{i}": Case(case_id=f"c{i}", input={"x": i}, expected=i) for i in range(n)}
+
+
+def candidate(**params: Any) -> Candidate:
+    return Candidate(candidate_id=sha256_hex(canonical_json(params))[:16], params=params)
+
+
+def assignment(
+    params: Mapping[str, Any], case_ids: Sequence[str], *, repeats: int = 1, role: Any = "search"
+) -> Assignment:
+    who = candidate(**params)
+    return Assignment(
+        candidate=who,
+        cells=tuple(
+            Cell(candidate_id=who.candidate_id, case_id=case_id, repeat=repeat, role=role)
+            for case_id in case_ids
+            for repeat in range(repeats)
+        ),
+    )
+
+
+def function_target(
+    function: Callable[..., Any],
+    *,
+    workers: int = 4,
+    timeout_s: float = 30.0,
+    known: frozenset[str] = frozenset({"x", "k"}),
+    process_path: str | None = None,
+    base_dir: Path = Path(),
+) -> FunctionTarget:
+    return make_function_target(
+        function,
+        known=known,
+        workers=workers,
+        timeout_s=timeout_s,
+        key="api.function",
+        process_path=process_path,
+        base_dir=base_dir,
+        name="f",
+    )
+
+
+def equal_metric(name: str = "quality") -> Compared:
+    """1 where the answer equals what the case expects."""
+    return Compared(name, lambda result, expected: float(result == expected))
+
+
+class ScriptedTarget:
+    """A target whose answers are written by the test: values, faults, or coroutines of them."""
+
+    provider = "scripted"
+
+    def __init__(self, answer: Callable[[Params, Case], Any]) -> None:
+        self._answer = answer
+        self.n_calls = 0
+        self.n_in_flight = 0
+        self.most_in_flight = 0
+        self.closed = False
+
+    def request(self, params: Params, case: Case) -> Json:
+        return {"params": dict(params), "input": case.input}
+
+    async def call(self, params: Params, case: Case) -> Reply:
+        self.n_calls += 1
+        self.n_in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.n_in_flight)
+        try:
+            found = self._answer(params, case)
+            if asyncio.iscoroutine(found):
+                found = await found
+        finally:
+            self.n_in_flight -= 1
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(found, Reply):
+            return found
+        return Reply(value=found, latency_ms=1.0, provider=self.provider)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@contextmanager
+def session(
+    target: Target,
+    *,
+    n_cases: int = 8,
+    metrics: Sequence[Metric] | None = None,
+    rules: Sequence[MetricRule] | None = None,
+    journal: Journal | None = None,
+    workers: int = 4,
+    max_retries: int = 0,
+    timeout_s: float = 30.0,
+    max_calls: int | None = None,
+    calls_used: int = 0,
+    run_id: str = "run-1",
+    redact: Callable[[str], str] = str,
+    keep_text: bool = True,
+    on_cell: Callable[[Evaluation], None] | None = None,
+    backoff: Backoff = QUICK,
+    known_cases: Mapping[str, Case] | None = None,
+    now_us: Callable[[], int] | None = None,
+):
+    metrics = [equal_metric()] if metrics is None else metrics
+    rules = [MetricRule(name=metric.name) for metric in metrics] if rules is None else rules
+    made = EvaluationSession(
+        run_id=run_id,
+        target=target,
+        metrics=metrics,
+        rewards=RewardModel(rules=tuple(rules)),
+        cases=cases(n_cases) if known_cases is None else known_cases,
+        journal=MemoryJournal() if journal is None else journal,
+        workers=workers,
+        max_retries=max_retries,
+        timeout_s=timeout_s,
+        max_calls=max_calls,
+        calls_used=calls_used,
+        redact=redact,
+        keep_text=keep_text,
+        on_cell=on_cell,
+        now_us=now_us,
+        backoff=backoff,
+    )
+    try:
+        yield made
+    finally:
+        made.close()

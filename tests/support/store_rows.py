@@ -1,0 +1,132 @@
+"""Rows of made-up runs for tests of the store; a generation's rows depend on its number alone."""
+
+from typing import Any
+
+from convergence_core.store.protocols import Row, RunRecord
+
+RUN = "01J8ZC0000000000000000ABCD"
+T0 = 1_760_000_000_000_000
+"""A moment in 2025, in microseconds."""
+
+
+def run_record(run_id: str = RUN, **changes: Any) -> RunRecord:
+    fields: dict[str, Any] = {
+        "run_id": run_id,
+        "name": "bot",
+        "label": f"bot-{run_id[-4:].lower()}",
+        "status": "running",
+        "started_us": T0,
+        "config_json": "{}",
+        "config_sha256": "0" * 64,
+        "base_dir": "/somewhere",
+        "search_space_json": "{}",
+        "cases_sha256": "1" * 64,
+        "seed": 7,
+        "code_version": "0.1.0",
+    }
+    return RunRecord(**(fields | changes))
+
+
+def generation_tables(
+    run_id: str = RUN, generation: int = 0, n: int = 6, text: str = "answer"
+) -> dict[str, list[Row]]:
+    """Return a generation of two new candidates with ``n`` evaluations between them."""
+    candidates = [f"{generation:04d}-{i}" for i in range(2)]
+    evaluations = evaluation_rows(run_id, generation, candidates, n)
+    return {
+        "candidates": [
+            {
+                "run_id": run_id,
+                "candidate_id": candidate,
+                "generation": generation,
+                "origin": "sample",
+                "parent_ids": [],
+                "params_json": f'{{"model":"small","t":{i / 2}}}',
+                "params_sha256": f"{i:064x}",
+            }
+            for i, candidate in enumerate(candidates)
+        ],
+        "evaluations": evaluations,
+        "attempts": attempt_rows(evaluations),
+        "payloads": [
+            {
+                "run_id": run_id,
+                "payload_sha256": row["payload_sha256"],
+                "kind": "response",
+                "text": f"{text} {row['eval_id']}",
+            }
+            for row in evaluations
+        ],
+        "generations": [
+            {
+                "run_id": run_id,
+                "generation": generation,
+                "started_at": T0,
+                "ended_at": T0 + 1,
+                "status": "done",
+                "n_candidates": 2,
+                "n_evaluations": n,
+                "best_reward": 0.5 + generation / 100,
+                "mean_reward": 0.4,
+                "cost_usd": n / 4,
+                "rng_state_json": f'{{"state":{generation}}}',
+                "sampler_state_json": "{}",
+                "progress_json": "{}",
+            }
+        ],
+    }
+
+
+def final_tables(run_id: str = RUN, n: int = 4) -> dict[str, list[Row]]:
+    """Return the re-estimation of one candidate."""
+    rows = evaluation_rows(run_id, None, ["0000-0"], n, role="holdout")
+    return {"evaluations": rows, "attempts": attempt_rows(rows)}
+
+
+def evaluation_rows(
+    run_id: str, generation: int | None, candidates: list[str], n: int, role: str = "search"
+) -> list[Row]:
+    number = "final" if generation is None else f"{generation:04d}"
+    return [
+        {
+            "run_id": run_id,
+            "generation": generation,
+            "eval_id": f"{number}-{i:04d}",
+            "candidate_id": candidates[i % len(candidates)],
+            "case_id": f"case-{i // len(candidates)}",
+            "replicate": 0,
+            "role": role,
+            "attempt": 1,
+            "status": "ok",
+            "reward": (i % len(candidates)) / 2,
+            "metrics": {"latency_ms": float(i), "quality": 0.5},
+            "latency_ms": float(i),
+            "cost_usd": 0.25,
+            "started_at": T0 + i,
+            "ended_at": T0 + i + 1,
+            "call_key": f"key-{number}-{i}",
+            "cached": False,
+            "payload_sha256": f"sha-{number}-{i}",
+        }
+        for i in range(n)
+    ]
+
+
+def attempt_rows(evaluations: list[Row]) -> list[Row]:
+    return [
+        {
+            "run_id": row["run_id"],
+            "generation": row["generation"],
+            "eval_id": row["eval_id"],
+            "call_key": row["call_key"],
+            "attempt": 1,
+            "purpose": "evaluation",
+            "provider": "function",
+            "state": "done",
+            "cost_usd": 0.25,
+            "maybe_usd": 0.0,
+            "started_at": row["started_at"],
+            "ended_at": row["ended_at"],
+        }
+        for row in evaluations
+    ]

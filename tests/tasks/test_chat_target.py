@@ -1,0 +1,277 @@
+"""Chat models as targets, through the real client over real sockets."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import (
+    CandidateFault,
+    ConfigurationError,
+    EvaluationFault,
+    InfrastructureFault,
+)
+from convergence_core.records import Case
+from tasks.redaction import Secrets
+from tasks.targets import make_target
+from tests.support.configurations import chat_api, loaded
+from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
+from tests.support.sessions import assignment, session
+
+CASE = Case(case_id="a", input={"q": "one"}, expected="1")
+TEMPERATURE = {"temperature": {"type": "float", "min": 0, "max": 1}}
+
+
+def ask(api, *, params=None, case=CASE, environ=None, base_dir=".", **sections) -> Any:
+    sections.setdefault("search_space__parameters", TEMPERATURE)
+    made = loaded(base_dir, api=api, **sections)
+
+    async def go() -> Any:
+        target = make_target(made, secrets=Secrets(environ or {}))
+        try:
+            return await target.call({"temperature": 0.5} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def fault_of(answer, **request) -> EvaluationFault:
+    with LoopbackServer(lambda _: answer) as server, pytest.raises(EvaluationFault) as caught:
+        ask(chat_api(server.url + "/v1", request=request))
+    return caught.value
+
+
+def test_request_and_answer_speak_the_protocol():
+    with LoopbackServer(lambda _: chat_answer("hello", model="m-2024")) as server:
+        reply = ask(chat_api(server.url + "/v1"))
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert request.body == {
+        "model": "m",
+        "temperature": 0.5,
+        "messages": [{"role": "user", "content": "one"}],
+    }
+    assert "authorization" not in request.headers
+    assert (reply.value, reply.model, reply.tokens_in, reply.tokens_out) == (
+        "hello",
+        "m-2024",
+        7,
+        3,
+    )
+    assert reply.latency_ms > 0
+
+
+def test_an_endpoint_may_be_written_with_its_path():
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        ask(chat_api(server.url + "/openai/chat/completions"))
+    assert server.requests[0].path == "/openai/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("auth", "header", "value"),
+    [
+        ({"type": "bearer", "token_env": "T"}, "authorization", "Bearer tok-1"),
+        ({"type": "api_key", "token_env": "T", "header_name": "api-key"}, "api-key", "tok-1"),
+    ],
+)
+def test_each_kind_of_authentication_sends_its_header(auth, header, value):
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        ask(chat_api(server.url + "/v1", auth=auth), environ={"T": "tok-1"})
+    assert server.requests[0].headers[header] == value
+
+
+def test_a_missing_variable_is_a_problem_that_names_it():
+    auth = {"type": "bearer", "token_env": "NOT_SET_ANYWHERE"}
+    with pytest.raises(ConfigurationError, match="NOT_SET_ANYWHERE"):
+        ask(chat_api("http://127.0.0.1:1/v1", auth=auth))
+
+
+def test_messages_are_filled_and_their_text_parameters_are_not_sent():
+    space = {
+        **TEMPERATURE,
+        "style": {"type": "text", "variants": ["be brief", "be kind"]},
+        "n_examples": {"type": "int", "min": 0, "max": 5},
+        "max_tokens": {"type": "int", "min": 1, "max": 100},
+        "model": {"type": "categorical", "choices": ["small", "large"]},
+    }
+    messages = [
+        {"role": "system", "content": "You {style}. {n_examples} examples."},
+        {"role": "user", "content": "Q: {input.q}"},
+    ]
+    params = {
+        "temperature": 0.5,
+        "style": "be kind",
+        "n_examples": 3,
+        "max_tokens": 9,
+        "model": "small",
+    }
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        request = {"messages": messages, "options": {"seed": 7}}
+        ask(
+            chat_api(server.url + "/v1", request=request),
+            params=params,
+            search_space__parameters=space,
+        )
+    assert server.requests[0].body == {
+        "model": "small",
+        "temperature": 0.5,
+        "max_tokens": 9,
+        "seed": 7,
+        "messages": [
+            {"role": "system", "content": "You be kind. 3 examples."},
+            {"role": "user", "content": "Q: one"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("name", ["system", "persona"])
+def test_without_messages_the_only_text_parameter_is_the_system_message(name):
+    space = {**TEMPERATURE, name: {"type": "text", "variants": ["be brief", "be kind"]}}
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        ask(
+            chat_api(server.url + "/v1"),
+            params={"temperature": 0.5, name: "be kind"},
+            search_space__parameters=space,
+        )
+    assert server.requests[0].body["messages"] == [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "one"},
+    ]
+    assert name not in server.requests[0].body
+
+
+@pytest.mark.parametrize(
+    ("case_input", "messages"),
+    [
+        ("hi", [{"role": "user", "content": "hi"}]),
+        ({"a": "x", "b": 1}, [{"role": "user", "content": '{"a": "x", "b": 1}'}]),
+        (
+            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+        ),
+        (
+            {"messages": [{"role": "user", "content": "a"}]},
+            [{"role": "user", "content": "a"}],
+        ),
+    ],
+)
+def test_inputs_become_messages(case_input, messages):
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        ask(chat_api(server.url + "/v1"), case=Case(case_id="a", input=case_input))
+    assert server.requests[0].body["messages"] == messages
+
+
+def test_options_send_parameters_that_only_some_servers_know():
+    space = {"beam": {"type": "int", "min": 1, "max": 9}}
+    request = {"options": {"model": "m", "beam_width": "{beam}"}}
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        ask(
+            chat_api(server.url + "/v1", request=request),
+            params={"beam": 4},
+            search_space__parameters=space,
+        )
+    assert server.requests[0].body["beam_width"] == 4
+    assert "beam" not in server.requests[0].body
+
+
+def test_a_parameter_that_no_request_holds_is_a_problem_with_the_nearest_field():
+    space = {"temprature": {"type": "float", "min": 0, "max": 1}}
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(api=chat_api("http://127.0.0.1:1/v1"), search_space__parameters=space)
+    assert "search_space.parameters.temprature" in str(caught.value)
+    assert "Did you mean `temperature`?" in str(caught.value)
+
+
+def test_a_request_without_a_model_is_a_problem():
+    api = chat_api("http://127.0.0.1:1/v1", request={"options": {}})
+    with pytest.raises(ConfigurationError, match="model"):
+        loaded(api=api, search_space__parameters=TEMPERATURE)
+
+
+def test_a_refusal_is_the_candidates_fault():
+    fault = fault_of(chat_answer(None, refusal="I will not."))
+    assert (fault.fault, fault.error_type) == ("candidate", "refusal")
+    assert "I will not." in str(fault)
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n"])
+def test_an_empty_reply_is_the_candidates_fault(text):
+    fault = fault_of(chat_answer(text, finish_reason="length"))
+    assert (fault.fault, fault.error_type) == ("candidate", "empty_reply")
+    assert "length" in str(fault)
+
+
+def test_an_answer_without_choices_is_the_candidates_fault():
+    assert fault_of(Answer({"choices": []})).error_type == "empty_reply"
+
+
+def test_a_filtered_answer_is_a_refusal():
+    assert fault_of(chat_answer("par", finish_reason="content_filter")).error_type == "refusal"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_rate_limits_and_server_errors_may_heal(status):
+    fault = fault_of(error_answer(status, retry_after="2"))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.retry_after_s) == (True, 2.0)
+
+
+def test_the_client_never_retries_by_itself():
+    with (
+        LoopbackServer(lambda _: error_answer(500)) as server,
+        pytest.raises(InfrastructureFault),
+    ):
+        ask(chat_api(server.url + "/v1"))
+    assert len(server.requests) == 1
+
+
+def test_refused_access_does_not_heal():
+    fault = fault_of(error_answer(401))
+    assert isinstance(fault, InfrastructureFault)
+    assert not fault.retryable
+
+
+def test_a_refused_request_is_what_the_parameters_caused():
+    fault = fault_of(error_answer(400, "temperature is too high"))
+    assert isinstance(fault, CandidateFault)
+    assert "temperature is too high" in fault.details
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(b'{"choices": [{"mess'),
+        Answer(b"<html>", headers={"content-type": "text/html"}),
+        Answer([1, 2]),
+        Answer({"choices": "x" * 500}, cut_after=20),
+    ],
+)
+def test_broken_bodies_may_heal(answer):
+    fault = fault_of(answer)
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.retryable
+
+
+def test_a_server_that_hangs_times_out_and_may_heal():
+    fault = fault_of(Answer(hangs=True), timeout_seconds=0.1, options={"model": "m"})
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable) == ("timeout", True)
+
+
+def test_worker_limit_is_hard_and_latency_leaves_out_the_queue():
+    with LoopbackServer(lambda _: chat_answer("hello"), delay_s=0.05) as server:
+        made = loaded(
+            api=chat_api(server.url + "/v1"),
+            search_space__parameters=TEMPERATURE,
+            optimization__execution={"parallel_workers": 1},
+        )
+        with session(make_target(made), workers=8) as s:
+            started = time.monotonic()
+            trial = s.evaluate(assignment({"temperature": 0.5}, [f"c{i}" for i in range(8)]), 0)
+            elapsed_ms = (time.monotonic() - started) * 1000
+    assert server.most_in_flight == 1
+    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
+    assert min(latencies) >= 50.0
+    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long

@@ -1,0 +1,523 @@
+"""Python functions as targets: call forms, results, limits, time-outs, processes."""
+
+import asyncio
+import dataclasses
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from convergence_core.errors import CandidateFault, ConfigurationError
+from convergence_core.records import Case, canonical_json
+from tasks.call_forms import call_form
+from tests.support.sessions import assignment, function_target, session
+
+CASE = Case(case_id="c", input={"x": 3}, expected=3)
+
+
+def ask(function, *, case=CASE, params=None, **settings) -> Any:
+    async def go() -> Any:
+        target = function_target(function, **settings)
+        try:
+            return await target.call({"k": 2} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+# -- call forms
+
+
+def by_split(case_input, params):
+    return [case_input, params]
+
+
+def by_input_and_params(input, params):  # noqa: A002 - the documented form
+    return [input, params]
+
+
+def by_merged(everything):
+    return everything
+
+
+def by_names(x, k):
+    return [x, k]
+
+
+def by_names_and_default(x, k=7, other="o"):
+    return [x, k, other]
+
+
+def by_any_names(**everything):
+    return everything
+
+
+def by_spread(case_input, **params):
+    return [case_input, params]
+
+
+def by_input_and_names(case_input, *, k):
+    return [case_input, k]
+
+
+def by_position_only(case_input, params, /):
+    return [case_input, params]
+
+
+def by_star(*both):
+    return list(both)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (by_split, [{"x": 3}, {"k": 2}]),
+        (by_input_and_params, [{"x": 3}, {"k": 2}]),
+        (by_merged, {"x": 3, "k": 2}),
+        (by_names, [3, 2]),
+        (by_names_and_default, [3, 2, "o"]),
+        (by_any_names, {"x": 3, "k": 2}),
+        (by_spread, [{"x": 3}, {"k": 2}]),
+        (by_input_and_names, [{"x": 3}, 2]),
+        (by_position_only, [{"x": 3}, {"k": 2}]),
+        (by_star, [{"x": 3}, {"k": 2}]),
+    ],
+)
+def test_each_call_form_gets_input_and_parameters(function, expected):
+    assert ask(function).value == expected
+
+
+def test_parameters_overlay_the_input():
+    assert ask(by_any_names, params={"x": 9}).value == {"x": 9}
+
+
+def test_an_input_that_is_no_mapping_is_called_input():
+    case = Case(case_id="c", input="hello")
+    assert ask(by_any_names, case=case, known=frozenset({"k"})).value == {"input": "hello", "k": 2}
+
+
+def test_arguments_that_nobody_knows_are_a_problem_that_names_them():
+    def wants_more(x, k, colour):
+        return None
+
+    with pytest.raises(ConfigurationError, match="colour"):
+        call_form(wants_more, frozenset({"x", "k"}), key="api.function")
+
+
+def test_a_function_without_arguments_is_a_problem():
+    with pytest.raises(ConfigurationError, match="def f"):
+        call_form(lambda: 1, frozenset({"x", "k"}), key="api.function")
+
+
+def test_the_input_of_a_case_is_not_changed_by_a_function_that_changes_its_parameters():
+    params = {"k": 2}
+
+    def changes(case_input, params):
+        params.clear()
+        return 1
+
+    ask(changes, params=params)
+    assert params == {"k": 2}
+
+
+# -- results
+
+
+@dataclasses.dataclass
+class Found:
+    text: str
+    score: float
+
+
+class Model(BaseModel):
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (None, None),
+        ("text", "text"),
+        ([1, (2, 3)], [1, [2, 3]]),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.bool_(True), True),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (Found("a", 0.5), {"text": "a", "score": 0.5}),
+        (Model(text="a"), {"text": "a"}),
+        ({1: "a"}, {"1": "a"}),
+        ("lone \ud800 surrogate", "lone \ufffd surrogate"),
+        ({"result": [1], "other": 2}, {"result": [1], "other": 2}),
+    ],
+)
+def test_results_become_json(result, expected):
+    reply = ask(lambda case_input, params: result)
+    assert reply.value == expected
+    canonical_json(reply.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("result", "error_type", "words"),
+    [
+        (float("nan"), "not_finite", "nan"),
+        ({"a": [1.0, float("inf")]}, "not_finite", "a[1]"),
+        (np.array([np.nan]), "not_finite", "nan"),
+        ({1, 2}, "not_json", "set"),
+        ({"f": open}, "not_json", "`f`"),
+        (b"bytes", "not_json", "bytes"),
+        ({(1, 2): 3}, "not_json", "tuple"),
+    ],
+)
+def test_results_that_json_cannot_carry_are_the_candidates_fault(result, error_type, words):
+    with pytest.raises(CandidateFault) as caught:
+        ask(lambda case_input, params: result)
+    assert caught.value.error_type == error_type
+    assert words in str(caught.value)
+
+
+def test_a_result_that_contains_itself_is_the_candidates_fault():
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(CandidateFault, match="contains itself"):
+        ask(lambda case_input, params: loop)
+
+
+def test_an_envelope_says_more_than_its_value():
+    envelope = {
+        "result": "r",
+        "cost_usd": 0.25,
+        "tokens_in": 3,
+        "tokens_out": 4,
+        "metrics": {"ndcg": np.float64(0.5)},
+    }
+    reply = ask(lambda case_input, params: envelope)
+    assert (reply.value, reply.cost_usd, reply.tokens_in, reply.tokens_out) == ("r", 0.25, 3, 4)
+    assert reply.extra == {"ndcg": 0.5}
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"result": 1, "cost_usd": "free"},
+        {"result": 1, "cost_usd": -1},
+        {"result": 1, "metrics": {"a": "b"}},
+        {"result": 1, "metrics": [1]},
+    ],
+)
+def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
+    with pytest.raises(CandidateFault) as caught:
+        ask(lambda case_input, params: envelope)
+    assert caught.value.error_type == "bad_result"
+
+
+def test_a_reported_failure_is_the_candidates_fault_with_its_reason():
+    with pytest.raises(CandidateFault, match="no index"):
+        ask(lambda case_input, params: {"success": False, "error": "no index"})
+
+
+# -- what goes wrong
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, MemoryError])
+def test_whatever_a_function_raises_ends_its_cell_only(error):
+    def raises(case_input, params):
+        raise error("why")
+
+    with pytest.raises(CandidateFault) as caught:
+        ask(raises)
+    assert caught.value.error_type == error.__name__
+    assert "raise error" in caught.value.details
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
+def test_whatever_an_async_function_raises_ends_its_cell_only(error):
+    async def raises(case_input, params):
+        raise error("why")
+
+    with pytest.raises(CandidateFault) as caught:
+        ask(raises)
+    assert caught.value.error_type == error.__name__
+
+
+def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
+    class MuteError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    def raises(case_input, params):
+        raise MuteError
+
+    with pytest.raises(CandidateFault, match="MuteError"):
+        ask(raises)
+
+
+def test_a_call_that_takes_too_long_is_the_candidates_fault():
+    ended = threading.Event()
+
+    def slow(case_input, params):
+        ended.wait(30)
+
+    with pytest.raises(CandidateFault) as caught:
+        ask(slow, timeout_s=0.05)
+    ended.set()
+    assert caught.value.error_type == "timeout"
+
+
+def test_an_async_call_that_takes_too_long_is_cancelled():
+    cancelled = threading.Event()
+
+    async def slow(case_input, params):
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+
+    with pytest.raises(CandidateFault) as caught:
+        ask(slow, timeout_s=0.05)
+    assert caught.value.error_type == "timeout"
+    assert cancelled.wait(20)
+
+
+def test_when_all_workers_hang_further_cells_fail_with_a_clear_reason():
+    ended = threading.Event()
+
+    def hangs(case_input, params):
+        ended.wait(60)
+
+    target = function_target(hangs, workers=2, timeout_s=0.05)
+    with session(target, workers=2, max_retries=2) as s:
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(5)]), 0)
+        ended.set()
+    kinds = [(e.status, e.error_type, e.reward) for e in trial.evaluations]
+    assert kinds[:2] == [("timeout", "timeout", 0.0)] * 2
+    assert kinds[2:] == [("error", "workers_hung", None)] * 3
+    assert "workers: processes" in str(trial.evaluations[4].error)
+
+
+def test_an_async_function_that_blocks_its_loop_does_not_block_the_session():
+    ended = threading.Event()
+
+    async def blocks(case_input, params):
+        ended.wait(60)
+
+    target = function_target(blocks, workers=2, timeout_s=0.05)
+    with session(target, workers=2) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+        ended.set()
+    assert [e.error_type for e in trial.evaluations] == ["timeout", "timeout", "workers_hung"]
+
+
+def test_a_hung_call_holds_its_worker_until_it_really_ends():
+    n_inside = 0
+    most = 0
+    lock = threading.Lock()
+    released = threading.Event()
+
+    def hangs_once(case_input, params):
+        nonlocal n_inside, most
+        with lock:
+            n_inside += 1
+            most = max(most, n_inside)
+        if case_input["x"] == 0:
+            released.wait(30)
+        with lock:
+            n_inside -= 1
+        return case_input["x"]
+
+    target = function_target(hangs_once, workers=2, timeout_s=0.2)
+    with session(target, n_cases=12, workers=2) as s:
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(12)]), 0)
+        released.set()
+    assert most <= 2
+    assert [e.reward for e in trial.evaluations] == [0.0] + [1.0] * 11
+
+
+# -- limits and parallelism
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_worker_limit_is_reached_and_never_passed(is_async):
+    n_inside = 0
+    most = 0
+    lock = threading.Lock()
+
+    def enter() -> Any:
+        nonlocal n_inside, most
+        with lock:
+            n_inside += 1
+            most = max(most, n_inside)
+
+    def leave() -> Any:
+        nonlocal n_inside
+        with lock:
+            n_inside -= 1
+
+    def sync(case_input, params):
+        enter()
+        time.sleep(0.005)
+        leave()
+        return case_input["x"]
+
+    async def coroutine(case_input, params):
+        enter()
+        await asyncio.sleep(0.005)
+        leave()
+        return case_input["x"]
+
+    target = function_target(coroutine if is_async else sync, workers=3)
+    with session(target, n_cases=30, workers=3) as s:
+        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(30)]), 0)
+    assert most == 3
+
+
+def test_sync_calls_run_at_the_same_time():
+    meeting = threading.Barrier(4)  # breaks unless four calls are inside at once
+
+    def meet(case_input, params):
+        meeting.wait(20)
+        return case_input["x"]
+
+    with session(function_target(meet, workers=4), workers=4) as s:
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
+    assert [e.reward for e in trial.evaluations] == [1.0] * 8
+
+
+def test_async_calls_share_one_loop():
+    loops = set()
+
+    async def note(case_input, params):
+        loops.add(id(asyncio.get_running_loop()))
+        return 0
+
+    with session(function_target(note)) as s:
+        s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+    assert len(loops) == 1
+
+
+def test_latency_leaves_out_waiting_for_a_worker():
+    def slow(case_input, params):
+        time.sleep(0.02)
+        return 0
+
+    with session(function_target(slow, workers=1), n_cases=8, workers=8) as s:
+        started = time.monotonic()
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
+        elapsed_ms = (time.monotonic() - started) * 1000
+    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
+    assert min(latencies) >= 19.0
+    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long
+
+
+# -- processes
+
+
+@pytest.fixture
+def worker_file(tmp_path):
+    (tmp_path / "beside.py").write_text("BASE = 100\n")
+    (tmp_path / "work.py").write_text(
+        "import os, time, threading\n"
+        "from beside import BASE\n"
+        "def add(case_input, params):\n"
+        "    return {'sum': BASE + case_input['x'] + params['k'], 'pid': os.getpid()}\n"
+        "async def add_async(case_input, params):\n"
+        "    return BASE + case_input['x']\n"
+        "def raises(case_input, params):\n"
+        "    raise ValueError('in the child')\n"
+        "def dies(case_input, params):\n"
+        "    os._exit(7)\n"
+        "def hangs(case_input, params):\n"
+        "    if case_input['x'] == 0:\n"
+        "        time.sleep(3600)\n"
+        "    return case_input['x']\n"
+        "def nan(case_input, params):\n"
+        "    return float('nan')\n"
+    )
+    return tmp_path
+
+
+def processes(worker_file, name, **settings) -> Any:
+    return function_target(
+        lambda case_input, params: None,
+        process_path=f"work.py:{name}",
+        base_dir=worker_file,
+        **settings,
+    )
+
+
+def test_processes_run_the_function_elsewhere(worker_file):
+    with session(processes(worker_file, "add", workers=2), workers=2) as s:
+        trial = s.evaluate(assignment({"k": 2}, ["c0", "c1", "c2", "c3"]), 0)
+    values = [e.response_text for e in trial.evaluations]
+    assert all(str(os.getpid()) not in str(value) for value in values)
+    assert [f'"sum":{102 + i}' in str(value) for i, value in enumerate(values)] == [True] * 4
+    assert len({str(value).partition(",")[0] for value in values}) <= 2
+
+
+def test_async_functions_work_in_processes(worker_file):
+    with session(processes(worker_file, "add_async", workers=1), workers=1) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
+    assert evaluation.response_text == "101"
+
+
+def test_an_exception_in_a_process_keeps_its_traceback(worker_file):
+    with session(processes(worker_file, "raises", workers=1), workers=1) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
+    assert (evaluation.error_type, evaluation.reward) == ("ValueError", 0.0)
+    assert "work.py" in str(evaluation.error)
+
+
+def test_nan_from_a_process_is_the_candidates_fault(worker_file):
+    with session(processes(worker_file, "nan", workers=1), workers=1) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
+    assert (evaluation.error_type, evaluation.reward) == ("not_finite", 0.0)
+
+
+def test_a_process_that_dies_is_the_infrastructures_fault_and_is_replaced(worker_file):
+    with session(processes(worker_file, "dies", workers=1), workers=1, max_retries=1) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
+        assert s.calls_used == 2
+    assert (evaluation.error_type, evaluation.reward) == ("worker_died", None)
+    assert "exit code 7" in str(evaluation.error)
+
+
+def test_a_process_that_hangs_is_ended_and_replaced(worker_file):
+    target = processes(worker_file, "hangs", workers=1, timeout_s=0.5)
+    with session(target, workers=1) as s:
+        trial = s.evaluate(assignment({"k": 2}, ["c0", "c1", "c2"]), 0)
+    assert [(e.error_type, e.reward) for e in trial.evaluations] == [
+        ("timeout", 0.0),
+        (None, 1.0),
+        (None, 1.0),
+    ]
+
+
+def test_the_user_main_module_is_not_run_in_children(worker_file, tmp_path):
+    import subprocess
+
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(worker_file)!r})\n"
+        "print('main runs')\n"
+        "from pathlib import Path\n"
+        "from tests.support.sessions import assignment, function_target, session\n"
+        "target = function_target(lambda a, b: 0, process_path='work.py:hangs', workers=1,\n"
+        f"    base_dir=Path({str(worker_file)!r}))\n"
+        "with session(target, workers=1) as s:\n"
+        "    print(s.evaluate(assignment({'k': 1}, ['c1']), 0).evaluations[0].reward)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert done.stdout.split("\n")[:2] == ["main runs", "1.0"]

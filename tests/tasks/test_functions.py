@@ -1,0 +1,110 @@
+"""Finding functions of the user's."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from convergence_core.errors import ConfigurationError
+from tasks.functions import is_async, load_function, resolve
+from tasks.targets import importable_path, make_target
+from tests.support.configurations import loaded
+
+
+def test_a_file_is_found_relative_to_the_configuration(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "f.py").write_text("from near import N\ndef f(): return N\n")
+    (tmp_path / "sub" / "near.py").write_text("N = 1\n")
+    assert load_function("sub/f.py:f", tmp_path, key="k")() == 1
+
+
+def test_a_module_beside_the_configuration_is_found(tmp_path):
+    (tmp_path / "beside_it.py").write_text("class A:\n    @staticmethod\n    def f(): return 2\n")
+    assert load_function("beside_it:A.f", tmp_path, key="k")() == 2
+
+
+def test_imports_inside_of_the_function_work(tmp_path):
+    (tmp_path / "f.py").write_text(
+        "def f():\n    import later_sibling\n    return later_sibling.N\n"
+    )
+    (tmp_path / "later_sibling.py").write_text("N = 3\n")
+    assert load_function("f.py:f", tmp_path, key="k")() == 3
+
+
+def test_siblings_of_one_name_in_two_folders_are_kept_apart(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f.py").write_text("from same_name import N\ndef f(): return N\n")
+        (tmp_path / name / "same_name.py").write_text(f"N = {name!r}\n")
+    assert load_function("f.py:f", tmp_path / "one", key="k")() == "one"
+    assert load_function("f.py:f", tmp_path / "two", key="k")() == "two"
+
+
+def test_a_file_is_imported_once_and_again_when_it_changed(tmp_path):
+    file = tmp_path / "f.py"
+    file.write_text("def f(): return 1\n")
+    first = load_function("f.py:f", tmp_path, key="k")
+    assert load_function("f.py:f", tmp_path, key="k") is first
+    file.write_text("def f(): return 2\n")
+    assert load_function("f.py:f", tmp_path, key="k")() == 2
+
+
+def test_a_module_that_fails_leaves_nothing_behind(tmp_path):
+    (tmp_path / "f.py").write_text("import sys\nsys.exit('no')\n")
+    before = set(sys.modules)
+    path_before = list(sys.path)
+    with pytest.raises(ConfigurationError, match="SystemExit"):
+        load_function("f.py:f", tmp_path, key="k")
+    assert not {name for name in set(sys.modules) - before if name.startswith("convergence_user")}
+    assert [entry for entry in sys.path if entry != str(tmp_path)] == path_before
+
+
+def test_a_module_missing_inside_of_the_users_is_told_with_its_line(tmp_path):
+    (tmp_path / "f.py").write_text("x = 1\nimport no_such_module_at_all\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_function("f.py:f", tmp_path, key="api.function")
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line) == (str(tmp_path / "f.py"), 2)
+
+
+def test_dotted_names_are_resolved():
+    import math
+
+    assert resolve("math.sqrt", Path(), key="k") is math.sqrt
+    assert resolve(math.sqrt, Path(), key="k") is math.sqrt
+
+
+def test_async_functions_are_recognized_through_wrappers():
+    import functools
+
+    async def f(x):
+        return x
+
+    class Callable:
+        async def __call__(self, x):
+            return x
+
+    assert is_async(f)
+    assert is_async(functools.partial(f, 1))
+    assert is_async(Callable())
+    assert not is_async(len)
+
+
+def test_a_lambda_cannot_run_in_processes():
+    with pytest.raises(ConfigurationError, match="importable name"):
+        importable_path(lambda: 1)
+
+
+def test_a_callable_is_found_by_other_processes(tmp_path):
+    (tmp_path / "f.py").write_text("def f(): return 1\n")
+    function = load_function("f.py:f", tmp_path, key="k")
+    assert importable_path(function) == f"{tmp_path / 'f.py'}:f"
+    assert importable_path(pytest.raises).endswith(":raises")
+
+
+def test_a_run_begun_with_a_callable_says_that_it_needs_it():
+    api = {"name": "s", "kind": "function"}
+    made = loaded(api=api)
+    with pytest.raises(ConfigurationError, match="local_function"):
+        make_target(made)
+    assert make_target(made, local_function=lambda case_input, params: 1).provider == "function"

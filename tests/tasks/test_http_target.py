@@ -1,0 +1,417 @@
+"""HTTP endpoints as targets, over real sockets."""
+
+import asyncio
+import base64
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import (
+    CandidateFault,
+    ConfigurationError,
+    EvaluationFault,
+    InfrastructureFault,
+)
+from convergence_core.records import Case
+from tasks.redaction import Redactor, Secrets
+from tasks.retries import Backoff
+from tasks.targets import make_target
+from tests.support.configurations import http_api, loaded
+from tests.support.http_server import Answer, LoopbackServer
+from tests.support.memory_journal import MemoryJournal
+from tests.support.sessions import assignment, session
+
+CASE = Case(case_id="a", input={"q": "one", "k": 0, "deep": {"list": ["x", "y"]}}, expected="1")
+
+
+def ask(api, *, params=None, case=CASE, environ=None, base_dir=".", **sections) -> Any:
+    made = loaded(base_dir, api=api, **sections)
+
+    async def go() -> Any:
+        target = make_target(made, secrets=Secrets(environ or {}))
+        try:
+            return await target.call({"k": 2} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def fault_of(server_answer, **more) -> EvaluationFault:
+    with (
+        LoopbackServer(lambda _: server_answer) as server,
+        pytest.raises(EvaluationFault) as caught,
+    ):
+        ask(http_api(server.url, **more))
+    return caught.value
+
+
+def test_the_default_request_is_the_input_overlaid_by_the_parameters():
+    with LoopbackServer(lambda _: Answer({"result": "ok"})) as server:
+        reply = ask(http_api(server.url + "/v2/ask"))
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v2/ask")
+    assert request.body == {"q": "one", "k": 2, "deep": {"list": ["x", "y"]}}
+    assert reply.value == "ok"
+
+
+def test_a_body_template_fills_placeholders_and_keeps_their_types():
+    body = {
+        "question": "{input.q}",
+        "k": "{k}",
+        "text": "k is {k}, first is {input.deep.list[0]}",
+        "whole": "{input.deep}",
+        "plain": '{{k}} {"a": {"b": 1}}',
+        "absent": "{z}",
+        "list": ["{k}", "{z}", 1],
+        "written": "-{z}-",
+    }
+    space = {
+        "k": {"type": "int", "min": 1, "max": 9},
+        "z": {"type": "int", "min": 1, "max": 9, "when": {"k": 9}},
+    }
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        api = http_api(server.url, request={"body": body, "method": "PUT"})
+        cases = {"inline": [{"id": "a", "input": CASE.input, "expected": "1"}]}
+        ask(api, search_space__parameters=space, evaluation__test_cases=cases)
+    (request,) = server.requests
+    assert request.method == "PUT"
+    assert request.body == {
+        "question": "one",
+        "k": 2,
+        "text": "k is 2, first is x",
+        "whole": {"list": ["x", "y"]},
+        "plain": '{k} {"a": {"b": 1}}',
+        "list": [2, 1],
+        "written": "--",
+    }
+
+
+def test_templates_of_the_search_space_are_filled(tmp_path):
+    (tmp_path / "prompt.txt").write_text("Take {k} of {input.q}.")
+    body = {"prompt": "{templates.prompt}", "more": "<{templates.prompt}>"}
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        ask(
+            http_api(server.url, request={"body": body}),
+            base_dir=tmp_path,
+            search_space__templates={"prompt": {"path": "prompt.txt", "variables": ["k"]}},
+        )
+    assert server.requests[0].body == {"prompt": "Take 2 of one.", "more": "<Take 2 of one.>"}
+
+
+def test_get_requests_put_everything_into_the_query():
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        case = Case(case_id="a", input={"q": "a b&c"})
+        ask(http_api(server.url, request={"method": "GET"}), case=case)
+    assert server.requests[0].query == "q=a+b%26c&k=2"
+    assert server.requests[0].body is None
+
+
+def test_query_templates_stand_beside_the_body():
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        ask(http_api(server.url, request={"query": {"top": "{k}", "v": "1"}}))
+    assert server.requests[0].query == "top=2&v=1"
+    assert server.requests[0].body["k"] == 2
+
+
+def test_models_choose_the_endpoint():
+    space = {"model": {"type": "categorical", "choices": ["small", "large"]}}
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        models = {n: {"endpoint": f"{server.url}/{n}"} for n in ("small", "large")}
+        api = {"name": "system", "kind": "http", "models": models}
+        ask(api, params={"model": "large"}, search_space__parameters=space)
+    assert server.requests[0].path == "/large"
+
+
+@pytest.mark.parametrize(
+    ("auth", "environ", "header", "value"),
+    [
+        ({"type": "bearer", "token_env": "T"}, {"T": "tok-1"}, "authorization", "Bearer tok-1"),
+        ({"type": "api_key", "token_env": "T"}, {"T": "tok-1"}, "x-api-key", "tok-1"),
+        (
+            {"type": "api_key", "token_env": "T", "header_name": "X-Mine"},
+            {"T": " tok-1\n"},
+            "x-mine",
+            "tok-1",
+        ),
+        (
+            {"type": "basic", "username": "me", "password_env": "P"},
+            {"P": "pass"},
+            "authorization",
+            "Basic " + base64.b64encode(b"me:pass").decode(),
+        ),
+    ],
+)
+def test_each_kind_of_authentication_sends_its_header(auth, environ, header, value):
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        ask(http_api(server.url, auth=auth), environ=environ)
+    assert server.requests[0].headers[header] == value
+
+
+def test_headers_read_the_environment():
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        headers = {"X-Team": "${TEAM}-1"}
+        ask(http_api(server.url, request={"headers": headers}), environ={"TEAM": "blue"})
+    assert server.requests[0].headers["x-team"] == "blue-1"
+
+
+def test_a_missing_variable_is_a_problem_that_names_it():
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        auth = {"type": "bearer", "token_env": "NOT_SET_ANYWHERE"}
+        with pytest.raises(ConfigurationError, match="NOT_SET_ANYWHERE"):
+            ask(http_api(server.url, auth=auth))
+    assert server.requests == []
+
+
+def test_no_secret_is_in_the_canonical_request():
+    auth = {"type": "bearer", "token_env": "T"}
+    headers = {"X-Key": "${T}"}
+    made = loaded(api=http_api("http://127.0.0.1:1/", auth=auth, request={"headers": headers}))
+    request = make_target(made, secrets=Secrets({"T": "tok-1"})).request({"k": 2}, CASE)
+    assert "tok-1" not in repr(request)
+    assert "${T}" in repr(request)
+
+
+def test_response_fields_are_mapped():
+    body = {
+        "data": {"items": [{"text": "first"}]},
+        "usage": {"cost": 0.5, "in": 7, "out": 3},
+        "status": {"ok": True},
+    }
+    fields = {
+        "result_field": "data.items[0].text",
+        "success_field": "status.ok",
+        "cost_field": "usage.cost",
+        "tokens_in_field": "usage.in",
+        "tokens_out_field": "usage.out",
+    }
+    with LoopbackServer(lambda _: Answer(body)) as server:
+        reply = ask(http_api(server.url, response=fields))
+    assert (reply.value, reply.cost_usd, reply.tokens_in, reply.tokens_out) == ("first", 0.5, 7, 3)
+
+
+def test_an_answer_without_the_default_result_field_is_a_result_as_a_whole():
+    with LoopbackServer(lambda _: Answer([1, 2])) as server:
+        assert ask(http_api(server.url)).value == [1, 2]
+
+
+def test_an_answer_without_a_written_result_field_is_the_candidates_fault():
+    fault = fault_of(Answer({"other": 1}), response={"result_field": "data.text"})
+    assert (fault.fault, fault.error_type) == ("candidate", "missing_result")
+
+
+def test_success_false_is_the_candidates_fault_with_the_endpoints_words():
+    fault = fault_of(Answer({"success": False, "error": "no such index"}))
+    assert (fault.fault, fault.error_type) == ("candidate", "reported_failure")
+    assert str(fault) == "no such index"
+
+
+def test_plain_text_is_a_result():
+    answer = Answer(b"just words", headers={"content-type": "text/plain; charset=utf-8"})
+    with LoopbackServer(lambda _: answer) as server:
+        assert ask(http_api(server.url)).value == "just words"
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504])
+def test_rate_limits_and_server_errors_may_heal(status):
+    fault = fault_of(Answer({}, status, {"retry-after": "3"}))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.retry_after_s, fault.error_type) == (
+        True,
+        3.0,
+        f"http_{status}",
+    )
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_access_does_not_heal_and_names_the_variable(status):
+    with LoopbackServer(lambda _: Answer({}, status)) as server:
+        auth = {"type": "bearer", "token_env": "MY_TOKEN"}
+        with pytest.raises(InfrastructureFault, match="MY_TOKEN") as caught:
+            ask(http_api(server.url, auth=auth), environ={"MY_TOKEN": "wrong"})
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+def test_other_refusals_are_what_the_parameters_caused(status):
+    fault = fault_of(Answer({"detail": "k is too large"}, status))
+    assert isinstance(fault, CandidateFault)
+    assert "k is too large" in fault.details
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        (Answer(b'{"result": "hal'), "bad_body"),
+        (Answer(b""), "bad_body"),
+        (Answer(b"<html>gateway</html>", headers={"content-type": "text/html"}), "bad_body"),
+        (Answer({"result": "x" * 1000}, cut_after=50), "network"),
+    ],
+)
+def test_cut_and_broken_bodies_may_heal(answer, error_type):
+    fault = fault_of(answer)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.error_type) == (True, error_type)
+
+
+def test_nan_in_an_answer_is_the_candidates_fault():
+    fault = fault_of(Answer(b'{"result": NaN}'))
+    assert (fault.fault, fault.error_type) == ("candidate", "not_finite")
+
+
+def test_a_server_that_is_not_there_is_the_networks_fault():
+    with LoopbackServer(lambda _: Answer({})) as server:
+        url = server.url
+    with pytest.raises(InfrastructureFault) as caught:
+        ask(http_api(url))
+    assert caught.value.error_type == "network"
+
+
+def test_a_server_that_hangs_times_out_and_may_heal():
+    fault = fault_of(Answer(hangs=True), request={"timeout_seconds": 0.1})
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable) == ("timeout", True)
+
+
+def test_redirects_on_the_same_host_are_followed():
+    def answer(request):
+        if request.path == "/old":
+            return Answer({}, 307, {"location": "/new"})
+        return Answer({"result": "moved"})
+
+    with LoopbackServer(answer) as server:
+        reply = ask(http_api(server.url + "/old"))
+    assert reply.value == "moved"
+    assert server.requests[1].body == server.requests[0].body
+
+
+def test_redirects_to_another_host_are_not_followed():
+    with LoopbackServer(lambda _: Answer({"result": "elsewhere"})) as other:
+        answer = Answer({}, 302, {"location": other.url})
+        with (
+            LoopbackServer(lambda _: answer) as server,
+            pytest.raises(InfrastructureFault, match="redirects") as caught,
+        ):
+            ask(http_api(server.url))
+        assert other.requests == []
+    assert not caught.value.retryable
+
+
+def test_an_input_that_the_template_needs_must_be_there_at_load_time():
+    api = http_api("http://127.0.0.1:1/", request={"body": {"x": "{input.nothing}"}})
+    with pytest.raises(ConfigurationError, match=r"input\.nothing"):
+        loaded(api=api)
+
+
+# -- limits and time
+
+
+def http_session(server, *, workers, n_cases, target_workers=None, **settings) -> Any:
+    made = loaded(
+        api=http_api(server.url, request={"timeout_seconds": 20}),
+        optimization__execution={"parallel_workers": target_workers or workers},
+    )
+    return session(make_target(made), workers=workers, n_cases=n_cases, **settings)
+
+
+def test_worker_limit_is_hard_as_the_server_counts_it():
+    with (
+        LoopbackServer(lambda r: Answer({"result": r.body["x"]}), delay_s=0.02) as server,
+        http_session(server, workers=3, n_cases=24) as s,
+    ):
+        threads = [
+            threading.Thread(
+                target=s.evaluate, args=(assignment({"k": k}, [f"c{i}" for i in range(24)]), 0)
+            )
+            for k in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.requests) == 48
+    assert server.most_in_flight == 3
+
+
+def test_latency_leaves_out_waiting_for_a_connection():
+    """Eight calls at once over one connection: each waits for those before it, untimed."""
+    with (
+        LoopbackServer(lambda r: Answer({"result": r.body["x"]}), delay_s=0.05) as server,
+        http_session(server, workers=8, n_cases=8, target_workers=1) as s,
+    ):
+        started = time.monotonic()
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
+        elapsed_ms = (time.monotonic() - started) * 1000
+    assert server.most_in_flight == 1
+    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
+    assert min(latencies) >= 50.0
+    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long
+
+
+@pytest.mark.parametrize("form", ["seconds", "milliseconds"])
+def test_retry_after_is_respected(form):
+    header = {"retry-after": "1"} if form == "seconds" else {"retry-after-ms": "300"}
+    pause_s = 1.0 if form == "seconds" else 0.3
+    n_seen = 0
+
+    def answer(request):
+        nonlocal n_seen
+        n_seen += 1
+        return Answer({}, 429, header) if n_seen == 1 else Answer({"result": 0})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(server, workers=1, n_cases=1, max_retries=1, backoff=Backoff()) as s,
+    ):
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.reward, evaluation.attempt) == (1.0, 2)
+    assert server.arrived_s[1] - server.arrived_s[0] >= pause_s
+
+
+def test_a_pause_before_a_retry_holds_no_worker():
+    order: list[int] = []
+
+    def answer(request):
+        order.append(request.body["x"])
+        is_first = order.count(request.body["x"]) == 1
+        if request.body["x"] == 0 and is_first:
+            return Answer({}, 429, {"retry-after-ms": "200"})
+        return Answer({"result": request.body["x"]})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(server, workers=1, n_cases=4, max_retries=1) as s,
+    ):
+        started = time.monotonic()
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(4)]), 0)
+        assert time.monotonic() - started >= 0.2
+    assert order == [0, 1, 2, 3, 0]
+    assert [e.reward for e in trial.evaluations] == [1.0] * 4
+
+
+def test_a_server_that_echoes_the_key_leaks_it_nowhere():
+    key = "canary-9f8e7d6c5b4a"
+
+    def answer(request):
+        said = request.headers["authorization"]
+        if request.body["x"] == 0:
+            return Answer({"detail": said}, 400)
+        if request.body["x"] == 1:
+            return Answer({"detail": said}, 500)
+        return Answer({"result": said, said: said})
+
+    with LoopbackServer(answer) as server:
+        auth = {"type": "bearer", "token_env": "CANARY"}
+        made = loaded(api=http_api(server.url, auth=auth))
+        secrets = Secrets({"CANARY": key})
+        journal = MemoryJournal()
+        redact = Redactor.from_configuration(made.configuration, secrets)
+        target = make_target(made, secrets=secrets)
+        with session(target, journal=journal, redact=redact, max_retries=1) as s:
+            trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+    assert server.requests[0].headers["authorization"] == f"Bearer {key}"
+    assert [e.fault for e in trial.evaluations] == ["candidate", "infrastructure", None]
+    assert key not in repr(trial)
+    assert key not in "".join(journal.stored)

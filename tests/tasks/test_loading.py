@@ -1,0 +1,486 @@
+"""Loading a configuration with its files: what is read, and what every wrong file is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from convergence_core.errors import ConfigurationError
+from tasks.cases import hash_of, split_holdout
+from tasks.loading import is_text_path, load, load_mapping
+from tests.support.configurations import BASE, loaded, mapping
+
+CASES: list[dict[str, Any]] = [
+    {"id": "a", "input": {"q": "one"}, "expected": "1", "weight": 2.0, "tags": ["x", "y"]},
+    {"id": "b", "input": {"q": "two"}, "expected": "2", "description": "the second"},
+]
+
+
+def load_cases(tmp_path, name, content, **sections) -> Any:
+    path = tmp_path / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content)
+    return loaded(tmp_path, evaluation__test_cases={"path": name}, **sections)
+
+
+def problems_of(tmp_path, name, content, **sections) -> Any:
+    with pytest.raises(ConfigurationError) as caught:
+        load_cases(tmp_path, name, content, **sections)
+    return caught.value.problems
+
+
+def problem_of(tmp_path, name, content, **sections) -> Any:
+    (problem,) = problems_of(tmp_path, name, content, **sections)
+    assert problem.file == str(tmp_path / name)
+    assert problem.fix
+    return problem
+
+
+# -- the five formats
+
+
+def as_jsonl(cases) -> Any:
+    return "".join(json.dumps(case) + "\n" for case in cases)
+
+
+CSV = 'id,input.q,expected,weight,tags,description\na,one,"""1""",2,x;y,\nb,two,"""2""",,,the second\n'
+YAML = """
+test_cases:
+  - {id: a, input: {q: one}, expected: "1", weight: 2.0, tags: [x, y]}
+  - {id: b, input: {q: two}, expected: "2", description: the second}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.json", json.dumps(CASES)),
+        ("c.json", json.dumps({"test_cases": CASES})),
+        ("c.json", "\ufeff" + json.dumps(CASES, indent=2)),
+        ("c.jsonl", as_jsonl(CASES)),
+        ("c.jsonl", "\n" + as_jsonl(CASES) + "\n\n"),
+        ("c.yaml", YAML),
+        ("c.yml", YAML.replace("test_cases:", "cases:")),
+        ("c.csv", CSV),
+        ("c.csv", CSV.replace("\n", "\r\n")),
+        ("c.tsv", CSV.replace(",", "\t")),
+    ],
+)
+def test_every_text_format_gives_the_same_cases(tmp_path, name, content):
+    made = load_cases(tmp_path, name, content)
+    first, second = made.cases
+    assert (first.case_id, first.input, first.expected) == ("a", {"q": "one"}, "1")
+    assert (first.weight, first.tags) == (2.0, ("x", "y"))
+    assert (second.weight, second.tags, second.description) == (1.0, (), "the second")
+    assert made.cases_sha256 == hash_of(loaded(evaluation__test_cases={"inline": CASES}).cases)
+
+
+def test_parquet_gives_the_same_cases(tmp_path):
+    pl.DataFrame(CASES).write_parquet(tmp_path / "c.parquet")
+    made = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
+    assert made.cases_sha256 == hash_of(loaded(evaluation__test_cases={"inline": CASES}).cases)
+
+
+def test_parquet_columns_may_be_flat_or_json_text(tmp_path):
+    frame = pl.DataFrame(
+        {
+            "id": [1, 2],
+            "input": ['{"q": "one"}', '{"q": "two"}'],
+            "expected.a.b": [1.5, 2.5],
+            "expected.c": ["x", None],
+        }
+    )
+    frame.write_parquet(tmp_path / "c.parquet")
+    made = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"})
+    assert [case.case_id for case in made.cases] == ["1", "2"]
+    assert made.cases[0].input == {"q": "one"}
+    assert made.cases[0].expected == {"a": {"b": 1.5}, "c": "x"}
+    assert made.cases[1].expected == {"a": {"b": 2.5}}
+
+
+def test_csv_cells_are_decoded(tmp_path):
+    text = (
+        "input.text,input.n,input.flag,input.deep.list,expected\n"
+        'hello,3,true,"[1, 2]","{""a"": null}"\n'
+        "007,1e2,no,,007\n"
+    )
+    first, second = load_cases(tmp_path, "c.csv", text).cases
+    assert first.input == {"text": "hello", "n": 3, "flag": True, "deep": {"list": [1, 2]}}
+    assert first.expected == {"a": None}
+    assert second.input == {"text": "007", "n": 100.0, "flag": "no"}
+    assert second.expected == "007"
+
+
+def test_columns_of_others_are_left_alone(tmp_path):
+    made = load_cases(tmp_path, "c.csv", "input,expected,category\nhello,1,easy\n")
+    assert made.cases[0].input == "hello"
+
+
+def test_ids_are_derived_from_the_content_when_there_are_none(tmp_path):
+    cases = [{"input": "x", "expected": "1"}, {"input": "y", "expected": "1"}]
+    one = load_cases(tmp_path, "c.json", json.dumps(cases)).cases
+    two = load_cases(tmp_path, "d.json", json.dumps(cases[::-1])).cases
+    assert {case.case_id for case in one} == {case.case_id for case in two}
+    assert len({case.case_id for case in one}) == 2
+
+
+def test_the_hash_of_the_cases_does_not_depend_on_their_order_but_on_all_else(tmp_path):
+    one = load_cases(tmp_path, "c.json", json.dumps(CASES))
+    two = load_cases(tmp_path, "d.json", json.dumps(CASES[::-1]))
+    other = load_cases(tmp_path, "e.json", json.dumps([{**CASES[0], "weight": 3}, CASES[1]]))
+    assert one.cases_sha256 == two.cases_sha256 != other.cases_sha256
+
+
+# -- wrong files
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, evaluation__test_cases={"path": "none.json"})
+    (problem,) = caught.value.problems
+    assert problem.key == "evaluation.test_cases"
+    assert "none.json" in str(problem)
+    assert "exists" in str(problem)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "c.json").mkdir()
+    with pytest.raises(ConfigurationError, match="not a folder"):
+        loaded(tmp_path, evaluation__test_cases={"path": "c.json"})
+
+
+@pytest.mark.parametrize("name", ["c.json", "c.jsonl", "c.yaml", "c.csv", "c.parquet"])
+def test_a_file_of_0_bytes_says_so(tmp_path, name):
+    assert "0 bytes" in str(problem_of(tmp_path, name, ""))
+
+
+@pytest.mark.parametrize("name", ["c.json", "c.jsonl", "c.yaml", "c.csv"])
+def test_a_file_of_white_space_is_empty(tmp_path, name):
+    assert "empty" in str(problem_of(tmp_path, name, " \n\n"))
+
+
+@pytest.mark.parametrize("name", ["c.json", "c.jsonl", "c.yaml", "c.csv"])
+def test_a_file_that_is_not_utf_8_is_told_with_its_line(tmp_path, name):
+    problem = problem_of(tmp_path, name, b'[\n{"input": "caf\xe9"}]')
+    assert "UTF-8" in str(problem)
+    assert problem.line == 2
+
+
+def test_broken_json_is_told_with_line_and_column(tmp_path):
+    problem = problem_of(tmp_path, "c.json", '[\n  {"input": "x",}\n]')
+    assert (problem.line, problem.column is not None) == (2, True)
+
+
+def test_every_broken_line_of_jsonl_is_told(tmp_path):
+    text = '{"input": "x", "expected": 1}\n{"input": \n{"input": "y", "expected": NaN}\n'
+    problems = problems_of(tmp_path, "c.jsonl", text)
+    assert [problem.line for problem in problems] == [2, 3]
+    assert "NaN" in str(problems[1])
+
+
+def test_broken_yaml_is_told_with_its_line(tmp_path):
+    problem = problem_of(tmp_path, "c.yaml", "- input: x\n  expected: [1\n- input: y\n")
+    assert problem.line is not None
+
+
+def test_a_csv_line_with_too_many_cells_is_told(tmp_path):
+    problem = problem_of(tmp_path, "c.csv", 'input,expected\n"a\nb",1\nx,1,2\n')
+    assert problem.line == 4
+    assert "3 cells" in str(problem)
+
+
+def test_a_csv_file_without_input_is_told_its_columns(tmp_path):
+    assert "question, answer" in str(problems_of(tmp_path, "c.csv", "question,answer\nx,1\n")[0])
+
+
+def test_a_file_that_is_no_parquet_says_so(tmp_path):
+    assert "parquet" in str(problem_of(tmp_path, "c.parquet", b"PAR1 not really"))
+
+
+def test_an_unknown_suffix_is_told_the_known_ones(tmp_path):
+    assert ".jsonl" in str(problem_of(tmp_path, "cases.txt", "x"))
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}', '"text"', "3", "null"])
+def test_json_that_holds_no_list_says_what_to_write(tmp_path, content):
+    assert "test_cases" in str(problem_of(tmp_path, "c.json", content))
+
+
+def test_an_empty_list_holds_no_case(tmp_path):
+    assert "at least one" in str(problem_of(tmp_path, "c.json", "[]"))
+
+
+# -- wrong cases
+
+
+def wrong_case(tmp_path, case, **sections) -> Any:
+    text = '[\n {"id": "ok", "input": "x", "expected": "1"},\n ' + json.dumps(case) + "\n]"
+    problem = problem_of(tmp_path, "c.json", text, **sections)
+    assert (problem.line, problem.column) == (3, 2)
+    return problem
+
+
+def test_a_case_that_is_no_mapping(tmp_path):
+    assert wrong_case(tmp_path, ["x"]).key == "evaluation.test_cases[1]"
+
+
+def test_a_duplicate_id_names_the_other_line(tmp_path):
+    problem = wrong_case(tmp_path, {"id": "ok", "input": "y", "expected": "1"})
+    assert problem.key == "evaluation.test_cases[1].id"
+    assert "line 2" in problem.rule
+
+
+def test_two_equal_cases_without_ids(tmp_path):
+    text = '[{"input": "x", "expected": "1"}, {"input": "x", "expected": "1"}]'
+    assert "the same" in str(problem_of(tmp_path, "c.json", text))
+
+
+@pytest.mark.parametrize("value", [None, "", [], True, 1.5])
+def test_an_id_that_is_no_text(tmp_path, value):
+    if value is None:
+        return  # absent: derived from the content
+    problem = wrong_case(tmp_path, {"id": value, "input": "y", "expected": "1"})
+    assert problem.key.endswith(".id")
+
+
+@pytest.mark.parametrize(
+    "case", [{"id": "b", "expected": "1"}, {"id": "b", "input": None, "expected": "1"}]
+)
+def test_a_missing_input(tmp_path, case):
+    assert wrong_case(tmp_path, case).key.endswith("[1].input")
+
+
+@pytest.mark.parametrize("weight", [0, -1, "heavy", True, [1]])
+def test_a_weight_that_is_no_positive_number(tmp_path, weight):
+    case = {"id": "b", "input": "y", "expected": "1", "weight": weight}
+    assert wrong_case(tmp_path, case).key.endswith("[1].weight")
+
+
+def test_tags_that_are_no_texts(tmp_path):
+    case = {"id": "b", "input": "y", "expected": "1", "tags": [1]}
+    assert wrong_case(tmp_path, case).key.endswith("[1].tags")
+
+
+def test_a_misspelt_key_gets_the_nearest_name(tmp_path):
+    case = {"id": "b", "input": "y", "expected": "1", "wieght": 2}
+    assert "Did you mean `weight`?" in str(wrong_case(tmp_path, case))
+
+
+def test_expected_is_required_where_a_metric_needs_it(tmp_path):
+    problem = wrong_case(tmp_path, {"id": "b", "input": "y"})
+    assert "`exact_match`" in problem.rule
+    free = {"success_rate": {"weight": 1}}
+    load_cases(tmp_path, "c.json", '[{"input": "y"}]', evaluation__metrics=free)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ({"type": "numeric"}, "three"),
+        ({"type": "contains"}, {"a": 1}),
+        ({"type": "regex"}, "("),
+        ({"type": "json_schema"}, {"type": "nothing"}),
+        ({"type": "exact_match", "expected_field": "a.b"}, {"a": 1}),
+    ],
+)
+def test_an_expected_value_that_the_metric_cannot_use(tmp_path, metric, expected):
+    text = json.dumps([{"input": "y", "expected": expected}])
+    metrics = {"quality": {"weight": 1, **metric}}
+    assert ".expected" in problem_of(tmp_path, "c.json", text, evaluation__metrics=metrics).key
+
+
+def test_all_wrong_cases_are_told_at_once(tmp_path):
+    text = as_jsonl(
+        [{"input": "x"}, {"expected": "1"}, {"input": "x", "expected": "1", "weight": 0}]
+    )
+    problems = problems_of(tmp_path, "c.jsonl", text)
+    assert [problem.line for problem in problems] == [1, 2, 3]
+
+
+# -- the held-out share
+
+
+def test_holdout_depends_on_ids_alone():
+    made = loaded(evaluation__test_cases={"inline": _many(40), "holdout": 0.3})
+    other = loaded(evaluation__test_cases={"inline": _many(40)[::-1], "holdout": 0.3})
+    held = {case.case_id for case in made.holdout_cases}
+    assert len(held) == 12
+    assert held == {case.case_id for case in other.holdout_cases}
+    assert held.isdisjoint(case.case_id for case in made.search_cases)
+    assert len(made.search_cases) == 28
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "n_held"), [(2, 0.01, 1), (2, 0.9, 1), (10, 0.9, 9), (3, 0.0, 0)]
+)
+def test_each_side_has_at_least_one_case(n, share, n_held):
+    cases = loaded(evaluation__test_cases={"inline": _many(n)}).cases
+    search, held = split_holdout(cases, share)
+    assert (len(search), len(held)) == (n - n_held, n_held)
+
+
+def test_one_case_cannot_be_split(tmp_path):
+    with pytest.raises(ConfigurationError, match="at least two"):
+        loaded(evaluation__test_cases={"inline": _many(1), "holdout": 0.5})
+
+
+def _many(n) -> Any:
+    return [{"id": f"c{i}", "input": "x", "expected": "1"} for i in range(n)]
+
+
+# -- the configuration and its other files
+
+
+def write_config(tmp_path, text) -> Any:
+    path = tmp_path / "optimization.yaml"
+    path.write_text(text)
+    return path
+
+
+CONFIG = """
+api: {name: system, kind: function, function: "math:sqrt"}
+search_space:
+  parameters:
+    k: {type: int, min: 1, max: 9}
+    system: {type: text, variants: [a.md, "inline text"]}
+evaluation:
+  test_cases:
+    - {id: a, input: one, expected: "1"}
+    - {id: b, input: two, expected: "2", weight: 0}
+  metrics:
+    exact_match: {weight: 1}
+    shape: {type: json_schema, schema: schema.json, weight: 1}
+"""
+
+
+def test_a_configuration_file_is_loaded_with_all_its_files(tmp_path):
+    (tmp_path / "a.md").write_text("Be brief.\n")
+    (tmp_path / "schema.json").write_text('{"type": "string"}')
+    path = write_config(tmp_path, CONFIG.replace(", weight: 0", ""))
+    made = load(path)
+    assert (made.base_dir, made.config_path) == (tmp_path, path)
+    assert made.texts == {"a.md": "Be brief.\n", "inline text": "inline text"}
+    assert made.schemas == {"shape": {"type": "string"}}
+    assert [case.case_id for case in made.cases] == ["a", "b"]
+
+
+def test_problems_of_all_files_are_told_at_once_with_their_places(tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        load(write_config(tmp_path, CONFIG))
+    told = {(problem.key, problem.line) for problem in caught.value.problems}
+    assert told == {
+        ("search_space.parameters.system.variants[0]", 6),
+        ("evaluation.metrics.shape.schema", 13),
+        ("evaluation.test_cases.inline[1].weight", 10),
+    }
+
+
+def test_a_wrong_configuration_is_told_together_with_its_wrong_case_file(tmp_path):
+    (tmp_path / "c.jsonl").write_text("{\n")
+    text = CONFIG.replace("min: 1", "min: 99").split("  test_cases:")[0]
+    text += "  test_cases: {path: c.jsonl}\n  metrics: {exact_match: {weight: 1}}\n"
+    with pytest.raises(ConfigurationError) as caught:
+        load(write_config(tmp_path, text))
+    files = {Path(problem.file or "").name for problem in caught.value.problems}
+    assert files == {"optimization.yaml", "c.jsonl"}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00"])
+def test_a_configuration_that_cannot_be_read_says_why(tmp_path, content):
+    path = tmp_path / "optimization.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    assert "optimization.yaml" in str(caught.value)
+
+
+def test_broken_json_schema_files_are_told(tmp_path):
+    (tmp_path / "bad.json").write_text('{"type": }')
+    metrics = {"shape": {"type": "json_schema", "schema": "bad.json", "weight": 1}}
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, evaluation__metrics=metrics)
+    assert caught.value.problems[0].column is not None
+
+
+def test_a_wrong_json_schema_is_told():
+    metrics = {"shape": {"type": "json_schema", "schema": {"type": "nothing"}, "weight": 1}}
+    with pytest.raises(ConfigurationError, match="JSON Schema"):
+        loaded(evaluation__metrics=metrics)
+
+
+@pytest.mark.parametrize(
+    ("variant", "is_path"),
+    [
+        ("prompts/a.md", True),
+        ("a.TXT", True),
+        ("x.prompt", True),
+        ("Read a.md", False),
+        ("a\n.md", False),
+        ("be brief", False),
+        ("brief", False),
+    ],
+)
+def test_what_counts_as_the_path_of_a_text(variant, is_path):
+    assert is_text_path(variant) is is_path
+
+
+TEMPLATES = {"prompt": {"path": "p.txt", "variables": ["k"]}}
+
+
+def http(body) -> Any:
+    return {
+        "name": "s",
+        "kind": "http",
+        "endpoint": "http://127.0.0.1:1/",
+        "request": {"body": body},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "words"),
+    [
+        ("{k}", {"x": "{k}"}, "no effect"),
+        ("no placeholder", {"x": "{templates.prompt}"}, "placeholder `k`"),
+        ("{k} {unknown}", {"x": "{templates.prompt}"}, "{unknown}"),
+        ("{k} {templates.prompt}", {"x": "{templates.prompt}"}, "another template"),
+        ("{k} {input.z}", {"x": "{templates.prompt}"}, "input.z"),
+    ],
+)
+def test_templates_are_checked(tmp_path, text, body, words):
+    (tmp_path / "p.txt").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, api=http(body), search_space__templates=TEMPLATES)
+    assert words in str(caught.value)
+
+
+def test_python_data_is_loaded_too():
+    made = load_mapping(BASE)
+    assert made.config_path is None
+    assert made.configuration.api.name == "system"
+
+
+def test_inline_cases_from_python_have_no_line():
+    with pytest.raises(ConfigurationError) as caught:
+        load_mapping(mapping(evaluation__test_cases={"inline": [{"input": "x"}]}))
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line) == (None, None)
+
+
+def test_facts_hash_the_files_and_ask_the_module(tmp_path):
+    (tmp_path / "f.py").write_text(
+        "def f(case_input, params): return 1\n"
+        "def corpus_sha256(): return 'abc'\n"
+        "def _hidden_sha256(): return 'no'\n"
+        "def of_sha256(text): return 'no'\n"
+    )
+    made = loaded(tmp_path, api={"name": "s", "kind": "function", "function": "f.py:f"})
+    facts = made.facts
+    assert facts["corpus_sha256"] == "abc"
+    assert set(facts) == {"corpus_sha256", "sha256 of f.py"}
+    (tmp_path / "f.py").write_text("def f(case_input, params): return 2\n")
+    assert made.facts["sha256 of f.py"] != facts["sha256 of f.py"]

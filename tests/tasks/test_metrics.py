@@ -1,0 +1,446 @@
+"""Metrics: what each comparison says, and functions of the user's in both call forms."""
+
+import asyncio
+import threading
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from convergence_core.config.evaluation import SimilarityMethod
+from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault
+from convergence_core.records import Case, Reply
+from tasks import evaluators
+from tasks.metrics import make_metrics
+from tests.support.configurations import loaded
+from tests.support.sessions import ScriptedTarget, assignment, session
+
+
+def made(base_dir=".", *, evaluator=None, case=None, **metrics) -> Any:
+    cases = {"inline": [case or {"id": "a", "input": "x", "expected": "1"}]}
+    whole = loaded(base_dir, evaluation__metrics=metrics, evaluation__test_cases=cases)
+    return make_metrics(whole, evaluator=evaluator)
+
+
+def measure(metric, value, expected=None, *, params=None, **reply) -> Any:
+    case = Case(case_id="a", input="x", expected=expected)
+
+    async def go() -> Any:
+        try:
+            return await metric.measure(
+                Reply(value=value, **{"latency_ms": 1.0, **reply}), case, params or {}
+            )
+        finally:
+            if hasattr(metric, "aclose"):
+                await metric.aclose()
+
+    return asyncio.run(go())
+
+
+EXPECTED = {
+    "numeric": 3,
+    "json_schema": {"type": "object"},
+    "regex": "x",
+}
+
+
+def value_of(config, result, expected) -> Any:
+    kind = config["type"]
+    case = {"id": "a", "input": "x", "expected": EXPECTED.get(kind, "x")}
+    if "expected_field" in config:
+        case["expected"] = expected
+    (metric,) = made(case=case, quality={"weight": 1, **config})
+    return measure(metric, result, expected)
+
+
+@pytest.mark.parametrize(
+    ("config", "result", "expected", "value"),
+    [
+        ({}, "Paris", "Paris", 1),
+        ({}, " Paris\n", "Paris", 1),
+        ({"strip": False}, " Paris", "Paris", 0),
+        ({}, "paris", "Paris", 0),
+        ({"case_sensitive": False}, "PARIS", "paris", 1),
+        ({}, 5, "5", 1),
+        ({}, 5.0, 5, 1),
+        ({}, True, 1, 0),
+        ({}, {"a": [1, "x "]}, {"a": [1.0, "x"]}, 1),
+        ({}, {"a": 1}, {"a": 1, "b": 2}, 0),
+        ({}, [1, 2], [2, 1], 0),
+        ({}, None, None, 1),
+        ({"field": "answer[0].text"}, {"answer": [{"text": "x"}]}, "x", 1),
+        ({"expected_field": "a.b"}, "x", {"a": {"b": "x"}}, 1),
+    ],
+)
+def test_exact_match(config, result, expected, value):
+    assert value_of({"type": "exact_match", **config}, result, expected) == value
+
+
+@pytest.mark.parametrize(
+    ("config", "result", "expected", "value"),
+    [
+        ({}, "the capital is Paris.", "Paris", 1),
+        ({}, "the capital is paris.", "Paris", 0),
+        ({"case_sensitive": False}, "the capital is paris.", "PARIS", 1),
+        ({}, "red and blue", ["red", "blue"], 1),
+        ({}, "red", ["red", "blue"], 0),
+        ({}, {"list": [1, 22]}, 22, 1),
+    ],
+)
+def test_contains(config, result, expected, value):
+    assert value_of({"type": "contains", **config}, result, expected) == value
+
+
+@pytest.mark.parametrize(
+    ("config", "result", "expected", "value"),
+    [
+        ({"pattern": r"\d{3}"}, "call 911", None, 1),
+        ({"pattern": r"^\d{3}$"}, "call 911", None, 0),
+        ({}, "call 911", r"\d+", 1),
+        ({"case_sensitive": False}, "ABC", "abc", 1),
+    ],
+)
+def test_regex(config, result, expected, value):
+    assert value_of({"type": "regex", **config}, result, expected) == value
+
+
+@pytest.mark.parametrize(
+    ("config", "result", "expected", "value"),
+    [
+        ({}, 3, 3, 1),
+        ({}, 3.0001, 3, 0),
+        ({"tolerance": 0.5}, 3.5, 3, 1),
+        ({"tolerance": 0.5}, 3.51, 3, 0),
+        ({"relative_tolerance": 0.1}, 109.9, 100, 1),
+        ({"relative_tolerance": 0.1}, -109.9, -100, 1),
+        ({}, " 1,234.5 ", 1234.5, 1),
+        ({}, "$12", "12", 1),
+        ({}, "1e3", 1000, 1),
+    ],
+)
+def test_numeric(config, result, expected, value):
+    assert value_of({"type": "numeric", **config}, result, expected) == value
+
+
+@pytest.mark.parametrize("result", ["about 3", "", "3 or 4", None, True, [3], "nan", "1e999"])
+def test_an_answer_that_is_no_number_is_the_candidates_fault(result):
+    with pytest.raises(CandidateFault) as caught:
+        value_of({"type": "numeric"}, result, 3)
+    assert caught.value.error_type == "not_numeric"
+
+
+SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [({"a": 1}, 1), ({"a": "1"}, 0), ({}, 0), ('{"a": 1}', 1), ("{'a': 1}", 0), ("", 0)],
+)
+def test_json_schema(result, value):
+    assert value_of({"type": "json_schema", "schema": SCHEMA}, result, None) == value
+    assert value_of({"type": "json_schema"}, result, SCHEMA) == value
+
+
+def test_a_schema_never_fetches_what_it_refers_to():
+    schema = {"$ref": "http://127.0.0.1:1/schema.json"}
+    with pytest.raises(EvaluatorFault):
+        value_of({"type": "json_schema", "schema": schema}, {}, None)
+
+
+@pytest.mark.parametrize("method", get_args(SimilarityMethod))
+def test_similarity_is_1_for_equal_texts_and_small_for_others(method):
+    config = {"type": "similarity", "method": method}
+    assert value_of(config, "the same text", "the same text") == 1.0
+    assert value_of(config, "the same text", "ZZZZ 999") < 0.5
+
+
+def test_similarity_matches_a_value_computed_by_hand():
+    config = {"type": "similarity", "method": "levenshtein"}
+    assert value_of(config, "kitten", "sitting") == pytest.approx(1 - 3 / 7)
+    config = {"type": "similarity", "method": "damerau_levenshtein"}
+    assert value_of(config, "abcd", "bacd") == pytest.approx(1 - 1 / 4)
+    config = {"type": "similarity", "method": "jaro_winkler"}
+    assert value_of(config, "martha", "marhta") == pytest.approx(17 / 18 + 3 * 0.1 * (1 / 18))
+    config = {"type": "similarity", "method": "jaccard"}
+    assert value_of(config, "a b c", "b c d") == pytest.approx(2 / 4)
+    assert value_of(config, "", " ") == 1.0
+
+
+@pytest.mark.parametrize("method", get_args(SimilarityMethod))
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_similarity_lies_in_0_1_and_is_symmetric(method, a, b):
+    (metric,) = made(quality={"weight": 1, "type": "similarity", "method": method})
+    one, two = measure(metric, a, b), measure(metric, b, a)
+    assert 0.0 <= one <= 1.0
+    assert one == pytest.approx(two)
+
+
+def test_a_missing_field_is_the_candidates_fault():
+    with pytest.raises(CandidateFault, match=r"answer\.text"):
+        value_of({"type": "exact_match", "field": "answer.text"}, {"answer": "x"}, "x")
+
+
+def test_what_the_reply_says_of_itself():
+    latency, success = made(latency_ms={"weight": 1}, success_rate={"weight": 1})
+    assert measure(latency, "x", latency_ms=12.5) == 12.5
+    assert measure(success, "x") == 1.0
+    api = {
+        "name": "s",
+        "kind": "http",
+        "endpoint": "http://127.0.0.1:1/",
+        "response": {"cost_field": "c"},
+    }
+    (cost,) = make_metrics(loaded(api=api, evaluation__metrics={"cost_usd": {"weight": 1}}))
+    assert measure(cost, "x", cost_usd=0.25) == 0.25
+    assert measure(cost, "x") is None
+
+
+# -- functions of the user's
+
+
+def function_metrics(evaluator, *names) -> Any:
+    return made(evaluator=evaluator, **{name: {"weight": 1, "type": "function"} for name in names})
+
+
+def value_from(evaluator, value="r", expected="e", **reply) -> Any:
+    (metric,) = function_metrics(evaluator, "quality")
+    return measure(metric, value, expected, params={"k": 2}, **reply)
+
+
+def core(result, expected, params, metric) -> Any:
+    assert (result, expected, params, metric) == ("r", "e", {"k": 2}, "quality")
+    return 0.5
+
+
+def core_renamed(a, b, c, d):
+    return core(a, b, c, d)
+
+
+def core_short(a, b):
+    assert (a, b) == ("r", "e")
+    return 0.5
+
+
+def core_of_one(a):
+    assert a == "r"
+    return 0.5
+
+
+def core_reordered(metric, params, result):
+    return core(result, "e", params, metric)
+
+
+def core_any(*everything):
+    return core(*everything)
+
+
+def core_keywords(**everything):
+    return core(**everything)
+
+
+def sdk(prediction, expected, context=None):
+    assert (prediction, expected) == ({"result": "r"}, "e")
+    assert context["params"] == {"k": 2}
+    return {"quality": 0.5, "other": 0.25}
+
+
+def sdk_without_context(prediction, expected):
+    assert (prediction, expected) == ({"result": "r"}, "e")
+    return 0.5
+
+
+async def core_async(result, expected, params, metric):
+    await asyncio.sleep(0)
+    return core(result, expected, params, metric)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        core,
+        core_renamed,
+        core_short,
+        core_of_one,
+        core_reordered,
+        core_any,
+        core_keywords,
+        core_async,
+        sdk,
+        sdk_without_context,
+    ],
+)
+def test_both_call_forms_of_the_original_work(function):
+    assert value_from(function) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("returned", "value"),
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (np.float32(0.5), 0.5),
+        (np.array(0.5), 0.5),
+        ({"quality": 0.25, "score": 1}, 0.25),
+        ({"score": 0.25}, 0.25),
+        ({"value": np.int64(3)}, 3.0),
+        (None, None),
+    ],
+)
+def test_numbers_and_dictionaries_are_read(returned, value):
+    assert value_from(lambda result, expected: returned) == value
+
+
+@pytest.mark.parametrize(
+    ("returned", "error_type"),
+    [
+        (float("nan"), "not_finite"),
+        (float("-inf"), "not_finite"),
+        (np.array(np.nan), "not_finite"),
+        ({"score": float("nan")}, "not_finite"),
+        ({"other": 1}, "no_number"),
+        ("0.5", "no_number"),
+        ([1], "no_number"),
+        (object(), "no_number"),
+    ],
+)
+def test_what_is_no_finite_number_is_the_evaluators_fault(returned, error_type):
+    with pytest.raises(EvaluatorFault) as caught:
+        value_from(lambda result, expected: returned)
+    assert caught.value.error_type == error_type
+    assert "`quality`" in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_an_exception_is_the_evaluators_fault_with_its_traceback(error):
+    def raises(result, expected):
+        raise error("inside the metric")
+
+    with pytest.raises(EvaluatorFault) as caught:
+        value_from(raises)
+    assert caught.value.error_type == error.__name__
+    assert 'raise error("inside the metric")' in caught.value.details
+
+
+def test_a_metric_that_takes_too_long_is_the_evaluators_fault(monkeypatch):
+    monkeypatch.setattr(evaluators, "EVALUATOR_TIMEOUT_S", 0.05)
+    ended = threading.Event()
+    with pytest.raises(EvaluatorFault) as caught:
+        value_from(lambda result, expected: ended.wait(30))
+    ended.set()
+    assert caught.value.error_type == "timeout"
+
+
+def test_a_slow_sync_metric_does_not_hold_up_calls():
+    """The metric of the first cell returns only after the last cell was asked."""
+    asked = threading.Event()
+
+    def answer(params, case):
+        if case.case_id == "c3":
+            asked.set()
+        return 0
+
+    def slow(result, expected):
+        assert asked.wait(30)
+        return 1.0
+
+    (metric,) = function_metrics(slow, "quality")
+    with session(ScriptedTarget(answer), metrics=[metric], workers=1) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2", "c3"]), 0)
+    assert [e.reward for e in trial.evaluations] == [1.0] * 4
+
+
+@pytest.mark.parametrize("takes_metric", [False, True])
+def test_an_evaluator_of_several_metrics_is_called_once_unless_it_wants_the_name(takes_metric):
+    calls = []
+
+    def shared(prediction, expected, context):
+        calls.append("all")
+        return {"a": 0.25, "b": 0.5}
+
+    def named(result, expected, params, metric):
+        calls.append(metric)
+        return {"a": 0.25, "b": 0.5}[metric]
+
+    metrics = function_metrics(named if takes_metric else shared, "a", "b")
+    with session(ScriptedTarget(lambda p, c: 0), metrics=metrics) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
+    assert [e.metrics for e in trial.evaluations] == [{"a": 0.25, "b": 0.5}] * 2
+    assert sorted(calls) == (["a", "a", "b", "b"] if takes_metric else ["all", "all"])
+
+
+def test_an_evaluator_cannot_change_the_parameters():
+    params = {"k": 2}
+
+    def changes(result, expected, params, metric):
+        params.clear()
+        return 1.0
+
+    (metric,) = function_metrics(changes, "quality")
+    measure(metric, "r", "e", params=params)
+    assert params == {"k": 2}
+
+
+def test_numbers_that_the_target_measured_itself_are_metrics():
+    (metric,) = function_metrics(None, "ndcg")
+    assert measure(metric, "r", extra={"ndcg": 0.5}) == 0.5
+    with pytest.raises(EvaluatorFault, match="evaluator"):
+        measure(metric, "r")
+
+
+def test_functions_are_loaded_from_files_and_modules(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "from helper import HALF\ndef half(result, expected):\n    return HALF\n"
+    )
+    (tmp_path / "helper.py").write_text("HALF = 0.5\n")
+    (metric,) = made(tmp_path, quality={"weight": 1, "function": "m.py:half"})
+    assert measure(metric, "r") == 0.5
+    (metric,) = made(quality={"weight": 1, "function": "operator:eq"})
+    assert measure(metric, "r", "r") == 1.0
+
+
+def test_a_custom_evaluator_beside_the_configuration_is_found(tmp_path):
+    (tmp_path / "my_evaluator.py").write_text(
+        "def score(result, expected, params, metric): return 0.5\n"
+    )
+    custom = {"enabled": True, "module": "my_evaluator", "function": "score"}
+    whole = loaded(
+        tmp_path,
+        evaluation__metrics={"a": {"weight": 1, "type": "function"}},
+        evaluation__custom_evaluator=custom,
+    )
+    (metric,) = make_metrics(whole)
+    assert measure(metric, "r") == 0.5
+
+
+def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "raises.py").write_text("\n\nraise RuntimeError('at import')\n")
+    (tmp_path / "fine.py").write_text("def quality(a, b): return 1\nnumber = 3\n")
+    with pytest.raises(ConfigurationError) as caught:
+        made(
+            tmp_path,
+            a={"weight": 1, "function": "broken.py:f"},
+            b={"weight": 1, "function": "raises.py:f"},
+            c={"weight": 1, "function": "fine.py:qualty"},
+            d={"weight": 1, "function": "fine.py:number"},
+            e={"weight": 1, "function": "none.py:f"},
+            f={"weight": 1, "function": "no_such_module_here:f"},
+        )
+    told = {p.key.split(".")[2]: p for p in caught.value.problems}
+    assert sorted(told) == ["a", "b", "c", "d", "e", "f"]
+    assert (told["a"].line, told["a"].file) == (1, str(tmp_path / "broken.py"))
+    assert (told["b"].line, told["b"].file) == (3, str(tmp_path / "raises.py"))
+    assert "at import" in told["b"].rule
+    assert "`quality`" in told["c"].fix
+    assert "function" in told["d"].rule
+    assert "exists" in told["e"].rule
+    assert "no_such_module_here" in told["f"].fix
+
+
+def test_a_metric_with_unknown_arguments_is_a_problem():
+    def wants(result, expected, params, metric, more):
+        return 1
+
+    with pytest.raises(ConfigurationError, match="prediction, expected, context"):
+        function_metrics(wants, "quality")

@@ -1,0 +1,546 @@
+"""The session: results, limits, retries, budget, replay, stop."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from convergence_core.errors import (
+    CandidateFault,
+    ConfigurationError,
+    EvaluatorFault,
+    InfrastructureFault,
+    Problem,
+    StoreWriteError,
+)
+from convergence_core.records import Case, Reply, eval_id_of
+from convergence_core.reward import MetricRule
+from convergence_core.store.journal import SqliteJournal
+from convergence_core.target import Metric
+from tasks.metrics import Compared, SuccessRate
+from tasks.redaction import Redactor
+from tasks.retries import Backoff
+from tests.support.memory_journal import MemoryJournal
+from tests.support.sessions import (
+    ScriptedTarget,
+    assignment,
+    cases,
+    equal_metric,
+    function_target,
+    session,
+)
+
+
+def right(params, case):
+    return case.input["x"]
+
+
+def test_evaluations_come_in_the_order_of_the_cells():
+    with session(ScriptedTarget(right)) as s:
+        plan = assignment({"k": 1}, ["c3", "c0", "c7"])
+        trial = s.evaluate(plan, 2)
+    assert [e.cell for e in trial.evaluations] == list(plan.cells)
+    assert [e.reward for e in trial.evaluations] == [1.0, 1.0, 1.0]
+    first = trial.evaluations[0]
+    assert first.eval_id == eval_id_of("run-1", 2, plan.cells[0])
+    assert (first.status, first.attempt, first.cached, first.generation) == ("ok", 1, False, 2)
+    assert first.request_text == '{"input":{"x":3},"params":{"k":1}}'
+    assert first.response_text == "3"
+    assert first.started_us is not None
+    assert first.ended_us is not None
+
+
+def test_an_empty_assignment_is_an_empty_trial():
+    with session(ScriptedTarget(right)) as s:
+        assert s.evaluate(assignment({"k": 1}, []), 0).evaluations == ()
+
+
+def test_candidates_fault_is_reward_zero_with_its_reason_and_traceback():
+    def raises(case_input, params):
+        raise KeyError("no such thing")
+
+    metrics: list[Metric] = [equal_metric(), SuccessRate("success_rate")]
+    with session(function_target(raises), metrics=metrics) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.status, evaluation.fault, evaluation.reward) == ("error", "candidate", 0.0)
+    assert evaluation.error_type == "KeyError"
+    assert evaluation.error is not None
+    assert "no such thing" in evaluation.error
+    assert "test_session.py" in evaluation.error
+    assert "tasks/workers.py" not in evaluation.error
+    assert evaluation.metrics == {"success_rate": 0.0}
+
+
+def test_infrastructure_fault_is_missing_and_never_zero():
+    fault = InfrastructureFault("down", error_type="http_503")
+    with session(ScriptedTarget(lambda p, c: fault), max_retries=2) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+        assert s.calls_used == 3
+    assert (evaluation.status, evaluation.fault, evaluation.reward) == (
+        "error",
+        "infrastructure",
+        None,
+    )
+    assert evaluation.attempt == 3
+    assert evaluation.metrics == {}
+
+
+def test_a_fault_that_cannot_heal_is_not_tried_again():
+    fault = InfrastructureFault("no key", error_type="http_401", retryable=False)
+    with session(ScriptedTarget(lambda p, c: fault), max_retries=5) as s:
+        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+        assert s.calls_used == 1
+
+
+def test_a_call_that_heals_counts_with_its_last_attempt():
+    seen: dict[str, int] = {}
+
+    def flaky(params, case):
+        seen[case.case_id] = seen.get(case.case_id, 0) + 1
+        if seen[case.case_id] < 3:
+            return InfrastructureFault("busy", error_type="http_429")
+        return case.input["x"]
+
+    journal = MemoryJournal()
+    with session(ScriptedTarget(flaky), max_retries=3, journal=journal) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
+        assert s.calls_used == 6
+    assert [(e.reward, e.attempt) for e in trial.evaluations] == [(1.0, 3), (1.0, 3)]
+    assert sorted(str(row["state"]) for row in journal.ledger) == ["done"] * 2 + ["failed"] * 4
+
+
+def test_metric_that_raises_is_missing_with_its_traceback_kept():
+    class Raises:
+        name = "quality"
+
+        async def measure(self, reply, case, params):
+            raise EvaluatorFault(
+                "metric: boom", error_type="ValueError", details="Traceback: boom"
+            )
+
+    with session(ScriptedTarget(right), metrics=[Raises()]) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.fault, evaluation.reward, evaluation.status) == ("evaluator", None, "error")
+    assert evaluation.error is not None
+    assert "Traceback: boom" in evaluation.error
+
+
+def test_metric_that_blames_the_answer_is_reward_zero():
+    def compare(result, expected):
+        raise CandidateFault("not JSON", error_type="not_json")
+
+    metrics: list[Metric] = [SuccessRate("success_rate"), Compared("quality", compare)]
+    with session(ScriptedTarget(right), metrics=metrics) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.fault, evaluation.reward) == ("candidate", 0.0)
+    assert evaluation.metrics == {"success_rate": 0.0}
+
+
+def test_metric_that_is_nan_is_missing_and_never_one():
+    metric = Compared("quality", lambda result, expected: float("nan"))
+    with session(ScriptedTarget(right), metrics=[metric]) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.fault, evaluation.error_type, evaluation.reward) == (
+        "evaluator",
+        "not_finite",
+        None,
+    )
+
+
+def test_broken_constraint_is_reward_zero_of_an_answer_that_is_well():
+    rules = [MetricRule(name="quality", maximum=0.5)]
+    with session(ScriptedTarget(right), rules=rules) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.status, evaluation.fault, evaluation.reward) == ("ok", "candidate", 0.0)
+    assert evaluation.error_type == "constraint"
+
+
+def test_parameters_that_make_no_request_are_not_asked():
+    class Refuses(ScriptedTarget):
+        def request(self, params, case):
+            raise CandidateFault("no model", error_type="no_model")
+
+    target = Refuses(right)
+    with session(target) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
+    assert target.n_calls == 0
+    assert [(e.reward, e.call_key, e.attempt) for e in trial.evaluations] == [(0.0, None, 0)] * 2
+
+
+def test_workers_limit_calls_of_all_assignments_together():
+    together = threading.Barrier(3)
+
+    async def answer() -> int:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return 0
+
+    target = ScriptedTarget(lambda p, c: answer())
+    journal = MemoryJournal()
+    with session(target, n_cases=20, workers=3, journal=journal) as s:
+
+        def evaluate(k):
+            together.wait()
+            return s.evaluate(assignment({"k": k}, [f"c{i}" for i in range(20)]), 0)
+
+        with ThreadPoolExecutor(3) as pool:
+            trials = list(pool.map(evaluate, range(3)))
+    assert sum(len(trial.evaluations) for trial in trials) == 60
+    assert target.most_in_flight == 3
+    assert journal.most_in_flight == 3  # claims are never made ahead of the call
+
+
+def test_cells_are_asked_in_order_of_arrival():
+    order: list[str] = []
+
+    def note(params, case):
+        order.append(case.case_id)
+        return 0
+
+    with session(ScriptedTarget(note), workers=1) as s:
+        s.evaluate(assignment({"k": 1}, ["c5", "c1", "c3"]), 0)
+        s.evaluate(assignment({"k": 2}, ["c2", "c0"]), 0)
+    assert order == ["c5", "c1", "c3", "c2", "c0"]
+
+
+def test_a_stored_answer_is_not_asked_again_and_gives_the_same_evaluation(tmp_path):
+    journal = SqliteJournal(tmp_path)
+    plan = assignment({"k": 1}, ["c0", "c1"])
+    ticks = iter(range(1, 10**6))
+    with session(ScriptedTarget(right), journal=journal, now_us=lambda: next(ticks)) as s:
+        first = s.evaluate(plan, 0)
+    never = ScriptedTarget(lambda p, c: pytest.fail("asked again"))
+    with session(never, journal=journal, calls_used=2) as s:
+        again = s.evaluate(plan, 0)
+        assert s.calls_used == 2
+    journal.close()
+    assert again == first
+    assert never.n_calls == 0
+
+
+def test_a_stored_candidate_fault_is_replayed_to_the_letter(tmp_path):
+    def raises(case_input, params):
+        raise ValueError("é" * 9000)
+
+    journal = SqliteJournal(tmp_path)
+    plan = assignment({"k": 1}, ["c0"])
+    with session(function_target(raises), journal=journal) as s:
+        first = s.evaluate(plan, 0)
+    with session(function_target(raises), journal=journal) as s:
+        again = s.evaluate(plan, 0)
+        assert s.calls_used == 0
+    journal.close()
+    assert again == first
+    assert first.evaluations[0].error is not None
+    assert len(first.evaluations[0].error) <= 4000
+
+
+def test_a_failed_call_is_never_reused():
+    journal = MemoryJournal()
+    plan = assignment({"k": 1}, ["c0"])
+    fault = InfrastructureFault("down", error_type="network")
+    with session(ScriptedTarget(lambda p, c: fault), journal=journal) as s:
+        assert s.evaluate(plan, 0).evaluations[0].reward is None
+    with session(ScriptedTarget(right), journal=journal) as s:
+        assert s.evaluate(plan, 0).evaluations[0].reward == 1.0
+
+
+def test_an_answer_that_another_evaluation_paid_for_is_cached_and_costs_nothing():
+    target = ScriptedTarget(lambda p, c: Reply(value=0, latency_ms=5.0, cost_usd=0.25))
+    with session(target) as s:
+        plan = assignment({"k": 1}, ["c0"])
+        paid = s.evaluate(plan, 0).evaluations[0]
+        again = s.evaluate(plan, 1).evaluations[0]
+    assert target.n_calls == 1
+    assert (paid.cached, paid.cost_usd, paid.latency_ms) == (False, 0.25, 5.0)
+    assert (again.cached, again.cost_usd, again.latency_ms) == (True, 0.0, 5.0)
+
+
+def test_a_fresh_cell_is_asked_although_the_search_has_an_answer():
+    target = ScriptedTarget(right)
+    with session(target) as s:
+        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+        s.evaluate(assignment({"k": 1}, ["c0"], role="fresh"), None)
+    assert target.n_calls == 2
+
+
+def test_repeats_are_calls_of_their_own():
+    target = ScriptedTarget(right)
+    with session(target) as s:
+        s.evaluate(assignment({"k": 1}, ["c0"], repeats=3), 0)
+    assert target.n_calls == 3
+
+
+def test_two_cells_that_want_the_same_call_at_once_make_it_once():
+    class SameRequest(ScriptedTarget):
+        def request(self, params, case):
+            return case.input
+
+    target = SameRequest(right)
+    both = threading.Barrier(2)
+    with session(target) as s:
+
+        def evaluate(k):
+            both.wait()
+            return s.evaluate(assignment({"k": k}, ["c0", "c1"]), 0)
+
+        with ThreadPoolExecutor(2) as pool:
+            trials = list(pool.map(evaluate, range(2)))
+    assert target.n_calls == 2
+    evaluations = [e for trial in trials for e in trial.evaluations]
+    assert sorted(e.cached for e in evaluations) == [False, False, True, True]
+
+
+def test_budget_skips_what_it_does_not_cover_and_says_so():
+    target = ScriptedTarget(right)
+    with session(target, max_calls=3, workers=4) as s:
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
+        assert s.calls_used == 3
+    statuses = [e.status for e in trial.evaluations]
+    assert statuses.count("ok") == 3
+    skipped = [e for e in trial.evaluations if e.status == "skipped"]
+    assert {e.error_type for e in skipped} == {"budget"}
+    assert {(e.reward, e.fault) for e in skipped} == {(None, None)}
+    assert target.n_calls == 3
+
+
+def test_a_spent_budget_still_reads_what_was_paid_for():
+    journal = MemoryJournal()
+    plan = assignment({"k": 1}, ["c0", "c1", "c2"])
+    with session(ScriptedTarget(right), journal=journal, max_calls=2, workers=1) as s:
+        first = s.evaluate(plan, 0)
+    with session(ScriptedTarget(right), journal=journal, max_calls=2, calls_used=2) as s:
+        again = s.evaluate(plan, 0)
+        assert s.calls_used == 2
+    assert again == first
+
+
+def test_a_call_found_in_the_journal_gives_its_place_in_the_budget_back():
+    journal = MemoryJournal()
+    with session(ScriptedTarget(right), journal=journal) as s:
+        s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+    target = ScriptedTarget(right)
+    with session(target, journal=journal, max_calls=4, calls_used=3, workers=4) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2", "c3"]), 0)
+    assert [e.status for e in trial.evaluations] == ["ok"] * 4
+    assert target.n_calls == 1
+
+
+def test_stop_skips_what_was_not_asked_and_keeps_what_was():
+    released = threading.Event()
+    asked = threading.Event()
+
+    def wait(case_input, params):
+        asked.set()
+        released.wait(20)
+        return case_input["x"]
+
+    with session(function_target(wait, workers=1), workers=1) as s:
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(s.evaluate, assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+            assert asked.wait(20)
+            s.stop()
+            released.set()
+            trial = future.result()
+        later = s.evaluate(assignment({"k": 2}, ["c0"]), 0)
+    assert [e.status for e in trial.evaluations] == ["ok", "skipped", "skipped"]
+    assert trial.evaluations[1].error_type == "stopped"
+    assert [e.status for e in later.evaluations] == ["skipped"]
+
+
+def test_stop_ends_a_pause_before_a_retry():
+    paused = threading.Event()
+
+    def busy(params, case):
+        paused.set()
+        return InfrastructureFault("busy", error_type="http_429", retry_after_s=500.0)
+
+    with (
+        session(ScriptedTarget(busy), max_retries=3, backoff=Backoff()) as s,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        future = pool.submit(s.evaluate, assignment({"k": 1}, ["c0"]), 0)
+        assert paused.wait(20)
+        s.stop()
+        (evaluation,) = future.result(timeout=30).evaluations
+    assert (evaluation.fault, evaluation.error_type) == ("infrastructure", "http_429")
+
+
+def test_close_gives_up_calls_in_flight_and_leaves_them_as_maybe_paid():
+    asked = threading.Event()
+
+    async def hang() -> None:
+        asked.set()
+        await asyncio.sleep(3600)
+
+    journal = MemoryJournal()
+    with ThreadPoolExecutor(1) as pool:
+        with session(ScriptedTarget(lambda p, c: hang()), journal=journal) as s:
+            future = pool.submit(s.evaluate, assignment({"k": 1}, ["c0"]), 0)
+            assert asked.wait(20)
+        (evaluation,) = future.result().evaluations
+    assert evaluation.status == "skipped"
+    assert journal.totals("run-1").n_in_flight == 1
+
+
+def test_journal_that_cannot_write_ends_the_evaluation_with_its_error():
+    journal = MemoryJournal(error=StoreWriteError("disk full"))
+    target = ScriptedTarget(right)
+    with session(target, journal=journal) as s:
+        with pytest.raises(StoreWriteError, match="disk full"):
+            s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+        with pytest.raises(StoreWriteError):
+            s.evaluate(assignment({"k": 1}, ["c1"]), 0)
+    assert target.n_calls == 0
+
+
+def test_an_answer_that_cannot_be_settled_is_not_used():
+    journal = MemoryJournal()
+
+    def answer(params, case):
+        journal.error = StoreWriteError("disk full")
+        return 0
+
+    with session(ScriptedTarget(answer), journal=journal) as s, pytest.raises(StoreWriteError):
+        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+
+
+def test_missing_variable_ends_the_evaluation_and_its_attempt_is_settled():
+    problem = Problem(key="api.auth.token_env", rule="needs KEY", value="", fix="Set it.")
+    journal = MemoryJournal()
+    with (
+        session(ScriptedTarget(lambda p, c: ConfigurationError([problem])), journal=journal) as s,
+        pytest.raises(ConfigurationError, match="needs KEY"),
+    ):
+        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+    assert journal.totals("run-1").n_in_flight == 0
+
+
+def test_listener_hears_each_cell_once_and_one_at_a_time():
+    heard: list[str] = []
+    inside = threading.Lock()
+
+    def listen(evaluation):
+        assert inside.acquire(blocking=False)
+        heard.append(evaluation.eval_id)
+        inside.release()
+
+    with (
+        session(ScriptedTarget(right), n_cases=30, on_cell=listen) as s,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        plans = [assignment({"k": k}, [f"c{i}" for i in range(30)]) for k in range(3)]
+        trials = list(pool.map(lambda plan: s.evaluate(plan, 0), plans))
+    assert sorted(heard) == sorted(e.eval_id for trial in trials for e in trial.evaluations)
+
+
+def test_error_of_the_listener_reaches_the_caller():
+    def listen(evaluation):
+        raise ZeroDivisionError
+
+    with session(ScriptedTarget(right), on_cell=listen) as s, pytest.raises(ZeroDivisionError):
+        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+
+
+def test_without_text_the_verdict_is_kept_and_no_answer_is():
+    journal = MemoryJournal()
+    target = ScriptedTarget(lambda p, c: "the whole answer")
+    known = {"c0": Case(case_id="c0", input="the whole question", expected="the whole answer")}
+    plan = assignment({"k": 1}, ["c0"])
+    with session(target, journal=journal, keep_text=False, known_cases=known) as s:
+        first = s.evaluate(plan, 0)
+    with session(target, journal=journal, keep_text=False, known_cases=known) as s:
+        again = s.evaluate(plan, 0)
+    assert first == again
+    assert first.evaluations[0].reward == 1.0
+    assert first.evaluations[0].request_text is None
+    assert first.evaluations[0].response_text is None
+    assert target.n_calls == 1
+    assert not any("whole" in text for text in journal.stored)
+
+
+def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
+    secret = "k7-very-secret-value"  # noqa: S105 - not one
+    redact = Redactor(values=[secret])
+    journal = MemoryJournal()
+    seen: list[object] = []
+
+    def compare(result, expected):
+        seen.append(result)
+        return 1.0
+
+    def answer(params, case):
+        if case.case_id == "c0":
+            return {"text": f"your key is {secret}", secret: [secret]}
+        return CandidateFault(f"bad key {secret}", error_type="http_400", details=secret)
+
+    known = {name: Case(case_id=name, input=f"ask {secret}") for name in ("c0", "c1")}
+    with session(
+        ScriptedTarget(answer),
+        journal=journal,
+        redact=redact,
+        metrics=[Compared("quality", compare)],
+        known_cases=known,
+    ) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
+    assert seen == [{"text": "your key is [redacted]", "[redacted]": ["[redacted]"]}]
+    assert secret not in repr(trial.evaluations)
+    assert not any(secret in text for text in journal.stored)
+
+
+def test_sessions_of_two_processes_wait_for_each_others_calls():
+    journal = MemoryJournal()
+    plan = assignment({"k": 1}, ["c0"])
+    released = threading.Event()
+    asked = threading.Event()
+
+    def slow(case_input, params):
+        asked.set()
+        released.wait(20)
+        return 0
+
+    other = ScriptedTarget(right)
+    other.provider = "function"
+    other.request = function_target(slow).request  # type: ignore[method-assign]
+    with (
+        session(function_target(slow), journal=journal) as one,
+        session(other, journal=journal) as two,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first = pool.submit(one.evaluate, plan, 0)
+        assert asked.wait(20)
+        second = pool.submit(two.evaluate, plan, 0)
+        released.set()
+        trials = [first.result(), second.result()]
+    assert other.n_calls == 0
+    assert trials[0] == trials[1]
+
+
+def test_evaluating_after_close_is_an_error():
+    with session(ScriptedTarget(right)) as s:
+        pass
+    s.close()
+    with pytest.raises(RuntimeError):
+        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+
+
+def test_target_and_metrics_are_closed_with_the_session():
+    target = ScriptedTarget(right)
+    with session(target):
+        pass
+    assert target.closed
+
+
+def test_cases_of_the_helper_are_right():
+    assert cases(2)["c1"].expected == 1
+
+
+def test_cells_that_run_together_share_a_transaction(tmp_path):
+    batches: dict[str, list[int]] = {"claim": [], "settle": []}
+    journal = MemoryJournal(on_batch=lambda kind, size: batches[kind].append(size))
+    with session(ScriptedTarget(right), n_cases=80, workers=8, journal=journal) as s:
+        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(80)]), 0)
+    for sizes in batches.values():
+        assert sum(sizes) == 80
+        assert max(sizes) == 8

@@ -1,0 +1,75 @@
+"""Dotted paths, placeholders, shortening."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from convergence_core.records import Json
+from tasks.request_templates import Values, placeholders
+from tasks.values import MISSING, clean_text, names, parse_path, pick, shorten, to_json
+
+DATA: dict[str, Json] = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x.y": 3, "0": "zero", "n": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("a.b[1].c", 2),
+        ("a.b[-1].c", 2),
+        ("a.b.0.c", 1),
+        ("a.b[5].c", MISSING),
+        ("a.b.c", MISSING),
+        ("x.y", 3),
+        ("0", "zero"),
+        ("n", None),
+        ("n.more", MISSING),
+    ],
+)
+def test_dotted_paths_lead_through_mappings_and_lists(path, value):
+    assert pick(DATA, path) == value
+
+
+@pytest.mark.parametrize("path", ["", ".a", "a..b", "a[", "a]", "[x]"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ValueError, match="path"):
+        parse_path(path)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_json_values_stay_as_they_are(value):
+    assert to_json(value) == value
+
+
+@given(st.text(alphabet=st.characters()))
+def test_clean_texts_can_be_written_as_utf_8(text):
+    cleaned = clean_text(text)
+    assert cleaned.encode().decode() == cleaned
+
+
+@given(st.text(min_size=0, max_size=500), st.integers(60, 300))
+def test_shortened_texts_keep_to_their_limit(text, limit):
+    shortened = shorten(text, limit)
+    assert len(shortened) <= limit
+    assert shortened == text or len(text) > limit
+
+
+@given(st.text(alphabet="{}ab. []1", max_size=40))
+def test_templates_of_any_braces_are_filled_without_an_error(template):
+    values = Values({"a": 1}, {"b": 2})
+    assert isinstance(values.text(template), str)
+    list(placeholders(template))
+
+
+def test_names_read_as_a_sentence():
+    assert names(["a"]) == "`a`"
+    assert names(["a", "b", "c"]) == "`a`, `b` and `c`"
