@@ -1,0 +1,65 @@
+"""Write the generated pages: configuration keys and tables.
+
+    python -m docs.build
+
+A test holds the pages equal to what this script writes.
+"""
+
+from pathlib import Path
+
+from convergence_core.config import reference
+from convergence_core.store.tables import describe
+
+DOCS = Path(__file__).parent
+
+CONFIGURATION = """# Configuration
+
+`optimization.yaml`, key by key. `convergence schema` writes a JSON Schema for editors; the line
+`# yaml-language-server: $schema=./optimization.schema.json` makes them use it. Relative paths start
+from the file's own folder. An unknown key is an error that names the nearest known one; a key whose
+feature does not exist yet is refused with that reason. The original's spellings (`continuous`,
+`discrete`, `values`, `genetic`, `mab_only`) are read too; `convergence migrate OLD.yaml` rewrites a
+whole file.
+
+`<name>` in a key stands for a name that you choose.
+
+| key | type | default | meaning |
+|---|---|---|---|
+"""
+
+TABLES = """# Tables
+
+Results are parquet files, one per run, generation and table; when a run ends its files are merged.
+`convergence query "SQL"` reads them, `catalog.duckdb` holds the same views for the `duckdb` shell.
+A generation is visible whole or not at all. Every column may be NULL, which means unknown and never
+zero. USD and milliseconds are doubles, times are UTC.
+
+"""
+
+
+def configuration_page() -> str:
+    """Return docs/configuration.md."""
+    rows = []
+    for row in reference():
+        description = " ".join(row.description.split()).replace("|", "\\|")
+        kind = row.type.replace("|", "\\|")
+        rows.append(f"| `{row.key}` | {kind} | `{row.default}` | {description} |")
+    return CONFIGURATION + "\n".join(rows) + "\n"
+
+
+def tables_page() -> str:
+    """Return docs/tables.md."""
+    return TABLES + describe().rstrip() + "\n"
+
+
+PAGES = {"configuration.md": configuration_page, "tables.md": tables_page}
+
+
+def main() -> None:
+    """Write every generated page."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
