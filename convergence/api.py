@@ -94,6 +94,7 @@ async def run_optimization(
     seed: int | None = None,
     generations: int | None = None,
     max_calls: int | None = None,
+    max_usd: float | None = None,
     logging_mode: LoggingMode = "silent",
     resume: str | None = None,
 ) -> OptimizationResult:
@@ -115,6 +116,7 @@ async def run_optimization(
         seed: in place of ``optimization.seed``.
         generations: in place of ``optimization.evolution.generations``.
         max_calls: in place of ``budget.max_calls``.
+        max_usd: in place of ``budget.max_usd``.
         logging_mode: ``silent``; ``summary``: progress on standard error; ``verbose``: Prefect's
             logs too.
         resume: label or id of an unfinished run to go on with. Callables must be given again.
@@ -129,7 +131,9 @@ async def run_optimization(
         test_cases=test_cases,
         local_function=local_function,
         on_event=on_event,
-        overrides=_Overrides(seed=seed, generations=generations, max_calls=max_calls),
+        overrides=_Overrides(
+            seed=seed, generations=generations, max_calls=max_calls, max_usd=max_usd
+        ),
         logging_mode=logging_mode,
         resume=resume,
     )
@@ -153,6 +157,7 @@ def run_optimization_sync(
     seed: int | None = None,
     generations: int | None = None,
     max_calls: int | None = None,
+    max_usd: float | None = None,
     logging_mode: LoggingMode = "silent",
     resume: str | None = None,
 ) -> OptimizationResult:
@@ -166,7 +171,9 @@ def run_optimization_sync(
         test_cases=test_cases,
         local_function=local_function,
         on_event=on_event,
-        overrides=_Overrides(seed=seed, generations=generations, max_calls=max_calls),
+        overrides=_Overrides(
+            seed=seed, generations=generations, max_calls=max_calls, max_usd=max_usd
+        ),
         logging_mode=logging_mode,
         resume=resume,
     )
@@ -195,6 +202,7 @@ class _Overrides:
     seed: int | None
     generations: int | None
     max_calls: int | None
+    max_usd: float | None
 
     def refuse(self) -> None:
         """Raise if there are any: a resumed run goes on as it began."""
@@ -312,7 +320,10 @@ class _Job:
             loaded,
             seed=self._overrides.seed,
             generations=self._overrides.generations,
-            max_calls=self._overrides.max_calls,
+            budget={
+                "max_calls": self._overrides.max_calls,
+                "max_usd": self._overrides.max_usd,
+            },
             local_function=function,
             evaluator=evaluator,
             on_event=listener,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from convergence_core.schedule import Schedule
+from tasks.planning import schedule_of
 
 if TYPE_CHECKING:
     from tasks.loading import Loaded
@@ -45,16 +45,7 @@ def forecast(loaded: "Loaded") -> Forecast:
     """Return what a run of this configuration would do at most."""
     configuration = loaded.configuration
     evolution = configuration.optimization.evolution
-    schedule = Schedule(
-        n_generations=evolution.generations,
-        population_size=evolution.population_size,
-        n_search_cases=len(loaded.search_cases),
-        n_holdout_cases=len(loaded.holdout_cases),
-        repeats=configuration.evaluation.repeats,
-        cases_per_candidate=configuration.evaluation.cases_per_candidate,
-        max_calls=configuration.budget.max_calls,
-        has_baseline=loaded.space.baseline() is not None,
-    )
+    schedule = schedule_of(loaded)
     size = loaded.space.size()
     n_candidates = evolution.generations * evolution.population_size
     n_search_cells = schedule.planned_cells()

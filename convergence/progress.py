@@ -6,11 +6,12 @@ several threads.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from convergence_core.events import (
+    BudgetWarned,
     CellEvaluated,
     Event,
     FinalStarted,
@@ -18,11 +19,15 @@ from convergence_core.events import (
     GenerationStarted,
     RunFinished,
     RunStarted,
+    TrafficChanged,
 )
+from convergence_core.store.protocols import LostCall
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+MOST_LOST_CALLS = 10
+"""Calls of unknown fate that are listed one by one."""
 MANY_PARAMS = 3
 """Parameters of a candidate that one line shows."""
 PLAIN_INTERVAL_S = 30.0
@@ -170,6 +175,8 @@ class Progress:
                     self._n_asked += not event.cached
                 case GenerationFinished():
                     self._on_generation(event)
+                case BudgetWarned() | TrafficChanged():
+                    self._screen.line(event.text, style="yellow")
                 case FinalStarted():
                     self._generation = None
                     self._n_planned = self._n_done + event.n_cells
@@ -199,10 +206,8 @@ class Progress:
             done = count(event.resumed_from, "generation")
             self._screen.line(f"resumed after {done}; finished calls are not made again")
         if event.maybe_paid:
-            calls = count(event.maybe_paid, "call")
-            self._screen.line(
-                f"maybe paid: {calls} in flight when the last process ended", style="yellow"
-            )
+            for line in told_maybe_paid(event.maybe_paid):
+                self._screen.line(line, style="yellow")
 
     def _on_plan(self, event: GenerationStarted) -> None:
         """Take this generation's size for that of the rest, as far as the plan allows it."""
@@ -261,6 +266,25 @@ def open_screen(*, quiet: bool) -> Screen:
     if console.is_terminal:
         return LiveScreen(console)
     return PlainScreen(lambda text: console.print(text, markup=False))
+
+
+def told_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
+    """Return lines that say which calls nobody saw the end of, and what they may have cost."""
+    known = [call.max_usd for call in calls if call.max_usd is not None]
+    worst = f", at most ${sum(known):.4f}" if known else ""
+    unknown = len(calls) - len(known)
+    if unknown:
+        worst += f", {unknown} of unknown price" if known else ", price unknown"
+    lines = [
+        f"maybe paid: {count(len(calls), 'call')} in flight when the last process ended{worst}"
+    ]
+    for call in calls[:MOST_LOST_CALLS]:
+        price = "price unknown" if call.max_usd is None else f"at most ${call.max_usd:.6f}"
+        model = f" {call.model}" if call.model else ""
+        lines.append(f"  {call.purpose} {call.provider}{model} {call.call_key[:12]}: {price}")
+    if len(calls) > MOST_LOST_CALLS:
+        lines.append(f"  and {len(calls) - MOST_LOST_CALLS} more")
+    return lines
 
 
 def duration(seconds: float) -> str:

@@ -14,6 +14,7 @@
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
     ├── ResumeError               the run cannot go on as it was                   (exit 2)
     ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
+    ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)
     └── EvaluationFault           one cell went wrong: data, seldom an exception
         ├── CandidateFault        the candidate's doing: reward 0, reason kept
         ├── InfrastructureFault   rate limit, network, server: missing, retried
@@ -23,7 +24,11 @@ Messages name the key, the rule, the value and the fix, in that order.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from convergence_core.records import Usage
+    from convergence_core.traffic import RateInfo
 
 FaultName = Literal["candidate", "infrastructure", "evaluator"]
 
@@ -125,17 +130,38 @@ class RunInterruptedError(ConvergenceError):
     exit_code = 130
 
 
+class EndpointDownError(ConvergenceError):
+    """An endpoint answers nothing any more; what was paid is kept and the run can be resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billed:
+    """What a call cost that was answered in full, though of no use: a refusal, an empty answer."""
+
+    usage: "Usage"
+    cost_usd: float | None
+    """``None``: its price is unknown."""
+    price_version: str | None = None
+    """Date of the price table that ``cost_usd`` comes from; ``None``: the target said it."""
+    model: str | None = None
+    """As answered by the provider."""
+
+
 class EvaluationFault(ConvergenceError):  # noqa: N818 - data first, seldom raised
     """One cell went wrong. Raised by targets and metrics, recorded as data by the session."""
 
     fault: ClassVar[FaultName] = "candidate"
 
-    def __init__(self, message: str, *, error_type: str, details: str = "") -> None:
+    def __init__(
+        self, message: str, *, error_type: str, details: str = "", billed: Billed | None = None
+    ) -> None:
         super().__init__(message)
         self.error_type = error_type
         """Short reason for tables, e.g. ``timeout``, ``http_500``, ``ValueError``."""
         self.details = details
         """Original traceback or body, redacted and shortened; empty when there is none."""
+        self.billed = billed
+        """What the call cost; ``None``: nothing is known to have been charged."""
 
 
 class CandidateFault(EvaluationFault):
@@ -155,14 +181,21 @@ class InfrastructureFault(EvaluationFault):
         *,
         error_type: str,
         details: str = "",
+        billed: Billed | None = None,
         retryable: bool = True,
         retry_after_s: float | None = None,
+        may_be_billed: bool = False,
+        rate: "RateInfo | None" = None,
     ) -> None:
-        super().__init__(message, error_type=error_type, details=details)
+        super().__init__(message, error_type=error_type, details=details, billed=billed)
         self.retryable = retryable
         """Whether the same call may succeed later."""
         self.retry_after_s = retry_after_s
         """Seconds the server asked to wait; ``None`` when it did not say."""
+        self.may_be_billed = may_be_billed
+        """Whether the request was sent and nobody saw what became of it: it may have cost money."""
+        self.rate = rate
+        """What the server said about its limits; ``None``: nothing, or there was no answer."""
 
 
 class EvaluatorFault(EvaluationFault):

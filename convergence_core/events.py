@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from convergence_core.records import Params
+from convergence_core.store.protocols import LostCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class RunStarted:
     n_holdout_cases: int
     resumed_from: int
     """Generations already committed; 0 for a new run."""
-    maybe_paid: int
+    maybe_paid: tuple[LostCall, ...]
     """Calls in flight when an earlier process died."""
     n_cells_planned: int
     """Search cells of all generations at most; the final re-estimation is not counted."""
@@ -64,6 +65,22 @@ class GenerationFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWarned:
+    """A limit of the budget has come near; told once for each share."""
+
+    text: str
+    """In words: limit, share, and what is spent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficChanged:
+    """A provider slowed the run down, or lets it go on."""
+
+    text: str
+    """In words: endpoint, reason, and what is done about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinalStarted:
     """The winner is being re-estimated on fresh and held-out cells."""
 
@@ -85,6 +102,8 @@ Event: TypeAlias = (
     | GenerationStarted
     | CellEvaluated
     | GenerationFinished
+    | BudgetWarned
+    | TrafficChanged
     | FinalStarted
     | RunFinished
 )

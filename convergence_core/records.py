@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from convergence_core.errors import FaultName
 
@@ -93,6 +93,49 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one attempt, as its provider reported them; ``None``: it did not say."""
+
+    prompt_tokens: int | None = None
+    """The whole prompt: those read from and written to the provider's cache included."""
+    cached_tokens: int | None = None
+    """Tokens of the prompt that the provider read from its cache."""
+    cache_write_tokens: int | None = None
+    """Tokens of the prompt that the provider wrote to its cache, at a price of their own."""
+    completion_tokens: int | None = None
+    """The whole answer, reasoning included."""
+    reasoning_tokens: int | None = None
+    """Tokens of the answer spent on reasoning."""
+
+    @property
+    def total(self) -> int | None:
+        """Tokens of prompt and answer; ``None`` when neither is known."""
+        if self.prompt_tokens is None and self.completion_tokens is None:
+            return None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the known numbers by name."""
+        numbers: dict[str, Json] = {
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "completion_tokens": self.completion_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+        return {name: number for name, number in numbers.items() if number is not None}
+
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        """Rebuild what ``to_json`` wrote."""
+        return cls(**value) if isinstance(value, dict) else cls()  # type: ignore[arg-type]  # as written
+
+
+NO_USAGE = Usage()
+"""Nothing was reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What a target answered to one request."""
 
@@ -101,11 +144,17 @@ class Reply:
     latency_ms: float
     """From the moment the request was sent to its last byte; no queueing."""
     cost_usd: float | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
+    """As the target reported it, or as priced from ``usage``; ``None``: unknown."""
+    price_version: str | None = None
+    """Date of the price table that ``cost_usd`` comes from; ``None``: the target said it."""
+    usage: Usage = NO_USAGE
     model: str | None = None
     """As answered by the provider."""
     provider: str | None = None
+    first_token_ms: float | None = None
+    """From sending the request to the first piece of the answer; ``None``: not streamed."""
+    dropped: tuple[str, ...] = ()
+    """Request fields that were left out, each as ``name: reason``."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further numbers the target measured itself, by metric name."""
 
@@ -127,9 +176,11 @@ class Evaluation:
     """In [0, 1]; 0 for the candidate's own fault; ``None``: missing."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     latency_ms: float | None = None
+    first_token_ms: float | None = None
     cost_usd: float | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
+    usage: Usage = NO_USAGE
+    dropped: tuple[str, ...] = ()
+    """Request fields that were left out, each as ``name: reason``."""
     model: str | None = None
     provider: str | None = None
     call_key: str | None = None

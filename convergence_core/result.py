@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from convergence_core.agreement import JudgeReport
 from convergence_core.records import Json, Params, Role, canonical_json
 
 if TYPE_CHECKING:
@@ -199,6 +200,33 @@ class MetricInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoleCost:
+    """What one role spent on one model: sums over the ledger, which is where money comes from."""
+
+    purpose: str
+    """``evaluation``, ``judge``, ``champion``…"""
+    provider: str
+    model: str | None
+    n_calls: int
+    """Attempts made, retries and lost ones included, stored answers not."""
+    n_failed: int
+    n_reused: int
+    """Answers of this run used again; they cost nothing."""
+    n_from_other_runs: int
+    """Answers that an earlier run had paid for; they cost nothing."""
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+    cost_usd: float | None
+    """Sum of known prices; ``None``: no price is known."""
+    n_unpriced: int
+    """Answered attempts whose price is unknown; nothing of them is in ``cost_usd``."""
+    maybe_usd: float
+    """Worst case of attempts whose end nobody saw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """Everything a finished or stopped run has found."""
 
@@ -230,6 +258,10 @@ class RunResult:
     """Calls in flight when a process died: perhaps paid, perhaps not."""
     cost_usd: float | None
     """Sum of known prices; ``None``: no call had one."""
+    judges: tuple[JudgeReport, ...] = ()
+    """What is known of the metrics that a model judges."""
+    costs: tuple[RoleCost, ...] = ()
+    """By role and model, dearest first."""
     started_us: int
     ended_us: int
     n_search_cases: int

@@ -36,7 +36,9 @@ class Schedule:
     cases_per_candidate: int | None = None
     """``None``: a generation may hold all search cases for each of its candidates."""
     max_calls: int | None = None
-    """Cap on calls of the whole run; ``None``: no cap."""
+    """Cap on calls of the whole run, those of judges included; ``None``: no cap."""
+    calls_per_cell: int = 1
+    """Calls that one cell needs: its own, and those of judges."""
     has_baseline: bool = False
 
     @property
@@ -54,7 +56,7 @@ class Schedule:
         """Return the cells of each final subject: held-out cases first, then fresh repeats."""
         holdout, fresh = self.n_holdout_cases, self.n_search_cases
         if self.max_calls is not None:
-            each = int(FINAL_SHARE * self.max_calls) // self.n_subjects
+            each = int(FINAL_SHARE * self.max_calls) // (self.n_subjects * self.calls_per_cell)
             holdout = min(holdout, each)
             fresh = min(fresh, each - holdout)
         return FinalQuota(n_holdout=holdout, n_fresh=fresh)
@@ -69,7 +71,7 @@ class Schedule:
         if self.max_calls is None:
             return self.full_generation
         reserve = self.final_quota().n_cells * self.n_subjects
-        left = self.max_calls - reserve - calls_used
+        left = (self.max_calls - calls_used) // self.calls_per_cell - reserve
         generations_left = max(1, self.n_generations - generation)
         fair_share = -(-left // generations_left)
         return max(0, min(self.full_generation, fair_share, left))
@@ -80,4 +82,4 @@ class Schedule:
         if self.max_calls is None:
             return total
         reserve = self.final_quota().n_cells * self.n_subjects
-        return min(total, max(0, self.max_calls - reserve))
+        return min(total, max(0, self.max_calls // self.calls_per_cell - reserve))

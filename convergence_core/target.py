@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from convergence_core.records import Case, Json, Params, Reply
+from convergence_core.records import NO_USAGE, Case, Json, Params, Reply, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstCase:
+    """The most that one attempt can cost; what a budget reserves before it."""
+
+    usd: float | None = None
+    """``None``: the price is unknown."""
+    tokens: int | None = None
+    """Prompt and answer; ``None``: unbounded or unknown."""
 
 
 @runtime_checkable
@@ -28,6 +38,14 @@ class Target(Protocol):
 
         Raises:
             CandidateFault: these parameters cannot make a request for this case.
+        """
+        ...
+
+    def worst_case(self, params: Params, case: Case) -> WorstCase:
+        """Return a bound on what one attempt at this request costs: pure, no call.
+
+        Raises:
+            CandidateFault: as ``request``.
         """
         ...
 
@@ -72,8 +90,11 @@ class Completion:
     text: str
     latency_ms: float
     model: str | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
+    usage: Usage = NO_USAGE
+    first_token_ms: float | None = None
+    """From sending the request to the first piece of the answer; ``None``: not streamed."""
+    dropped: tuple[str, ...] = ()
+    """Request fields that were left out, each as ``name: reason``."""
     finish_reason: str | None = None
     raw: Mapping[str, Json]
     """The provider's whole answer, without headers."""

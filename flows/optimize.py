@@ -17,12 +17,13 @@ from tasks.steps import evaluate
     flow_run_name=label_of_flow_run,
     task_runner=ThreadPoolTaskRunner(max_workers=2),  # type: ignore[arg-type]  # its result type is invariant
 )
-def optimize(
+def optimize(  # noqa: PLR0917 - parameters of the deployment
     config: str | None = None,
     run_id: str | None = None,
     seed: int | None = None,
     generations: int | None = None,
     max_calls: int | None = None,
+    max_usd: float | None = None,
 ) -> RunResult:
     """Optimize the system that a configuration describes and return what was found.
 
@@ -32,9 +33,10 @@ def optimize(
         seed: in place of ``optimization.seed``.
         generations: in place of ``optimization.evolution.generations``.
         max_calls: in place of ``budget.max_calls``.
+        max_usd: in place of ``budget.max_usd``.
     """
     flow_run_id = runtime.flow_run.id
-    run = open_run(config, run_id, seed, generations, max_calls, flow_run_id=flow_run_id)
+    run = open_run(config, run_id, seed, generations, max_calls, max_usd, flow_run_id=flow_run_id)
     with run, tags(run.tag):
         show_start(run)
         while run.goes_on():

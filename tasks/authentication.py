@@ -77,5 +77,23 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
         auth_headers(api, secrets)
     except ConfigurationError as error:
         problems += error.problems
+    for variable, key in _judge_keys(configuration).items():
+        try:
+            secrets.get(variable, key=key)
+        except ConfigurationError as error:
+            problems += error.problems
     if problems:
         raise ConfigurationError(problems)
+
+
+def _judge_keys(configuration: Configuration) -> dict[str, str]:
+    """Return the variables that judges' keys are in, each with the key that names it."""
+    found: dict[str, str] = {}
+    for name, metric in configuration.evaluation.metrics.items():
+        if metric.type != "llm_judge":
+            continue
+        key = "llm" if metric.llm is None else f"evaluation.metrics.{name}.llm"
+        llm = metric.llm or configuration.llm
+        if llm is not None and llm.api_key_env is not None:
+            found.setdefault(llm.api_key_env, f"{key}.api_key_env")
+    return found

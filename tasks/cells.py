@@ -1,34 +1,26 @@
-"""One cell on its way through a session: its keys before the call, its evaluation after it."""
+"""One cell on its way through a session: what is asked, and the evaluation that comes of it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TypeAlias
 
-from convergence_core.errors import (
-    CandidateFault,
-    EvaluationFault,
-    InfrastructureFault,
-)
+from convergence_core.errors import CandidateFault
 from convergence_core.records import (
+    NO_USAGE,
     Assignment,
     Case,
     Cell,
     Evaluation,
-    Json,
     Params,
     Reply,
     Status,
     canonical_json,
-    sha256_hex,
 )
-from convergence_core.store.protocols import Answer, CallIntent
-from tasks.redaction import redact_json
+from convergence_core.store.protocols import CallIntent
+from convergence_core.target import WorstCase
+from tasks.outcomes import Record, Redact
 from tasks.scoring import CONSTRAINT, Verdict, error_text
-from tasks.values import shorten
 
-Redact: TypeAlias = Callable[[str], str]
-TIMEOUTS = frozenset({"timeout", "connect_timeout", "read_timeout"})
+TIMEOUTS = frozenset({"timeout", "connect_timeout", "first_byte_timeout"})
 """Error types that make an evaluation's status ``timeout``."""
 
 
@@ -70,124 +62,15 @@ class PendingCell:
     eval_id: str
     request_text: str
     """The redacted canonical request."""
-    call_key: str
     intent: CallIntent
-    n_tries: int = 0
-    """Attempts made by this session."""
-    n_looks: int = 0
-    """How often another process was found at the same call."""
-    fault: InfrastructureFault | None = None
-    """Why the last try failed."""
-    record: "Record | None" = None
-    """The account of the last try that failed."""
-    looks_only: bool = False
-    """The budget is spent: an answer may be read, no call may be made."""
+    worst: WorstCase
+    endpoint: str | None
+    """Whose rate limits the call obeys; ``None``: it leaves no process."""
 
     @property
     def params(self) -> Params:
         """The candidate's parameters."""
         return self.job.assignment.candidate.params
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """The account of the call behind an evaluation, from the journal or as written to it."""
-
-    started_us: int | None = None
-    ended_us: int | None = None
-    attempt: int = 1
-    cached: bool = False
-    """Whether another evaluation paid for the answer."""
-
-
-def call_key_of(*, provider: str, request: Json, cell: Cell, run_id: str) -> str:
-    """Return the journal's key of a call: a hash of all that shapes the answer, and the run.
-
-    Fresh cells have keys of their own: an answer that the search has seen is no fresh one.
-    """
-    return sha256_hex(
-        canonical_json(
-            {
-                "provider": provider,
-                "request": request,
-                "case": cell.case_id,
-                "repeat": cell.repeat,
-                "epoch": run_id,
-                "purpose": "fresh" if cell.role == "fresh" else "evaluation",
-            }
-        )
-    )
-
-
-# -- outcomes: what the journal stores of a call
-
-
-def reply_outcome(reply: Reply) -> dict[str, Json]:
-    """Return the JSON form of a reply."""
-    return {
-        "reply": {
-            "value": reply.value,
-            "latency_ms": reply.latency_ms,
-            "cost_usd": reply.cost_usd,
-            "tokens_in": reply.tokens_in,
-            "tokens_out": reply.tokens_out,
-            "model": reply.model,
-            "provider": reply.provider,
-            "extra": dict(reply.extra),
-        }
-    }
-
-
-def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) -> Json:
-    """Return the JSON form of a fault, redacted; without its details where no text is kept."""
-    message = redact(shorten(str(fault), 2000))
-    details = redact(shorten(fault.details)) if keep_text else ""
-    return {
-        "fault": fault.fault,
-        "error_type": fault.error_type,
-        "message": message,
-        "details": details,
-    }
-
-
-def scored_outcome(reply: Reply, verdict: Verdict) -> Json:
-    """Return the JSON form of a reply whose text is not kept: its hash, and its verdict."""
-    value_sha256 = sha256_hex(canonical_json(reply.value))
-    kept = replace(reply, value={"sha256": value_sha256})
-    return {**reply_outcome(kept), "verdict": verdict.to_json()}
-
-
-def verdict_of(outcome: Json) -> Verdict | None:
-    """Return the verdict that ``scored_outcome`` wrote, ``None`` for other outcomes."""
-    if not isinstance(outcome, dict) or "verdict" not in outcome:
-        return None
-    return Verdict.from_json(outcome["verdict"])
-
-
-def reply_of(outcome: Json) -> Reply | None:
-    """Return the reply that an outcome holds, ``None`` for a fault."""
-    if not isinstance(outcome, dict) or not isinstance(outcome.get("reply"), dict):
-        return None
-    return Reply(**outcome["reply"])  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
-
-
-_FAULT_KEYS = ("message", "error_type", "details")
-
-
-def fault_of(outcome: Json) -> CandidateFault:
-    """Return the candidate's fault that an outcome holds."""
-    assert isinstance(outcome, dict)  # noqa: S101 - only ``fault_outcome`` writes it
-    message, error_type, details = (str(outcome[key]) for key in _FAULT_KEYS)
-    return CandidateFault(message, error_type=error_type, details=details)
-
-
-def redacted(reply: Reply, redact: Redact) -> Reply:
-    """Return a reply without secrets: the one that is stored is the one that is scored."""
-    value = redact_json(reply.value, redact)
-    model = None if reply.model is None else redact(reply.model)
-    if value == reply.value and model == reply.model:
-        return reply
-    return replace(reply, value=value, model=model)
 
 
 # -- evaluations
@@ -217,12 +100,13 @@ def answered(
         reward=verdict.reward,
         metrics=verdict.metrics,
         latency_ms=None if reply is None else reply.latency_ms,
+        first_token_ms=None if reply is None else reply.first_token_ms,
         cost_usd=_paid(reply, record),
-        tokens_in=None if reply is None else reply.tokens_in,
-        tokens_out=None if reply is None else reply.tokens_out,
+        usage=NO_USAGE if reply is None else reply.usage,
+        dropped=() if reply is None else reply.dropped,
         model=None if reply is None else reply.model,
         provider=pending.intent.provider if reply is None else reply.provider,
-        call_key=pending.call_key,
+        call_key=pending.intent.call_key,
         cached=record.cached,
         attempt=record.attempt,
         started_us=record.started_us,
@@ -266,16 +150,6 @@ def skipped(pending: PendingCell, error_type: str, why: str) -> Evaluation:
         error_type=error_type,
         error=why,
         provider=pending.intent.provider,
-        call_key=pending.call_key,
+        call_key=pending.intent.call_key,
         attempt=0,
-    )
-
-
-def record_of(answer: Answer, eval_id: str) -> Record:
-    """Return the account of a stored answer, as seen by one evaluation."""
-    return Record(
-        started_us=answer.started_us,
-        ended_us=answer.ended_us,
-        attempt=answer.attempt,
-        cached=answer.eval_id is not None and answer.eval_id != eval_id,
     )

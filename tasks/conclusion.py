@@ -14,7 +14,7 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import RunResult
-from convergence_core.store.rows import evaluation_row, payload_rows
+from convergence_core.store.rows import payload_rows
 from tasks.report import collect, write_results
 from tasks.runs import Run, now_us
 
@@ -32,6 +32,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
         RunInterruptedError: the run was asked to stop.
     """
     run.check_stop()
+    run.begin_final()
     recommendation = run.recommend(run.progress.search)
     if recommendation is None:
         return []
@@ -61,7 +62,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         FINAL,
         {
             "payloads": payload_rows(run.run_id, evaluations),
-            "evaluations": [evaluation_row(run.run_id, evaluation) for evaluation in evaluations],
+            "evaluations": run.evaluation_rows(evaluations),
             "attempts": run.journal.attempts(run.run_id, generation=None),
         },
     )
@@ -75,7 +76,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         recommendation=run.recommend(run.progress.search),
         final_trials=trials,
         totals=run.journal.totals(run.run_id),
-        n_maybe_paid=run.maybe_paid,
+        n_maybe_paid=len(run.maybe_paid),
         cases=run.loaded.cases,
         n_search_cases=len(run.loaded.search_cases),
         n_holdout_cases=len(run.loaded.holdout_cases),

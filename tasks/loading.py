@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from convergence_core.config import Configuration, TextParam, parse_configuration, parse_mapping
+from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.positions import read_yaml
 from convergence_core.config.source import Path as KeyPath, Source
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.records import Case, Json
+from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.space import Space
+from tasks import judging
 from tasks.case_files import (
     FileProblem,
     RawCase,
@@ -57,11 +59,17 @@ class Loaded:
     """Name in ``search_space.templates`` → the file's text."""
     schemas: Mapping[str, Json] = field(default_factory=dict)
     """Metric → its JSON Schema."""
+    rubrics: Mapping[str, str] = field(default_factory=dict)
+    """Metric → the text of its ``rubric_path``."""
 
     @property
     def facts(self) -> dict[str, str]:
         """What a run should remember of the world it was made in; see ``tasks.facts``."""
-        return facts_of(self.configuration, self.base_dir)
+        rubrics = {
+            f"sha256 of the rubric of {name}": sha256_hex(text)
+            for name, text in self.rubrics.items()
+        }
+        return {**facts_of(self.configuration, self.base_dir), **rubrics}
 
 
 def load(path: str | Path) -> Loaded:
@@ -145,6 +153,7 @@ class _Loader:
         templates = self._templates()
         texts = self._texts()
         schemas = self._schemas()
+        rubrics = self._rubrics()
         cases = self._cases()
         self._check_templates(templates, cases)
         self._check_request(templates)
@@ -152,6 +161,8 @@ class _Loader:
         if texts is not None:
             known = texts
             space = self._collect(lambda: Space.from_config(space_config, known))
+        if space is not None and texts is not None:
+            self._check_judges(space, texts, cases)
         if self._problems or space is None or texts is None:
             raise ConfigurationError(list(dict.fromkeys(self._problems)))
         share = self._configuration.evaluation.test_cases.holdout
@@ -168,7 +179,43 @@ class _Loader:
             texts=texts,
             templates=templates,
             schemas=schemas,
+            rubrics=rubrics,
         )
+
+    def _check_judges(
+        self, space: Space, texts: Mapping[str, str], cases: tuple[Case, ...]
+    ) -> None:
+        configuration = self._configuration
+        found = [
+            *judging.problems(configuration),
+            *judging.champion_problems(configuration, space, texts),
+            *judging.label_problems(configuration, cases),
+        ]
+        for problem in found:
+            path = tuple(problem.key.split("."))
+            self._problem(path, problem.rule, problem.fix, value=problem.value)
+        if judging.judge_configs(configuration) and not configuration.storage.keep_text:
+            self._problem(
+                ("storage", "keep_text"),
+                "must be true with a metric of type `llm_judge`: its verdicts are read from text",
+                "Remove it, or measure by another type.",
+                value="false",
+            )
+
+    def _rubrics(self) -> dict[str, str]:
+        rubrics: dict[str, str] = {}
+        for name, metric in self._configuration.evaluation.metrics.items():
+            if metric.rubric_path is None:
+                continue
+            at: KeyPath = ("evaluation", "metrics", name, "rubric_path")
+            text = self._read_text(metric.rubric_path, at)
+            if text is None:
+                continue
+            if not text.strip():
+                fix = "Say in words what a good answer is."
+                self._problem(at, "must not be empty", fix, value=repr(metric.rubric_path))
+            rubrics[name] = text
+        return rubrics
 
     def _collect(self, load: Callable[[], T]) -> T | None:
         """Return what ``load`` returns, or keep its problems."""
@@ -316,7 +363,7 @@ class _Loader:
                 self._problem(path, rule, "Copy its text here.", value=found.text)
 
     def _check_request(self, templates: Mapping[str, str]) -> None:
-        if self._configuration.api.kind == "openai":
+        if self._configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat import check_parameters  # noqa: PLC0415 - brings httpx
 
             for problem in check_parameters(self._configuration, templates):

@@ -1,19 +1,23 @@
 """Metrics: numbers with a unit, measured of one reply."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convergence_core.config import MetricConfig
+from convergence_core.config import Configuration, MetricConfig
 from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault, Problem
 from convergence_core.records import Case, Json, Params, Reply
 from convergence_core.target import Metric
+from tasks.asking import PaidMetric
 from tasks.comparisons import Comparison, comparison
 from tasks.evaluators import Evaluator
 from tasks.functions import UserFunction, resolve
+from tasks.judging import judge_configs, llm_of, make_judges
 from tasks.values import MISSING, pick
+from tasks.world import World
 
 if TYPE_CHECKING:
     from tasks.loading import Loaded
@@ -30,6 +34,17 @@ class LatencyMs:
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
         """Return the reply's latency."""
         return reply.latency_ms
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokenMs:
+    """Milliseconds from sending the request to the first piece of a streamed answer."""
+
+    name: str
+
+    async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:  # noqa: ARG002 - protocol
+        """Return the reply's time to its first token, ``None`` when it was not streamed."""
+        return reply.first_token_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,29 +148,49 @@ class FunctionMetric:
 _OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {
     "latency_ms": LatencyMs,
     "cost_usd": CostUsd,
+    "first_token_ms": FirstTokenMs,
     "success_rate": SuccessRate,
 }
 
 
 def make_metrics(
-    loaded: "Loaded", evaluator: UserFunction | str | None = None
-) -> tuple[Metric, ...]:
+    loaded: "Loaded",
+    world: World | None = None,
+    *,
+    evaluator: UserFunction | str | None = None,
+) -> tuple[Metric | PaidMetric, ...]:
     """Return the metrics of a configuration, in its order.
 
     Args:
         loaded: the configuration and its files.
+        world: keys and prices of judges; ``None``: the environment's.
         evaluator: function for metrics of type ``function`` that name none; takes the place of
             ``evaluation.custom_evaluator``.
 
     Raises:
         ConfigurationError: a function cannot be imported or called; holds all problems.
     """
-    return _Maker(loaded, evaluator).make()
+    world = world or World.unchecked(loaded.configuration)
+    return _Maker(loaded, world, evaluator).make()
+
+
+def judge_workers(configuration: Configuration) -> int:
+    """Return the most calls of judges in flight."""
+    models = {
+        llm.model_dump_json(): llm.parallel_workers
+        for metric in judge_configs(configuration).values()
+        if (llm := llm_of(configuration, metric)) is not None
+    }
+    return max(1, sum(models.values()))
 
 
 class _Maker:
-    def __init__(self, loaded: "Loaded", evaluator: UserFunction | str | None) -> None:
+    def __init__(
+        self, loaded: "Loaded", world: World, evaluator: UserFunction | str | None
+    ) -> None:
         self._loaded = loaded
+        self._world = world
+        self._judges: Mapping[str, PaidMetric] = {}
         self._evaluation = loaded.configuration.evaluation
         workers = loaded.configuration.optimization.execution.parallel_workers
         self._n_workers = min(workers, MAX_EVALUATOR_THREADS)
@@ -163,13 +198,30 @@ class _Maker:
         self._problems: list[Problem] = []
         self._key_to_evaluator: dict[str, Evaluator | None] = {}
 
-    def make(self) -> tuple[Metric, ...]:
+    def make(self) -> tuple[Metric | PaidMetric, ...]:
+        if judge_configs(self._loaded.configuration):
+            self._judges = self._make_judges()
         metrics = tuple(self._metric(name, cfg) for name, cfg in self._evaluation.metrics.items())
         if self._problems:
             raise ConfigurationError(self._problems)
         return metrics
 
-    def _metric(self, name: str, config: MetricConfig) -> Metric:
+    def _make_judges(self) -> Mapping[str, PaidMetric]:
+        from tasks.providers import make_llm  # noqa: PLC0415 - brings httpx
+
+        loaded, world = self._loaded, self._world
+        return make_judges(
+            loaded.configuration,
+            space=loaded.space,
+            texts=loaded.texts,
+            rubrics=loaded.rubrics,
+            make_llm=partial(make_llm, secrets=world.secrets, mock_url=world.mock_url),
+            prices=world.prices,
+        )
+
+    def _metric(self, name: str, config: MetricConfig) -> Metric | PaidMetric:
+        if name in self._judges:
+            return self._judges[name]
         if config.type in _OWN_NUMBERS:
             return _OWN_NUMBERS[config.type](name)
         if config.type != "function":

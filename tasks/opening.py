@@ -10,27 +10,33 @@ from typing import Any
 
 import numpy as np
 
+from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
-from convergence_core.events import CellEvaluated, Listener
+from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
 from convergence_core.records import Evaluation, canonical_json, sha256_hex
+from convergence_core.result import RunResult
 from convergence_core.reward import RewardModel
 from convergence_core.samplers import make_sampler
-from convergence_core.schedule import Schedule
 from convergence_core.stopper import Progress as StopperProgress, Stopper
-from convergence_core.store import Lease, ParquetStore, SqliteJournal, new_run_id
+from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
 from convergence_core.store.protocols import RunRecord
-from tasks.authentication import check_environment
+from tasks.authentication import secret_name
+from tasks.keys import Epoch
 from tasks.loading import Loaded, load, load_mapping
-from tasks.metrics import make_metrics
-from tasks.redaction import Redactor
+from tasks.metrics import judge_workers, make_metrics
+from tasks.planning import schedule_of
+from tasks.prices import check_priced
 from tasks.runs import Progress, Run, is_open, now_us, run_of
 from tasks.session import EvaluationSession
 from tasks.targets import make_target
 from tasks.version import code_version
+from tasks.world import World
 
 FLOW_RUN_TAG = "prefect_flow_run"
 """Tag of a run that remembers which flow run began it."""
+OFFLINE = "offline"
+"""Tag, and end of the system's name, of runs whose answers come from the mock."""
 
 
 def with_overrides(
@@ -38,10 +44,17 @@ def with_overrides(
     *,
     seed: int | None = None,
     generations: int | None = None,
-    max_calls: int | None = None,
+    budget: Mapping[str, float | None] | None = None,
     save_path: str | None = None,
 ) -> Configuration:
     """Return the configuration with what the command line or the deployment overrides.
+
+    Args:
+        configuration: as written.
+        seed: in place of ``optimization.seed``.
+        generations: in place of ``optimization.evolution.generations``.
+        budget: limits by their key under ``budget``.
+        save_path: in place of ``output.save_path``.
 
     Raises:
         ConfigurationError: an override breaks the rule of its key.
@@ -50,8 +63,8 @@ def with_overrides(
     overrides: dict[tuple[str, ...], object] = {
         ("optimization", "seed"): seed,
         ("optimization", "evolution", "generations"): generations,
-        ("budget", "max_calls"): max_calls,
         ("output", "save_path"): save_path,
+        **{("budget", name): limit for name, limit in (budget or {}).items()},
     }
     for path, value in overrides.items():
         if value is None:
@@ -73,14 +86,28 @@ def prepare_run(
     *,
     seed: int | None = None,
     generations: int | None = None,
-    max_calls: int | None = None,
+    budget: Mapping[str, float | None] | None = None,
     save_path: str | None = None,
+    mock_url: str | None = None,
     local_function: Callable[..., Any] | None = None,
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
+
+    Args:
+        loaded: the configuration and its files.
+        seed: in place of ``optimization.seed``.
+        generations: in place of ``optimization.evolution.generations``.
+        budget: limits by their key, e.g. ``max_usd``, in place of those under ``budget``.
+        save_path: in place of ``output.save_path``.
+        mock_url: server that answers in place of all chat models; the run is a system of its own
+            then, since what it learns says nothing about the real one.
+        local_function: the target, in place of ``api.function``.
+        evaluator: the user's evaluator.
+        on_event: listener.
+        tags: labels of the run.
 
     Raises:
         ConfigurationError: an override or something the configuration names is wrong.
@@ -91,17 +118,19 @@ def prepare_run(
         loaded.configuration,
         seed=seed,
         generations=generations,
-        max_calls=max_calls,
+        budget=budget,
         save_path=save_path,
     )
     loaded = replace(loaded, configuration=configuration)
+    name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
+    offline = {} if mock_url is None else {OFFLINE: "true"}
     started = now_us()
     run_id = new_run_id(started, os.urandom(10))
     config_json = configuration.to_json()
     record = RunRecord(
         run_id=run_id,
-        name=configuration.api.name,
-        label=f"{configuration.api.name}-{run_id[-4:].lower()}",
+        name=name,
+        label=f"{name}-{run_id[-4:].lower()}",
         status="running",
         started_us=started,
         config_json=config_json,
@@ -112,15 +141,18 @@ def prepare_run(
         cases_sha256=loaded.cases_sha256,
         seed=configuration.optimization.seed,
         code_version=code_version(),
-        tags={**_facts(loaded), **(tags or {})},
+        tags={**_facts(loaded), **offline, **(tags or {})},
     )
-    return _open(record, loaded, local_function, evaluator, on_event)
+    return _open(record, loaded, local_function, evaluator, on_event, mock_url=mock_url)
 
 
 def resume_run(
     path: Path | str,
     name: str | None = None,
     *,
+    retry_missing: bool = False,
+    budget: Mapping[str, float | None] | None = None,
+    mock_url: str | None = None,
     local_function: Callable[..., Any] | None = None,
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
@@ -130,6 +162,11 @@ def resume_run(
     Args:
         path: folder of the results store.
         name: id, label or unambiguous part of the run's id; ``None``: the latest unfinished run.
+        retry_missing: ask the cells without a reward once more before anything else; a finished
+            run is opened again for it, and its result is written anew.
+        budget: limits by their key, in place of the run's own; one that a limit ended is opened
+            again.
+        mock_url: server that answers in place of all chat models, for runs begun so.
         local_function: the target, for runs begun from Python with a callable.
         evaluator: the user's evaluator, for runs begun from Python with one.
         on_event: listener.
@@ -140,26 +177,46 @@ def resume_run(
     """
     store = ParquetStore(path)
     record = store.run(name) if name is not None else _latest_unfinished(store)
-    if record.status == "done":
+    raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
+    if record.status == "done" and not retry_missing and not (raised and _ended_by_budget(record)):
         raise ResumeError(
             f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
-            "or begin a new one with `convergence optimize`."
+            "ask its missing cells again with `convergence resume --retry-errors "
+            f"{record.label}`, or begin a new one with `convergence optimize`."
         )
+    if (OFFLINE in record.tags) != (mock_url is not None):
+        how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
+        raise ResumeError(f"run {record.label} was begun {how} `--offline`.")
     loaded = load_mapping(
         json.loads(record.config_json), Path(record.base_dir), allow_callable=True
     )
     if record.config_path is not None:
         loaded = replace(loaded, config_path=Path(record.config_path))
+    if raised:
+        configuration = with_overrides(loaded.configuration, budget=raised)
+        loaded = replace(loaded, configuration=configuration)
+        config_json = configuration.to_json()
+        record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
     _check_unchanged(record, loaded)
-    return _open(record, loaded, local_function, evaluator, on_event)
+    return _open(
+        record,
+        loaded,
+        local_function,
+        evaluator,
+        on_event,
+        mock_url=mock_url,
+        retry_missing=retry_missing,
+        is_raised=bool(raised),
+    )
 
 
-def open_run(
+def open_run(  # noqa: PLR0917 - as the flow passes them
     config: str | None,
     run_id: str | None,
     seed: int | None = None,
     generations: int | None = None,
     max_calls: int | None = None,
+    max_usd: float | None = None,
     *,
     flow_run_id: str | None = None,
 ) -> Run:
@@ -195,9 +252,15 @@ def open_run(
         loaded,
         seed=seed,
         generations=generations,
-        max_calls=max_calls,
+        budget={"max_calls": max_calls, "max_usd": max_usd},
         tags={} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id},
     )
+
+
+def _ended_by_budget(record: RunRecord) -> bool:
+    if record.summary_json is None:
+        return False
+    return RunResult.from_json(record.summary_json).status == "budget"
 
 
 def _begun_by(path: Path, flow_run_id: str) -> str | None:
@@ -242,40 +305,33 @@ def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
             )
 
 
-def _schedule(loaded: Loaded) -> Schedule:
-    configuration = loaded.configuration
-    return Schedule(
-        n_generations=configuration.optimization.evolution.generations,
-        population_size=configuration.optimization.evolution.population_size,
-        n_search_cases=len(loaded.search_cases),
-        n_holdout_cases=len(loaded.holdout_cases),
-        repeats=configuration.evaluation.repeats,
-        cases_per_candidate=configuration.evaluation.cases_per_candidate,
-        max_calls=configuration.budget.max_calls,
-        has_baseline=loaded.space.baseline() is not None,
-    )
-
-
 def _open(
     record: RunRecord,
     loaded: Loaded,
     local_function: Callable[..., Any] | None,
     evaluator: Callable[..., Any] | None,
     on_event: Listener | None,
+    *,
+    mock_url: str | None = None,
+    retry_missing: bool = False,
+    is_raised: bool = False,
 ) -> Run:
     configuration = loaded.configuration
     execution = configuration.optimization.execution
     # Before the lease, since these fail for reasons that the user has to mend.
-    check_environment(configuration)
-    target = make_target(loaded, local_function=local_function)
-    metrics = make_metrics(loaded, evaluator=evaluator)
+    world = World.of(configuration, mock_url=mock_url)
+    target = make_target(loaded, world, local_function=local_function)
+    metrics = make_metrics(loaded, world, evaluator=evaluator)
+    warning = check_priced(loaded, target, world.prices)
     weights = {case.case_id: case.weight for case in loaded.search_cases}
     sampler = make_sampler(configuration, loaded.space, case_weights=weights)
     store = ParquetStore(store_path(loaded))
     lease = Lease(store.path, record.name)
     lease.acquire()
-    journal = SqliteJournal(store.path)
+    journal = open_journal(store.path, world.journal_url(configuration))
     maybe_paid = journal.abandon(record.run_id)
+    if record.status == "done":
+        record = store.reopen_run(record)
     checkpoint = store.checkpoint(record.run_id)
     stopping = execution.early_stopping
     stopper = Stopper(
@@ -292,6 +348,13 @@ def _open(
             stopper=StopperProgress(),
         )
     )
+    if is_raised:
+        progress = replace(progress, spent=None)
+    spending = Budget(
+        Limits.of(configuration.budget),
+        Spent.of(journal.totals(record.run_id)),
+        started_s=now_us() / 1e6,
+    )
     session = EvaluationSession(
         run_id=record.run_id,
         target=target,
@@ -299,19 +362,30 @@ def _open(
         rewards=RewardModel.from_config(configuration.evaluation.metrics),
         cases={case.case_id: case for case in loaded.cases},
         journal=journal,
+        budget=spending,
+        epoch=Epoch(
+            run_id=record.run_id,
+            cache=configuration.cache,
+            run_started_us=record.started_us,
+            world=OFFLINE if OFFLINE in record.tags else "",
+        ),
         workers=execution.parallel_workers,
+        judge_workers=judge_workers(configuration),
         max_retries=execution.max_retries,
         timeout_s=configuration.api.request.timeout_seconds,
-        max_calls=configuration.budget.max_calls,
-        calls_used=journal.totals(record.run_id).n_attempts,
-        redact=Redactor.from_configuration(configuration),
+        credential=secret_name(configuration.api),
+        run_label=record.label,
+        redact=world.redactor(configuration),
         keep_text=configuration.storage.keep_text,
         on_cell=None if on_event is None else _cell_listener(on_event),
+        on_notice=None if on_event is None else _notice_listener(on_event),
     )
+    if on_event is not None and warning is not None:
+        on_event(BudgetWarned(text=warning))
     return Run(
         record=record,
         loaded=loaded,
-        schedule=_schedule(loaded),
+        schedule=schedule_of(loaded),
         sampler=sampler,
         stopper=stopper,
         progress=progress,
@@ -321,6 +395,8 @@ def _open(
         lease=lease,
         listener=on_event,
         maybe_paid=maybe_paid,
+        retries_missing=retry_missing,
+        budget=spending,
     )
 
 
@@ -337,6 +413,15 @@ def _cell_listener(on_event: Listener) -> Callable[[Evaluation], None]:
         )
 
     return on_cell
+
+
+def _notice_listener(on_event: Listener) -> Callable[[BudgetWarned | TrafficChanged], None]:
+    """Return a listener for notices of the session, which come from its own thread."""
+
+    def on_notice(notice: BudgetWarned | TrafficChanged) -> None:
+        on_event(notice)
+
+    return on_notice
 
 
 def _first_rng_state(seed: int) -> Mapping[str, Any]:

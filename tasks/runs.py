@@ -7,24 +7,40 @@ Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` ma
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
 
+from convergence_core.budget.limits import Budget
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
 from convergence_core.recommend import Recommendation, recommend
-from convergence_core.records import Params, Trial, canonical_json
+from convergence_core.records import (
+    Assignment,
+    Cell,
+    Evaluation,
+    Params,
+    Trial,
+    canonical_json,
+)
 from convergence_core.result import ResultStatus
 from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.schedule import Schedule
+from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Progress as StopperProgress, Stopper
-from convergence_core.store import Lease, ParquetStore, SqliteJournal
-from convergence_core.store.protocols import Checkpoint, RunRecord, RunStatus
+from convergence_core.store import Lease, ParquetStore
+from convergence_core.store.protocols import (
+    Checkpoint,
+    Journal,
+    LostCall,
+    Row,
+    RunRecord,
+    RunStatus,
+)
+from convergence_core.store.rows import evaluation_row
 from tasks.loading import Loaded
 from tasks.session import EvaluationSession
 
@@ -71,6 +87,10 @@ class Progress:
     """Calls of the committed generations, retries included."""
     exhausted: bool = False
     """The sampler found nothing new to ask."""
+    n_repairs: int = 0
+    """Generations that only asked missing cells again; they do not count as planned ones."""
+    spent: str | None = None
+    """Which limit of the budget cut a generation short, in words; ``None``: none did."""
 
     def params_of(self, candidate_id: str) -> Params:
         """Return the parameters of a candidate that was asked."""
@@ -87,6 +107,8 @@ class Progress:
                     "stopper": self.stopper.to_json(),
                     "n_calls": self.n_calls,
                     "exhausted": self.exhausted,
+                    "n_repairs": self.n_repairs,
+                    "spent": self.spent,
                 }
             ),
         )
@@ -102,6 +124,8 @@ class Progress:
             stopper=StopperProgress.from_json(numbers["stopper"]),
             n_calls=numbers["n_calls"],
             exhausted=numbers["exhausted"],
+            n_repairs=numbers.get("n_repairs", 0),
+            spent=numbers.get("spent"),
         )
 
 
@@ -133,10 +157,12 @@ class Run:
         progress: Progress,
         session: EvaluationSession,
         store: ParquetStore,
-        journal: SqliteJournal,
+        journal: Journal,
         lease: Lease,
         listener: Listener | None,
-        maybe_paid: int,
+        maybe_paid: Sequence[LostCall],
+        retries_missing: bool = False,
+        budget: Budget,
     ) -> None:
         self.record = record
         self.loaded = loaded
@@ -147,7 +173,12 @@ class Run:
         self.session = session
         self.store = store
         self.journal = journal
-        self.maybe_paid = maybe_paid
+        self.maybe_paid = tuple(maybe_paid)
+        self._retries_missing = retries_missing
+        self._budget = budget
+        quota = schedule.final_quota()
+        n_final = quota.n_cells * schedule.n_subjects * schedule.calls_per_cell
+        budget.keep_back(share=FINAL_SHARE, calls=n_final)
         self.resumed_from = progress.next_generation
         self._lease = lease
         self._listener = listener
@@ -218,22 +249,37 @@ class Run:
 
     def why_ended(self) -> tuple[ResultStatus, str] | None:
         """Return (status, reason in words) when the search has ended, else ``None``."""
+        if self._repair() is not None:
+            return None
         progress = self.progress
+        n_planned = self.schedule.n_generations
+        if progress.spent is not None:
+            return "budget", progress.spent
         if progress.exhausted:
             return "done", "the search space holds nothing that was not asked"
-        if progress.next_generation >= self.schedule.n_generations:
-            return "done", f"all {self.schedule.n_generations} generations were run"
-        if self.stopper.should_stop(progress.stopper):
-            return "done", (
-                f"early stopping: in {progress.stopper.n_flat} generations in a row no candidate "
-                f"came to lie {self.stopper.min_improvement:g} above the leader"
-            )
-        if self.schedule.capacity(progress.next_generation, progress.n_calls) < 1:
+        if progress.next_generation - progress.n_repairs >= n_planned:
+            return "done", f"all {n_planned} generations were run"
+        ended = self._stopped_early()
+        capacity = self.schedule.capacity(progress.next_generation, progress.n_calls)
+        if ended is None and capacity < 1:
             return "budget", f"budget.max_calls={self.schedule.max_calls} is spent"
-        return None
+        return ended
+
+    def _stopped_early(self) -> tuple[ResultStatus, str] | None:
+        progress = self.progress
+        if not self.stopper.should_stop(progress.stopper):
+            return None
+        return "done", (
+            f"early stopping: in {progress.stopper.n_flat} generations in a row no candidate "
+            f"came to lie {self.stopper.min_improvement:g} above the leader"
+        )
 
     def ask(self) -> Plan:
         """Plan the next generation; asking twice before a commit gives the same plan."""
+        repair = self._repair()
+        if repair is not None:
+            self._rng_state = self.progress.rng_state
+            return repair
         rng = np.random.default_rng()
         rng.bit_generator.state = dict(self.progress.rng_state)
         plan = self.sampler.ask(
@@ -252,9 +298,44 @@ class Run:
         self._rng_state = rng.bit_generator.state
         return plan
 
+    def _repair(self) -> Plan | None:
+        """Return the plan that asks missing cells once more; ``None``: none is wanted."""
+        if not self._retries_missing:
+            return None
+        assignments = []
+        for member in self.progress.search.archive:
+            cells = sorted(member.missing)
+            if cells:
+                candidate = member.candidate
+                assignments.append(
+                    Assignment(
+                        candidate=candidate,
+                        cells=tuple(
+                            Cell(
+                                candidate_id=candidate.candidate_id,
+                                case_id=case_id,
+                                repeat=repeat,
+                            )
+                            for case_id, repeat in cells
+                        ),
+                        label=f"again {self.loaded.space.label(candidate.params)}",
+                    )
+                )
+        return Plan(assignments=tuple(assignments)) if assignments else None
+
+    def begin_final(self) -> None:
+        """Let the final re-estimation have what was kept back for it."""
+        self._budget.keep_back()
+
     def learn(self, trials: Sequence[Trial]) -> Learned:
         """Return the progress after these trials; nothing is kept until it is committed."""
-        search = self.sampler.tell(self.progress.search, trials)
+        is_repair = self._repair() is not None
+        search = self.progress.search
+        if is_repair:  # no choice of the sampler's: evidence alone
+            generation = self.next_generation
+            search = replace(search, archive=search.archive.tell(trials, generation))
+        else:
+            search = self.sampler.tell(search, trials)
         recommendation = self.recommend(search)
         progress = replace(
             self.progress,
@@ -270,7 +351,9 @@ class Run:
             n_calls=self.journal.totals(
                 self.run_id, before_generation=self.next_generation + 1
             ).n_attempts,
-            exhausted=not trials,
+            exhausted=self.progress.exhausted if is_repair else not trials,
+            n_repairs=self.progress.n_repairs + is_repair,
+            spent=_spent(trials),
         )
         return Learned(trials=tuple(trials), progress=progress, recommendation=recommendation)
 
@@ -284,8 +367,18 @@ class Run:
             case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
         )
 
+    def evaluation_rows(self, evaluations: Iterable[Evaluation]) -> list[Row]:
+        """Return rows of ``evaluations``, each with its case's weight."""
+        weights = {case.case_id: case.weight for case in self.loaded.cases}
+        return [
+            evaluation_row(self.run_id, evaluation, weight=weights.get(evaluation.cell.case_id))
+            for evaluation in evaluations
+        ]
+
     def commit(self, progress: Progress) -> None:
         """Move on to this progress, which the store has made durable."""
+        if progress.n_repairs > self.progress.n_repairs:
+            self._retries_missing = False  # once: what is still missing stays so
         self.progress = progress
 
     # -- ends
@@ -369,3 +462,12 @@ class Run:
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=str(error)))
         finally:
             self.close()
+
+
+def _spent(trials: Sequence[Trial]) -> str | None:
+    """Return which limit kept a cell from being asked, in words."""
+    for trial in trials:
+        for evaluation in trial.evaluations:
+            if evaluation.error_type == "budget":
+                return evaluation.error
+    return None

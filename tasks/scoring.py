@@ -12,6 +12,8 @@ from convergence_core.errors import EvaluationFault, EvaluatorFault, FaultName
 from convergence_core.records import Case, Json, Params, Reply
 from convergence_core.reward import RewardModel
 from convergence_core.target import Metric
+from tasks.asking import Asker, PaidMetric
+from tasks.judging.judge import LlmJudge
 from tasks.metrics import SuccessRate
 from tasks.values import shorten
 
@@ -72,7 +74,10 @@ class Scorer:
     """Measures replies with the run's metrics."""
 
     def __init__(
-        self, metrics: Sequence[Metric], rewards: RewardModel, redact: Callable[[str], str]
+        self,
+        metrics: Sequence[Metric | PaidMetric],
+        rewards: RewardModel,
+        redact: Callable[[str], str],
     ) -> None:
         self._metrics = tuple(metrics)
         self._rewards = rewards
@@ -90,12 +95,26 @@ class Scorer:
             error=error_text(str(fault), fault.details, self._redact),
         )
 
-    async def verdict(self, reply: Reply, case: Case, params: Params) -> Verdict:
-        """Measure a reply; faults of metrics become verdicts."""
+    async def verdict(self, reply: Reply, case: Case, params: Params, asker: Asker) -> Verdict:
+        """Measure a reply; faults of metrics become verdicts.
+
+        Args:
+            reply: the answer, redacted.
+            case: what was asked.
+            params: the candidate's.
+            asker: makes the paid calls of metrics that need some.
+        """
         metrics: dict[str, float] = {}
         for metric in self._metrics:
             try:
-                value = await metric.measure(reply, case, params)
+                if isinstance(metric, LlmJudge):
+                    judgement = await metric.judgement(reply, case, params, asker)
+                    metrics |= metric.numbers(judgement)
+                    continue
+                if isinstance(metric, PaidMetric):
+                    value = await metric.judge(reply, case, params, asker)
+                else:
+                    value = await metric.measure(reply, case, params)
             except EvaluatorFault as fault:
                 return replace(self.verdict_of_fault(fault), metrics=metrics)
             except EvaluationFault as fault:

@@ -1,13 +1,8 @@
-"""Evaluates cells: one hard limit on calls in flight, journaled, budgeted, retried, scored.
+"""Evaluates cells: asked under one hard limit, journaled, budgeted, retried, measured.
 
-One session belongs to one run in one process. An asyncio loop in a daemon thread makes the calls;
-``evaluate`` blocks its caller and may be called from many threads at once. At most ``workers``
-slots exist; a slot takes the next cell in order of arrival, claims its call in the journal, makes
-it, settles it, and goes on with the next. Claims are made just before the call and a slot holds
-one at a time, so a killed process leaves at most ``workers`` calls of unknown fate.
-
-A retry waits without a slot and then queues like everybody else. Every attempt is claimed anew.
-An answer is durable before it is used.
+One session belongs to one run in one process. An asyncio loop in a daemon thread makes the calls
+(``tasks.calls``) and measures the answers (``tasks.dispatcher``); ``evaluate`` blocks its caller
+and may be called from many threads at once.
 """
 
 import asyncio
@@ -19,26 +14,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from convergence_core.budget.limits import Budget
 from convergence_core.errors import CandidateFault
-from convergence_core.records import (
-    Assignment,
-    Case,
-    Cell,
-    Evaluation,
-    Trial,
-    canonical_json,
-    eval_id_of,
-    sha256_hex,
-)
+from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.records import Assignment, Case, Cell, Evaluation, Trial, eval_id_of
 from convergence_core.reward import RewardModel
-from convergence_core.store.protocols import CallIntent, Journal
+from convergence_core.store.protocols import Journal
 from convergence_core.target import Metric, Target
-from tasks.cells import Job, PendingCell, call_key_of, unasked
-from tasks.dispatcher import Dispatcher, Limits
+from tasks.asking import PaidMetric
+from tasks.calls import Calls
+from tasks.cells import Job, PendingCell, unasked
+from tasks.dispatcher import JUDGE_LANE, TARGET_LANE, Asking, Dispatcher, endpoint_of
 from tasks.journaling import JournalQueue
-from tasks.redaction import redact_json
+from tasks.keys import Epoch
 from tasks.retries import Backoff
 from tasks.scoring import Closable, Scorer
+from tasks.traffic import Gates
 
 LEASE_MARGIN_S = 180.0
 """How much longer than two time-outs (connecting, answering) a claim is held: a process may have to
@@ -57,15 +48,20 @@ class EvaluationSession:
         rewards: from metrics to a reward.
         cases: all cases by id.
         journal: where calls are claimed and settled; not closed with the session.
-        workers: most calls in flight, over all assignments.
+        budget: what the run may still spend, on all calls together.
+        epoch: which stored answers are used again.
+        workers: most calls of the target in flight, over all assignments.
+        judge_workers: most calls of judges in flight.
         max_retries: further tries after a fault that a retry may heal.
         timeout_s: how long the target lets one call go on.
-        max_calls: most calls of the run, retries included; ``None``: no limit.
-        calls_used: calls of the run before this session.
+        credential: name of the variable with the target's key; rate limits are counted per key.
+        run_label: what `convergence resume` is to be given, for messages.
         redact: takes secrets out of a text; runs before anything is stored or scored.
         keep_text: whether requests and answers are stored; without, only their metrics are.
         on_cell: called with each evaluation as it ends, one at a time, in a thread of
             ``evaluate``.
+        on_notice: told when a limit comes near or a provider slows the run down, in the
+            session's own thread.
         now_us: clock, in microseconds since the epoch.
         backoff: pauses before retries.
     """
@@ -75,18 +71,22 @@ class EvaluationSession:
         *,
         run_id: str,
         target: Target,
-        metrics: Sequence[Metric],
+        metrics: Sequence[Metric | PaidMetric],
         rewards: RewardModel,
         cases: Mapping[str, Case],
         journal: Journal,
+        budget: Budget,
+        epoch: Epoch,
         workers: int,
+        judge_workers: int = 1,
         max_retries: int,
         timeout_s: float,
-        max_calls: int | None,
-        calls_used: int,
+        credential: str | None = None,
+        run_label: str | None = None,
         redact: Callable[[str], str],
         keep_text: bool,
         on_cell: Callable[[Evaluation], None] | None = None,
+        on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
         now_us: Callable[[], int] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
@@ -96,7 +96,8 @@ class EvaluationSession:
         self._cases = cases
         self._redact = redact
         self._on_cell = on_cell
-        self._lease_s = 2 * timeout_s + LEASE_MARGIN_S
+        self._timeout_s = timeout_s
+        self._budget = budget
         self._grace_s = min(timeout_s, STOP_GRACE_S)
         self._listener_lock = threading.Lock()
         self._close_lock = threading.Lock()
@@ -104,18 +105,46 @@ class EvaluationSession:
         self._loop = asyncio.new_event_loop()
         owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._journal = JournalQueue(journal, owner=owner, loop=self._loop)
+        now_us = now_us or (lambda: time.time_ns() // 1000)
+        gates = Gates(
+            max_in_flight=max(workers, judge_workers),
+            run_label=run_label,
+            on_event=None
+            if on_notice is None
+            else lambda event: on_notice(TrafficChanged(text=event.text)),
+        )
+        self._asking = Asking(
+            run_id=run_id,
+            epoch=epoch,
+            gates=gates,
+            redact=redact,
+            lease_s=lambda timeout_s: 2 * timeout_s + LEASE_MARGIN_S,
+        )
+        calls = Calls(
+            loop=self._loop,
+            journal=self._journal,
+            budget=budget,
+            lanes={
+                JUDGE_LANE: judge_workers,
+                TARGET_LANE: workers,
+            },  # judges first: they finish a cell
+            max_retries=max_retries,
+            keep_text=keep_text,
+            redact=redact,
+            now_us=now_us,
+            backoff=backoff or Backoff(),
+            on_failure=self._fail,
+            on_warning=on_notice,
+        )
         self._dispatcher = Dispatcher(
             loop=self._loop,
             target=target,
+            timeout_s=timeout_s,
+            credential=credential,
             scorer=Scorer(metrics, rewards, redact),
-            journal=self._journal,
-            limits=Limits(
-                workers=workers, max_retries=max_retries, max_calls=max_calls, keep_text=keep_text
-            ),
-            calls_used=calls_used,
-            redact=redact,
-            now_us=now_us or (lambda: time.time_ns() // 1000),
-            backoff=backoff or Backoff(),
+            calls=calls,
+            asking=self._asking,
+            keep_text=keep_text,
         )
         self._loop.set_exception_handler(self._on_loop_error)
         self._thread = threading.Thread(target=self._serve, name="evaluations", daemon=True)
@@ -124,7 +153,7 @@ class EvaluationSession:
     @property
     def calls_used(self) -> int:
         """Calls of the run so far, retries included, journal hits not."""
-        return self._dispatcher.n_used
+        return self._budget.spent.calls
 
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
         """Evaluate a candidate's cells and return its trial; blocks until all have ended.
@@ -134,6 +163,7 @@ class EvaluationSession:
         Raises:
             ConfigurationError: something the target needs is missing, e.g. a variable.
             RuntimeError: the session is closed.
+            EndpointDownError: an endpoint answers nothing any more.
             StoreError: the journal cannot be written; nothing unjournaled is used.
         """
         n_cells = len(assignment.cells)
@@ -208,22 +238,29 @@ class EvaluationSession:
         case = self._cases[cell.case_id]
         eval_id = eval_id_of(self._run_id, job.generation, cell)
         provider = self._target.provider
+        params = job.assignment.candidate.params
         try:
-            request = self._target.request(job.assignment.candidate.params, case)
+            request = self._target.request(params, case)
+            worst = self._target.worst_case(params, case)
         except CandidateFault as fault:
             return unasked(job, cell, eval_id, fault, self._redact, provider=provider)
-        text = canonical_json(redact_json(request, self._redact))
-        key = call_key_of(provider=provider, request=request, cell=cell, run_id=self._run_id)
         model = request.get("model") if isinstance(request, dict) else None
-        intent = CallIntent(
-            call_key=key,
-            run_id=self._run_id,
-            generation=job.generation,
-            eval_id=eval_id,
-            purpose="evaluation",
+        intent, text = self._asking.intent(
+            purpose=TARGET_LANE,
+            key_purpose=TARGET_LANE,
             provider=provider,
             model=model if isinstance(model, str) else None,
-            request_sha256=sha256_hex(text),
-            lease_s=self._lease_s,
+            request=request,
+            cell=cell,
+            vote=0,
+            generation=job.generation,
+            eval_id=eval_id,
+            worst=worst,
+            timeout_s=self._timeout_s,
         )
-        return PendingCell(job, index, cell, case, eval_id, text, key, intent)
+        return PendingCell(
+            job, index, cell, case, eval_id, text, intent, worst, endpoint_of(request)
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        self._dispatcher.fail(error)

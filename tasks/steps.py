@@ -15,7 +15,6 @@ from convergence_core.records import Assignment, Trial
 from convergence_core.sampler import Plan
 from convergence_core.store.rows import (
     candidate_rows,
-    evaluation_row,
     generation_row,
     payload_rows,
 )
@@ -73,7 +72,7 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
     tables: dict[str, Any] = {
         "payloads": payload_rows(run_id, evaluations),
         "candidates": candidate_rows(run_id, step.progress.search.archive, generation),
-        "evaluations": [evaluation_row(run_id, evaluation) for evaluation in evaluations],
+        "evaluations": run.evaluation_rows(evaluations),
         "attempts": run.journal.attempts(run_id, generation=generation),
         "generations": [
             generation_row(

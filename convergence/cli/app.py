@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, environment, projects, results, running
+from convergence.cli import (
+    console,
+    environment,
+    estimating,
+    mocking,
+    projects,
+    results,
+    running,
+)
 
 app = typer.Typer(
     name="convergence",
@@ -40,8 +48,10 @@ app.command(rich_help_panel=BEGIN)(projects.init)
 app.command(rich_help_panel=BEGIN)(projects.validate)
 app.command(rich_help_panel=BEGIN)(projects.migrate)
 app.command(rich_help_panel=BEGIN)(projects.schema)
+app.command(rich_help_panel=BEGIN)(estimating.estimate)
 app.command(rich_help_panel=RUN)(running.optimize)
 app.command(rich_help_panel=RUN)(running.resume)
+app.command(rich_help_panel=RUN)(mocking.mock)
 app.command(rich_help_panel=READ)(results.runs)
 app.command(rich_help_panel=READ)(results.report)
 app.command(rich_help_panel=READ)(results.query)

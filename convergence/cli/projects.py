@@ -168,14 +168,16 @@ def _build_parts(loaded: "Loaded") -> None:
 
     from tasks.metrics import make_metrics  # noqa: PLC0415 - as above
     from tasks.targets import make_target  # noqa: PLC0415 - as above
+    from tasks.world import World  # noqa: PLC0415 - as above
 
+    world = World.unchecked(loaded.configuration)
     problems: list[Problem] = []
     try:
-        asyncio.run(make_target(loaded).aclose())
+        asyncio.run(make_target(loaded, world).aclose())
     except ConfigurationError as error:
         problems.extend(error.problems)
     try:
-        make_metrics(loaded)
+        make_metrics(loaded, world)
     except ConfigurationError as error:
         problems.extend(error.problems)
     if problems:

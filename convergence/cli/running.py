@@ -1,7 +1,8 @@
 """``optimize`` and ``resume``: the commands that make calls."""
 
+import contextlib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 EXIT_ERROR = 1
 """No candidate got a reward."""
 EXIT_BUDGET = 3
+OFFLINE_HELP = (
+    "Let the built-in stand-in answer for every chat model: no key, no cost. What it answers says "
+    "nothing about real models."
+)
+MaxCalls = Annotated[
+    int | None,
+    typer.Option(min=1, help="Calls at most, retries included. Over budget.max_calls."),
+]
+MaxUsd = Annotated[
+    float | None, typer.Option(min=0, help="US dollars at most. Over budget.max_usd.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Tokens at most. Over budget.max_tokens.")
+]
+MaxMinutes = Annotated[
+    float | None, typer.Option(min=0, help="Minutes of work at most. Over budget.max_minutes.")
+]
 QUIET_HELP = "Show no progress; print the result only."
 JSON_HELP = "Print the result as one JSON object, and nothing else."
 
@@ -33,10 +51,15 @@ def optimize(  # noqa: PLR0917 - Typer's options
         int | None,
         typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
     ] = None,
-    max_calls: Annotated[
-        int | None,
-        typer.Option(min=1, help="Calls at most, retries included. Over budget.max_calls."),
-    ] = None,
+    max_calls: MaxCalls = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    max_minutes: MaxMinutes = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Make no call: tell what the run would cost, and end."),
+    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Folder of the result files. Over output.save_path."),
@@ -50,8 +73,19 @@ def optimize(  # noqa: PLR0917 - Typer's options
     the budget was reached; the result is what could be learned within it.
     """
     console.settings.json = as_json
+    budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
+    if dry_run:
+        from convergence.cli.estimating import show_estimate  # noqa: PLC0415 - brings NumPy
 
-    def prepare(listener: Listener | None) -> "Run":
+        show_estimate(
+            config,
+            generations=generations,
+            budget=budget,
+            as_json=as_json,
+        )
+        return
+
+    def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
         from tasks.loading import load  # noqa: PLC0415 - brings pydantic and numpy
         from tasks.opening import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 
@@ -59,15 +93,17 @@ def optimize(  # noqa: PLR0917 - Typer's options
             load(config),
             seed=seed,
             generations=generations,
-            max_calls=max_calls,
+            budget=budget,
             save_path=None if output is None else str(output.resolve()),
+            mock_url=mock_url,
             on_event=listener,
         )
 
-    _run(prepare, place=_place(None, config), quiet=quiet, as_json=as_json)
+    place = _place(None, config, offline=offline)
+    _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
 
 
-def resume(
+def resume(  # noqa: PLR0917 - as above
     run: Annotated[
         str | None,
         typer.Argument(
@@ -75,43 +111,99 @@ def resume(
             help="Label, id or unambiguous part of it. Default: the latest unfinished run.",
         ),
     ] = None,
+    retry_errors: Annotated[
+        bool,
+        typer.Option(
+            "--retry-errors",
+            help="Ask cells without a reward once more, also those of a finished run.",
+        ),
+    ] = False,
+    max_calls: MaxCalls = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    max_minutes: MaxMinutes = None,
+    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
     store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
     config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Go on with a run that was stopped or killed; finished calls are not made again."""
-    console.settings.json = as_json
+    """Go on with a run that was stopped, killed, or ended by a limit that is raised now.
 
-    def prepare(listener: Listener | None) -> "Run":
+    Finished calls are not made again.
+    """
+    console.settings.json = as_json
+    budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
+
+    def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
         path = places.open_store(store, config).path
         from tasks.opening import resume_run  # noqa: PLC0415 - brings DuckDB and clients
 
-        return resume_run(path, run, on_event=listener)
+        return resume_run(
+            path,
+            run,
+            retry_missing=retry_errors,
+            budget=budget,
+            mock_url=mock_url,
+            on_event=listener,
+        )
 
-    _run(prepare, place=_place(store, config), quiet=quiet, as_json=as_json)
+    place = _place(store, config, offline=offline)
+    _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
 
 
-def _place(store: Path | None, config: Path | None) -> str:
+def _budget(
+    max_usd: float | None, max_calls: int | None, max_tokens: int | None, max_minutes: float | None
+) -> dict[str, float | None]:
+    return {
+        "max_usd": max_usd,
+        "max_calls": max_calls,
+        "max_tokens": max_tokens,
+        "max_minutes": max_minutes,
+    }
+
+
+def _place(store: Path | None, config: Path | None, *, offline: bool) -> str:
     """Return the options by which `resume` finds the store again from this folder."""
+    options = " --offline" if offline else ""
     if store is not None:
-        return f" --store {shlex.quote(str(store))}"
+        return f"{options} --store {shlex.quote(str(store))}"
     if config is None or config == Path(places.CONFIG_NAME):
-        return ""
-    return f" --config {shlex.quote(str(config))}"
+        return options
+    return f"{options} --config {shlex.quote(str(config))}"
+
+
+@contextlib.contextmanager
+def _mock(*, wanted: bool) -> Iterator[str | None]:
+    """Serve the built-in models while a run lasts, and yield their URL."""
+    if not wanted:
+        yield None
+        return
+    from convergence.mock.running import MockServer  # noqa: PLC0415 - brings a web server
+
+    with MockServer() as server:
+        yield server.url
 
 
 def _run(
-    prepare: Callable[[Listener | None], "Run"], *, place: str, quiet: bool, as_json: bool
+    prepare: Callable[[Listener | None, str | None], "Run"],
+    *,
+    place: str,
+    offline: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Prepare a run, execute its flow, show progress and result."""
     from convergence.cli.interrupts import stops_cleanly  # noqa: PLC0415 - only for runs
     from convergence.execution import execute  # noqa: PLC0415 - as above
     from convergence.progress import Progress, open_screen  # noqa: PLC0415 - brings Rich
 
-    with Progress(open_screen(quiet=quiet or as_json)) as progress:
+    with (
+        Progress(open_screen(quiet=quiet or as_json)) as progress,
+        _mock(wanted=offline) as mock_url,
+    ):
         # Nobody watches a quiet run, so nobody is told of its cells.
-        running = prepare(None if quiet or as_json else progress)
+        running = prepare(None if quiet or as_json else progress, mock_url)
         go_on = f"Go on with: convergence resume {running.label}{place}"
         try:
             with stops_cleanly(running.stop, lambda text: progress.say(text, "yellow"), go_on):

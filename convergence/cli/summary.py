@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 LONGEST_VALUE = 60
 """Characters of a parameter's value that are shown."""
 MOST_FAILURES = 3
+MANY_ROLES = 2
+"""Roles or models from which on their costs are listed apart."""
 
 
 def show(result: "RunResult") -> None:
@@ -24,6 +26,7 @@ def show(result: "RunResult") -> None:
     else:
         _show_winner(result, result.winner)
     _show_failures(result)
+    _show_costs(result)
     if result.files:
         console.answer("\nFiles:", style="bold")
         for path in dict.fromkeys(result.files.values()):
@@ -48,8 +51,13 @@ def told_size(result: "RunResult") -> str:
     if result.n_maybe_paid:
         parts.append(f"{result.n_maybe_paid:,} maybe paid")
     if result.cost_usd is not None:
-        parts.append(f"${result.cost_usd:.4f}")
+        parts.append(f"${result.cost_usd:.4f}{told_offline(result)}")
     return ", ".join(parts)
+
+
+def told_offline(result: "RunResult") -> str:
+    """Return a remark on money for runs in which nobody was paid."""
+    return " at list prices, nothing paid" if result.facts.get("offline") else ""
 
 
 def _show_winner(result: "RunResult", winner: "CandidateReport") -> None:
@@ -109,6 +117,24 @@ def _show_failures(result: "RunResult") -> None:
         lines = (failure.example or "").strip().splitlines()
         example = f": {lines[-1][:200]}" if lines else ""
         console.answer(f"  {failure.n:,} times {failure.reason}{example}")
+
+
+def _show_costs(result: "RunResult") -> None:
+    """Print who paid how much, when more than one role or model did."""
+    if len(result.costs) < MANY_ROLES:
+        return
+    columns = ("role", "model", "calls", "reused", "tokens", "USD")
+    rows = []
+    for cost in result.costs:
+        tokens = (cost.prompt_tokens or 0) + (cost.completion_tokens or 0)
+        usd = "unknown" if cost.cost_usd is None else f"{cost.cost_usd:.4f}"
+        if cost.n_unpriced and cost.cost_usd is not None:
+            usd += f" + {cost.n_unpriced:,} unpriced"
+        reused = cost.n_reused + cost.n_from_other_runs
+        model = cost.model or cost.provider
+        rows.append((cost.purpose, model, f"{cost.n_calls:,}", f"{reused:,}", f"{tokens:,}", usd))
+    console.answer("")
+    console.show(console.simple_table(columns, rows, right=("calls", "reused", "tokens", "USD")))
 
 
 def _short(params: Mapping[str, object]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import yaml
 
 from convergence.migration.api import migrate_api
 from convergence.migration.evaluation import migrate_evaluation
+from convergence.migration.llm import move_llm
 from convergence.migration.migrator import Migrator, Section
 from convergence.migration.optimization import (
     migrate_optimization,
@@ -29,6 +30,9 @@ _SECTIONS: dict[str, Callable[[Migrator, Section, Section], Section]] = {
     "evaluation": migrate_evaluation,
     "optimization": migrate_optimization,
     "budget": migrate_plain,
+    "cache": migrate_plain,
+    "prices": migrate_plain,
+    "llm": migrate_plain,
     "storage": migrate_plain,
     "output": migrate_output,
 }
@@ -60,6 +64,7 @@ def migrate_text(text: str | bytes, file: str | None = None) -> Migration:
     """
     migrator = Migrator()
     data = _read(text, file)
+    move_llm(migrator, data)
     whole = dict(data)
     new: Section = {}
     for name, migrate in _SECTIONS.items():

@@ -3,6 +3,7 @@
 import re
 
 from convergence.migration.migrator import Migrator, Path, Section, number, take
+from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.secrecy import (
     has_known_secret,
     is_env_name,
@@ -22,7 +23,7 @@ def migrate_api(m: Migrator, old: Section, whole: Section) -> Section:
     if old.pop("adapter_enabled", False):
         m.drop((*path, "adapter_enabled"), "there are no adapters; use `request.body`")
     if old.pop("mock_mode", False):
-        m.drop((*path, "mock_mode"), "not available yet")
+        m.drop((*path, "mock_mode"), "run `convergence optimize --offline` instead")
     auth, request = take(old, "auth"), take(old, "request")
     response = take(old, "response")
     new = m.keep_known(old, path)
@@ -30,7 +31,7 @@ def migrate_api(m: Migrator, old: Section, whole: Section) -> Section:
     if is_remote and "kind" not in new:
         new["kind"] = "http"
         m.say((*path, "kind"), "requests are sent as before; `openai` would use its client")
-    new_auth = _auth(m, auth)
+    new_auth = _auth(m, auth, is_chat=str(new.get("kind")) in CHAT_KINDS)
     for key, section in (
         ("auth", new_auth),
         ("request", _request(m, request, new_auth)),
@@ -41,12 +42,14 @@ def migrate_api(m: Migrator, old: Section, whole: Section) -> Section:
     return new
 
 
-def _auth(m: Migrator, old: Section) -> Section:
+def _auth(m: Migrator, old: Section, *, is_chat: bool) -> Section:
     path: Path = ("api", "auth")
     if "api_key_header" in old:
         old.setdefault("header_name", old["api_key_header"])
         del old["api_key_header"]
     new = m.keep_known(old, path)
+    if is_chat and "type" not in new:
+        return new  # a kind of ours, which sends keys in a way of its own
     kind = str(new.get("type", "none")).lower()
     if kind not in ("none", "bearer", "api_key", "basic"):
         m.say((*path, "type"), f"was {kind[:20]!r}, which the original did not send either")

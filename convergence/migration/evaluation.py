@@ -3,10 +3,11 @@
 from typing import Any
 
 from convergence.migration.migrator import Migrator, Path, Section, number, take
+from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.normalize import DIRECTIONS, METRIC_TYPES
 
 _OWN = ("latency_ms", "cost_usd", "success_rate")
-_LATER = ("llm_judge", "rouge")
+_LATER = ("rouge",)
 
 
 def migrate_evaluation(m: Migrator, old: Section, whole: Section) -> Section:
@@ -69,6 +70,9 @@ def _metrics(m: Migrator, old: Section, *, has_evaluator: bool, whole: Section) 
             new[name] = metric
         elif metric.get("type") in _LATER:
             m.drop(path, f"`{metric['type']}` is not available yet")
+        elif metric.get("type") == "llm_judge" and not {"rubric", "rubric_path"} & metric.keys():
+            reason = "the original did not judge; `type: llm_judge` needs a `rubric` and an `llm`"
+            m.drop(path, reason)
         else:
             new[name] = _metric(m, name, dict(metric), path, has_evaluator=has_evaluator)
     _unpriced(m, new, whole)
@@ -134,9 +138,7 @@ def _scale(m: Migrator, name: str, metric: Section, path: Path) -> None:
 def _unpriced(m: Migrator, metrics: Section, whole: Section) -> None:
     """The original priced every answer as GPT-4's; we know no price that nobody tells us."""
     cost = metrics.get("cost_usd")
-    api = whole.get("api")
-    response = api.get("response") if isinstance(api, dict) else None
-    if not isinstance(cost, dict) or (isinstance(response, dict) and response.get("cost_field")):
+    if not isinstance(cost, dict) or _tells_price(whole):
         return
     path: Path = ("evaluation", "metrics", "cost_usd")
     others = [item for name, item in metrics.items() if name != "cost_usd"]
@@ -146,5 +148,17 @@ def _unpriced(m: Migrator, metrics: Section, whole: Section) -> None:
         m.say(
             path,
             f"the weight was {weight}, but the cost is unknown until `api.response.cost_field` "
-            "says where answers tell it; the original took one price for all models",
+            "says where answers tell it, or `prices.http.request` what each costs; the original "
+            "took one price for all models",
         )
+
+
+def _tells_price(whole: Section) -> bool:
+    """Whether something says what a call costs: an answer, the table, or the file itself."""
+    api, prices = whole.get("api"), whole.get("prices")
+    api = api if isinstance(api, dict) else {}
+    response = api.get("response")
+    if isinstance(response, dict) and response.get("cost_field"):
+        return True
+    by_request = isinstance(prices, dict) and not prices.keys().isdisjoint(("http", "function"))
+    return str(api.get("kind")) in CHAT_KINDS or by_request

@@ -25,7 +25,6 @@ from convergence_core.config.evaluation import (
 from convergence_core.config.loader import parse_configuration, parse_mapping
 from convergence_core.config.models import Configuration
 from convergence_core.config.optimization import (
-    BudgetConfig,
     EarlyStoppingConfig,
     EvolutionConfig,
     ExecutionConfig,
@@ -47,6 +46,7 @@ from convergence_core.config.search_space import (
     TemplateConfig,
     TextParam,
 )
+from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 from convergence_core.config.tree import ReferenceRow, reference
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "AuthConfig",
     "BooleanParam",
     "BudgetConfig",
+    "CacheConfig",
     "CategoricalParam",
     "Configuration",
     "CustomEvaluatorConfig",
@@ -66,6 +67,7 @@ __all__ = [
     "ExportConfig",
     "FloatParam",
     "IntParam",
+    "LlmConfig",
     "MabConfig",
     "MessageTemplate",
     "MetricConfig",
@@ -74,6 +76,7 @@ __all__ = [
     "OptimizationConfig",
     "OutputConfig",
     "ParameterConfig",
+    "PriceConfig",
     "ReferenceRow",
     "RequestConfig",
     "ResponseConfig",

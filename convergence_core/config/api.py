@@ -6,7 +6,11 @@ from pydantic import Field, JsonValue
 
 from convergence_core.config.base import EnvName, FunctionPath, Section, Text
 
-ApiKind: TypeAlias = Literal["function", "http", "openai"]
+ApiKind: TypeAlias = Literal["function", "http", "openai", "azure", "groq", "gemini"]
+CHAT_KINDS: frozenset[ApiKind] = frozenset({"openai", "azure", "groq", "gemini"})
+"""Kinds of target that are chat models."""
+HOSTED_KINDS: frozenset[ApiKind] = frozenset({"groq", "gemini"})
+"""Kinds of target with an endpoint of their own, so that none need be written."""
 
 
 class ModelEndpoint(Section):
@@ -23,11 +27,13 @@ class AuthConfig(Section):
 
     type: Literal["none", "bearer", "api_key", "basic"] = "none"
     """`bearer`: `Authorization: Bearer …`; `api_key`: the header `header_name`; `basic`: user name
-    and password."""
+    and password. Default: with `token_env` and a chat kind, how that kind takes its keys: `api_key`
+    for `azure` and for `gemini` with `protocol: native`, else `bearer`."""
     token_env: EnvName | None = None
     """Environment variable that holds the token or key; needed by `bearer` and `api_key`."""
     header_name: str = Field(default="x-api-key", pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-    """Header that carries the key of `api_key`. The original's `api_key_header` is read too."""
+    """Header that carries the key of `api_key`. Default for `azure`: `api-key`, for `gemini`:
+    `x-goog-api-key`. The original's `api_key_header` is read too."""
     username: Text | None = None
     """User name of `basic`."""
     password_env: EnvName | None = None
@@ -50,21 +56,31 @@ class RequestConfig(Section):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     """HTTP method (kind `http`)."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Further headers (kinds `http` and `openai`). A value may read the environment:
+    """Further headers (not kind `function`). A value may read the environment:
     `${ENV_NAME}`. Secrets written out are refused."""
     timeout_seconds: float = Field(default=30.0, gt=0, le=86_400)
-    """Longest duration of one call, in seconds."""
+    """Longest duration of one call, from sending to the last byte, in seconds."""
+    connect_seconds: float = Field(default=10.0, gt=0, le=3600)
+    """Longest wait for a connection, in seconds (not kind `function`)."""
+    first_byte_seconds: float | None = Field(default=None, gt=0, le=86_400)
+    """Longest wait for the first byte of the answer, in seconds (not kind `function`). Absent: as
+    long as the call may last."""
+    stream: bool = False
+    """Whether the answer is streamed, which measures the time to its first token (chat kinds)."""
+    unsupported: Literal["refuse", "drop"] = "refuse"
+    """What happens with a setting that the model or its provider has no field for (chat kinds):
+    `refuse` it before any call, or `drop` it and record the reason."""
     body: JsonValue = None
     """JSON template of the body (kind `http`). `{name}` stands for a parameter, `{input}` or
     `{input.field}` for the test case; a string that is exactly one placeholder keeps the value's
     JSON type. Absent: the case's input overlaid by the parameters."""
     query: dict[str, str] = Field(default_factory=dict)
-    """Query parameters with the same placeholders (kinds `http` and `openai`)."""
+    """Query parameters with the same placeholders (not kind `function`)."""
     messages: list[MessageTemplate] | None = Field(default=None, min_length=1)
-    """Chat messages (kind `openai`). Absent: a system message from the parameter `system` or the
-    only text parameter, if there is one, then the case's input as the user's message."""
+    """Chat messages (chat kinds). Absent: a system message from the parameter `system` or the only
+    text parameter, if there is one, then the case's input as the user's message."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Further fields of every chat request (kind `openai`), e.g. `response_format`, with the same
+    """Further fields of every chat request (chat kinds), e.g. `response_format`, with the same
     placeholders."""
 
 
@@ -102,12 +118,25 @@ class ApiConfig(Section):
     description: str = ""
     """For people; appears in the report."""
     kind: ApiKind
-    """How it is called. Default: `function` when `function` is written, `openai` for a plain
-    endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
+    """How it is called; `openai`, `azure`, `groq` and `gemini` are the chat kinds, `openai` also
+    for any server that speaks OpenAI's protocol. Default: `function` when `function` is written,
+    `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Text | None = None
-    """URL (kinds `http` and `openai`); either this or `models`."""
+    """URL (not kind `function`); either this or `models`. Default for `groq` and `gemini`: the
+    provider's own."""
     models: dict[str, ModelEndpoint] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""
+    protocol: Literal["openai", "native"] = "openai"
+    """How `kind: gemini` is spoken to: as OpenAI's chat, below `/openai`, or in its own form."""
+    api_version: str | None = Field(
+        default=None,
+        pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(-preview)?$",
+    )
+    """Version of the interface (kind `azure`), e.g. `2025-01-01-preview`. Absent: 2024-10-21."""
+    deployment: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    """Name of the deployment (kind `azure`). Absent: the model's name."""
+    batch_prices: bool = False
+    """Whether calls are priced at the provider's batch rate (chat kinds)."""
     function: FunctionPath | None = None
     """Python function (kind `function`): `module:name` or `path/to/file.py:name`, the path
     relative to the configuration file."""

@@ -3,21 +3,20 @@
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from convergence_core.config.api import ApiConfig, AuthConfig
+from convergence_core.config.api import HOSTED_KINDS, ApiConfig
 from convergence_core.config.base import Section
+from convergence_core.config.check_auth import check_auth
+from convergence_core.config.check_urls import check_url, shown_url
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import listing, nearest
 from convergence_core.config.report import Report
 from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig
-from convergence_core.config.secrecy import HIDDEN, has_known_secret, is_secret_key
 from convergence_core.config.shown import shown
 from convergence_core.config.source import Path
-from convergence_core.config.tree import fields_of
+from convergence_core.config.tree import is_default
 
 _KIND: Path = ("api", "kind")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _RESPONSE = (
     "success_field",
@@ -29,30 +28,51 @@ _RESPONSE = (
     "tokens_out_field",
 )
 
-# What a kind has no use for: section → keys.
+_AZURE = ("api_version", "deployment")
+_GEMINI = ("protocol",)
+_CHAT: dict[str, tuple[str, ...]] = {
+    "": ("function", "workers"),
+    "request": ("method", "body"),
+    "response": _RESPONSE,
+}
+
+
+def _chat(*of_others: str) -> dict[str, tuple[str, ...]]:
+    """Return what a chat kind has no use for, with the keys that are other kinds' alone."""
+    return {**_CHAT, "": (*_CHAT[""], *of_others)}
+
+
 _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
     "function": {
-        "": ("endpoint", "models"),
+        "": ("endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
         "auth": ("type", "token_env", "header_name", "username", "password_env"),
-        "request": ("method", "headers", "body", "query", "messages", "options"),
+        "request": (
+            *("method", "headers", "body", "query", "messages", "options", "stream"),
+            *("unsupported", "connect_seconds", "first_byte_seconds"),
+        ),
         "response": _RESPONSE,
     },
     "http": {
-        "": ("function", "workers"),
-        "request": ("messages", "options"),
+        "": ("function", "workers", "batch_prices", *_AZURE, *_GEMINI),
+        "request": ("messages", "options", "stream", "unsupported"),
     },
-    "openai": {
-        "": ("function", "workers"),
-        "request": ("method", "body"),
-        "response": _RESPONSE,
-    },
+    "openai": _chat(*_AZURE, *_GEMINI),
+    "groq": _chat(*_AZURE, *_GEMINI),
+    "azure": _chat(*_GEMINI),
+    "gemini": _chat(*_AZURE),
 }
+"""What a kind has no use for: section → keys."""
+
+_OF_CHAT = "Remove it; it is for chat kinds: `openai`, `azure`, `groq` and `gemini`."
 _UNUSED_FIX = {
     "messages": "Use `request.body`, or `kind: openai`.",
     "options": "Use `request.body`, or `kind: openai`.",
     "body": "Use `request.messages` and `request.options`, or `kind: http`.",
     "function": "Remove it, or write `kind: function`.",
     "endpoint": "Remove it, or remove `function` and write `kind: http`.",
+    **dict.fromkeys(("stream", "unsupported", "batch_prices"), _OF_CHAT),
+    **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
+    **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
 }
 
 
@@ -69,8 +89,10 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
         _check_endpoints(api, report)
     if api.models:
         _check_models(api, configuration.search_space, report)
-    _check_auth(api.auth, report, is_function=api.kind == "function")
-    _check_headers(api, report)
+    if api.deployment is not None:
+        _check_deployment(api, configuration.search_space, report)
+    check_auth(api, report)
+    _check_times(api, report)
     _check_placeholders(api, configuration.search_space, report)
 
 
@@ -79,7 +101,7 @@ def _check_unused(api: ApiConfig, report: Report) -> None:
         holder: Section = getattr(api, section) if section else api
         path: Path = ("api", section) if section else ("api",)
         for key in keys:
-            if _is_default(holder, key):
+            if is_default(holder, key):
                 continue
             if (section, key) == ("response", "result_required"):
                 continue  # said of `result_field`
@@ -90,24 +112,22 @@ def _check_unused(api: ApiConfig, report: Report) -> None:
             report.add((*path, key), rule, fix, of_key=True, about=(_KIND,))
 
 
-def _is_default(holder: Section, key: str) -> bool:
-    info = fields_of(type(holder))[key]
-    default: Any = info.get_default(call_default_factory=True, validated_data={})
-    return bool(getattr(holder, key) == default)
-
-
 def _check_endpoints(api: ApiConfig, report: Report) -> None:
     path: Path = ("api", "endpoint")
     about = (_KIND, ("api", "models"), ("api", "function"))
-    if api.endpoint is None and not api.models:
+    if api.endpoint is None and not api.models and api.kind not in HOSTED_KINDS:
         rule = f"is required by kind `{api.kind}`, unless there are `models`"
         fix = "Add `endpoint:` with a URL, or `function:` for a Python function."
         report.add(path, rule, fix, of_key=True, about=about)
     elif api.endpoint is not None and api.models:
         rule = "must not stand beside `models`"
-        report.add(path, rule, "Remove one of them.", value=_url(api.endpoint), about=about)
+        report.add(path, rule, "Remove one of them.", value=shown_url(api.endpoint), about=about)
     for place, url in _urls(api):
-        _check_url(place, url, report)
+        check_url(place, url, report)
+        if api.kind == "azure" and "api-version" in url:
+            rule = "must not hold `api-version`, which has a key of its own"
+            fix = "Cut it off, and write `api.api_version`."
+            report.add(place, rule, fix, value=shown_url(url), about=(_KIND,))
 
 
 def _urls(api: ApiConfig) -> Iterator[tuple[Path, str]]:
@@ -115,36 +135,6 @@ def _urls(api: ApiConfig) -> Iterator[tuple[Path, str]]:
         yield ("api", "endpoint"), api.endpoint
     for name, model in api.models.items():
         yield ("api", "models", name, "endpoint"), model.endpoint
-
-
-def _url(url: str) -> str:
-    return HIDDEN if "@" in url else shown(url)
-
-
-def _check_url(path: Path, url: str, report: Report) -> None:
-    fix = "Write e.g. `https://api.example.com/v1/chat`."
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        report.add(path, "must be a URL", fix, value=_url(url))
-        return
-    if parts.username is not None or parts.password is not None:
-        rule = "must hold no user name or password"
-        report.add(path, rule, "Use `api.auth` with `type: basic`.", value=HIDDEN)
-    elif parts.scheme not in {"http", "https"} or not host or port == 0:
-        report.add(
-            path, "must be a URL that begins with http:// or https://", fix, value=_url(url)
-        )
-    elif re.search(r"[\s\\<>\"]", url):
-        report.add(path, "must be a URL without spaces or quotes", fix, value=_url(url))
-    elif parts.fragment:
-        report.add(path, "must be a URL without a `#` part", "Remove it.", value=_url(url))
-    secret = [key for key, value in parse_qsl(parts.query) if value and is_secret_key(key)]
-    if secret:
-        rule = f"must hold no secret, but has the query parameter `{secret[0][:30]}`"
-        fix = "Use `api.auth` with `type: api_key` and `header_name`."
-        report.add(path, rule, fix)
 
 
 def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
@@ -171,60 +161,24 @@ def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> N
             report.add((*path, "choices", i), rule, fix, value=shown(choice), about=about)
 
 
-def _check_auth(auth: AuthConfig, report: Report, *, is_function: bool) -> None:
-    if is_function:
-        return
-    path: Path = ("api", "auth")
-    kind: tuple[Path, ...] = ((*path, "type"), _KIND)
-    needs = {
-        "none": (),
-        "bearer": ("token_env",),
-        "api_key": ("token_env",),
-        "basic": ("username", "password_env"),
-    }[auth.type]
-    for key in needs:
-        if getattr(auth, key) is None:
-            rule = f"is required by auth type `{auth.type}`"
-            fix = f"Add `{key}:` with the name of an environment variable, e.g. `API_KEY`."
-            if key == "username":
-                fix = "Add `username:`."
-            report.add((*path, key), rule, fix, of_key=True, about=kind)
-    uses = {*needs, "header_name"} if auth.type == "api_key" else set(needs)
-    for key in ("token_env", "header_name", "username", "password_env"):
-        if key in uses or _is_default(auth, key):
-            continue
-        if auth.type == "none" and "type" in auth.model_fields_set and key == "token_env":
-            continue  # the original demanded it even then
-        rule = f"has no effect with auth type `{auth.type}`"
-        wanted = "basic" if key in {"username", "password_env"} else "api_key"
-        fix = f"Write `type: {wanted}`, or remove it."
-        if key == "token_env":
-            fix = "Write `type: bearer` or `type: api_key`, or remove it."
-        report.add((*path, key), rule, fix, of_key=True, about=kind)
+def _check_deployment(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
+    """One deployment is one model, so that several to choose from would all be the same."""
+    parameter = space.parameters.get("model")
+    if isinstance(parameter, CategoricalParam) and len(parameter.choices) > 1 and not api.models:
+        rule = "must not stand beside several models to choose from: it would answer for each"
+        fix = "Remove it: each model's own name is its deployment's. Or use `api.models`."
+        about: tuple[Path, ...] = (_KIND, ("search_space", "parameters", "model"))
+        report.add(("api", "deployment"), rule, fix, value=shown(api.deployment), about=about)
 
 
-def _check_headers(api: ApiConfig, report: Report) -> None:
-    auth_header = {"bearer": "authorization", "basic": "authorization"}.get(api.auth.type, "")
-    if api.auth.type == "api_key":
-        auth_header = api.auth.header_name.lower()
-    seen: dict[str, str] = {}
-    for name, value in api.request.headers.items():
-        path: Path = ("api", "request", "headers", name)
-        if _HEADER_NAME.fullmatch(name) is None:
-            rule = "must be the name of an HTTP header"
-            report.add(path, rule, "Use letters, digits and `-`.", of_key=True)
-        if re.search(r"[\r\n\0]", value) or not (value.isascii()):
-            rule, fix = "must be one line of ASCII text", "Remove line breaks and other letters."
-            report.add(
-                path, rule, fix, value="" if has_known_secret(value) else shown(value, name)
-            )
-        if name.lower() in seen:
-            rule = f"must be written once, but `{seen[name.lower()]}` is the same header"
-            report.add(path, rule, "Remove one of them.", of_key=True)
-        elif name.lower() == auth_header:
-            rule = f"must not stand beside `api.auth`, whose type `{api.auth.type}` sets it"
-            report.add(path, rule, "Remove it.", of_key=True, about=(("api", "auth"),))
-        seen[name.lower()] = name
+def _check_times(api: ApiConfig, report: Report) -> None:
+    first, total = api.request.first_byte_seconds, api.request.timeout_seconds
+    if first is not None and first > total:
+        path: Path = ("api", "request", "first_byte_seconds")
+        rule = f"must not exceed `timeout_seconds` ({total:g})"
+        fix = f"Write {total:g} or less, or raise `timeout_seconds`."
+        about = (("api", "request", "timeout_seconds"),)
+        report.add(path, rule, fix, value=shown(first), about=about)
 
 
 # As in tasks.request_templates: `{{name}}` is the plain text `{name}`.

@@ -3,6 +3,8 @@
 import re
 import warnings
 
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.check_judges import check_judge
 from convergence_core.config.evaluation import MetricConfig, MetricType
 from convergence_core.config.models import Configuration
 from convergence_core.config.report import Report
@@ -19,6 +21,7 @@ _COMPARING: tuple[MetricType, ...] = (
     "json_schema",
     "similarity",
     "function",
+    "llm_judge",
 )
 _USERS: dict[str, tuple[MetricType, ...]] = {
     "field": _COMPARING,
@@ -31,6 +34,13 @@ _USERS: dict[str, tuple[MetricType, ...]] = {
     "strip": ("exact_match", "contains", "similarity"),
     "method": ("similarity",),
     "function": ("function",),
+    "mode": ("llm_judge",),
+    "rubric": ("llm_judge",),
+    "rubric_path": ("llm_judge",),
+    "votes": ("llm_judge",),
+    "champion": ("llm_judge",),
+    "label_field": ("llm_judge",),
+    "llm": ("llm_judge",),
 }
 """Options of metrics and the types that read them."""
 
@@ -45,8 +55,10 @@ def check_evaluation(
     for name, metric in evaluation.metrics.items():
         path = (*_METRICS, name)
         _check_metric(metric, path, report)
-        if metric.type == "cost_usd":
-            _check_cost(configuration, path, report)
+        if metric.type == "llm_judge":
+            check_judge(configuration, metric, path, report)
+        elif metric.type == "first_token_ms":
+            _check_first_token(configuration, path, report)
     if not any(metric.weight > 0 for metric in evaluation.metrics.values()):
         rule = "must have at least one metric with a weight above 0"
         report.add(_METRICS, rule, "Write e.g. `weight: 1`.", of_key=True)
@@ -139,8 +151,13 @@ def _check_scale(metric: MetricConfig, path: Path, report: Report) -> None:
         report.add((*path, "scale"), rule, fix, value=value, about=((*path, "direction"),))
 
 
-def _check_cost(configuration: Configuration, path: Path, report: Report) -> None:
-    if configuration.api.kind == "openai":
-        rule = "is not available yet for kind `openai`: there is no price table"
-        fix = "Remove it, or use `kind: http` with `api.response.cost_field`."
+def _check_first_token(configuration: Configuration, path: Path, report: Report) -> None:
+    api = configuration.api
+    if api.kind not in CHAT_KINDS:
+        rule = f"is not measured with kind `{api.kind}`: only chat kinds stream"
+        fix = "Use `latency_ms`, or remove it."
         report.add(path, rule, fix, of_key=True, about=(("api", "kind"),))
+    elif not api.request.stream:
+        rule = "is measured only while answers are streamed"
+        fix = "Add `stream: true` to `api.request`, or use `latency_ms`."
+        report.add(path, rule, fix, of_key=True, about=(("api", "request"),))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from convergence_core.config.check_llm import llms_of
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import env_fix
 from convergence_core.config.report import Report
@@ -10,6 +11,7 @@ from convergence_core.config.secrecy import (
     ENV_NAME,
     ENV_REFERENCE,
     HIDDEN,
+    has_credentials,
     has_known_secret,
     is_env_name,
     is_only_references,
@@ -20,27 +22,42 @@ from convergence_core.config.source import Path
 
 def check_secrets(configuration: Configuration, report: Report) -> None:
     """Refuse secrets written out, without ever showing them."""
-    auth = configuration.api.auth
-    for key, name in (("token_env", auth.token_env), ("password_env", auth.password_env)):
-        if name is not None and not is_env_name(name):
+    for place, name in _env_names(configuration):
+        if not is_env_name(name):
             rule = "must be the name of an environment variable, not a secret"
-            report.add(("api", "auth", key), rule, env_fix(), value=HIDDEN)
+            report.add(place, rule, env_fix(), value=HIDDEN)
     _check_headers(configuration, report)
     seen = {problem.key for problem in report.problems}
     for path, text in _texts(configuration.model_dump(mode="json"), ()):
-        if path[:3] == ("evaluation", "test_cases", "inline") or not has_known_secret(text):
+        if path[:3] == ("evaluation", "test_cases", "inline"):
             continue
-        rule = "must not hold a secret"
+        has_url = path[-1] != "endpoint" and has_credentials(text)  # endpoints have own rules
+        if not has_url and not has_known_secret(text):
+            continue
+        rule = "must hold no URL with a user name or password" if has_url else _RULE
         before = len(report.problems)
         report.add(path, rule, _FIX, value=HIDDEN)
         if len(report.problems) > before and report.problems[-1].key in seen:
             report.problems.pop()
 
 
+_RULE = "must not hold a secret"
 _FIX = (
     "Put the secret into an environment variable and name it by `api.auth.token_env`, or write "
     "`${ENV_NAME}` in a header."
 )
+
+
+def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
+    """Yield each name of an environment variable, and where it stands."""
+    auth, journal = configuration.api.auth, configuration.storage.journal
+    found: list[tuple[Path, str | None]] = [
+        (("api", "auth", "token_env"), auth.token_env),
+        (("api", "auth", "password_env"), auth.password_env),
+        (("storage", "journal"), journal[2:-1] if journal else None),
+    ]
+    found += [((*path, "api_key_env"), llm.api_key_env) for path, llm in llms_of(configuration)]
+    return ((path, name) for path, name in found if name is not None)
 
 
 def _check_headers(configuration: Configuration, report: Report) -> None:

@@ -42,7 +42,7 @@ def check_space(space: SearchSpaceConfig, report: Report) -> None:
         elif isinstance(parameter, TextParam):
             _check_choices(parameter.variants, (*path, "variants"), report)
         if parameter.default is not None and not allows(parameter, parameter.default):
-            rule, fix = f"must be {_allowed(parameter)}", "Write one of its possible values."
+            rule, fix = f"must be {allowed(parameter)}", "Write one of its possible values."
             report.add((*path, "default"), rule, fix, value=shown(parameter.default))
     _check_conditions(space.parameters, report)
     _check_defaults(space.parameters, report)
@@ -76,7 +76,8 @@ def _is_on_step(parameter: FloatParam | IntParam, value: float) -> bool:
     return steps > _MAX_STEPS or abs(steps - round(steps)) < 1e-6
 
 
-def _allowed(parameter: ParameterConfig) -> str:
+def allowed(parameter: ParameterConfig) -> str:
+    """Return what a parameter can take, in words."""
     if isinstance(parameter, FloatParam | IntParam):
         step = f" in steps of {parameter.step}" if parameter.step is not None else ""
         return f"between min={parameter.min} and max={parameter.max}{step}"
@@ -154,7 +155,7 @@ def _check_values(
 ) -> None:
     for i, value in enumerate(values):
         if not allows(parameter, value):
-            rule = f"must be {_allowed(parameter)} of `{path[-1]}`"
+            rule = f"must be {allowed(parameter)} of `{path[-1]}`"
             fix = "Write a value that the parameter can take."
             report.add((*path, i), rule, fix, value=shown(value))
 
@@ -183,11 +184,12 @@ def _leads_back(name: str, parameters: Parameters) -> bool:
 
 def _check_defaults(parameters: Parameters, report: Report) -> None:
     """Defaults are the baseline of the report, so either all that it needs are given, or none."""
-    with_default = [name for name in parameters if parameters[name].default is not None]
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not None}
+    with_default = list(defaults)
     if not with_default:
         return
-    for name, parameter in parameters.items():
-        if parameter.default is None and _is_active(name, parameters, frozenset()):
+    for name in parameters:
+        if name not in defaults and is_active(name, parameters, defaults):
             rule = f"needs a `default`, since {listing(with_default[:3])} has one"
             if len(with_default) > 1:
                 rule = rule.replace(" has one", " have one")
@@ -195,17 +197,21 @@ def _check_defaults(parameters: Parameters, report: Report) -> None:
             report.add((*_PARAMETERS, name), rule, fix, of_key=True)
 
 
-def _is_active(name: str, parameters: Parameters, above: frozenset[str]) -> bool:
-    """Whether a parameter is active while all others have their defaults."""
+def is_active(
+    name: str,
+    parameters: Parameters,
+    values: Mapping[str, object],
+    above: frozenset[str] = frozenset(),
+) -> bool:
+    """Whether a parameter is active while all others have these values."""
     if name in above:
         return False
-    for other, values in parameters[name].when.items():
-        controller = parameters.get(other)
-        if controller is None or controller.default is None:
+    for other, wanted in parameters[name].when.items():
+        value = values.get(other)
+        if other not in parameters or not isinstance(value, bool | int | float | str):
             return False
-        if not _is_active(other, parameters, above | {name}):
+        if not is_active(other, parameters, values, above | {name}):
             return False
-        default = controller.default
-        if not any(same(default, value) for value in values):
+        if not any(same(value, item) for item in wanted):
             return False
     return True

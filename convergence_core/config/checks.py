@@ -2,6 +2,8 @@
 
 from convergence_core.config.check_api import check_api
 from convergence_core.config.check_evaluation import check_evaluation
+from convergence_core.config.check_llm import check_llm
+from convergence_core.config.check_prices import check_prices
 from convergence_core.config.check_secrets import check_secrets
 from convergence_core.config.check_space import check_space
 from convergence_core.config.models import Configuration
@@ -15,6 +17,8 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_api(configuration, report, allow_callable=allow_callable)
     check_space(configuration.search_space, report)
     check_evaluation(configuration, report, allow_callable=allow_callable)
+    check_llm(configuration, report)
+    check_prices(configuration, report)
     _check_evolution(configuration, report)
 
 

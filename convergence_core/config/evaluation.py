@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, JsonValue
 
 from convergence_core.config.base import FunctionPath, Section, Text
+from convergence_core.config.spending import LlmConfig
 
 MetricType: TypeAlias = Literal[
     "exact_match",
@@ -15,8 +16,10 @@ MetricType: TypeAlias = Literal[
     "similarity",
     "latency_ms",
     "cost_usd",
+    "first_token_ms",
     "success_rate",
     "function",
+    "llm_judge",
 ]
 Direction: TypeAlias = Literal["higher", "lower"]
 SimilarityMethod: TypeAlias = Literal[
@@ -52,23 +55,25 @@ class MetricConfig(Section):
     description: str = ""
     """For people."""
     type: MetricType
-    """What is measured. Default: the metric's own name if it is a type (`accuracy` means
-    `exact_match`), else `function`. The original's `higher_is_better` and `lower_is_better` are
+    """What is measured; `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`.
+    Default: the metric's own name if it is a type (`accuracy` means `exact_match`), else
+    `function`. The original's `higher_is_better` and `lower_is_better` are
     read as `direction`."""
     weight: float = Field(default=1.0, ge=0, le=1e9)
     """Share in the reward, relative to the other metrics'; 0: only shown and constrained."""
     direction: Direction
-    """Which values are good. Default: `lower` for `latency_ms` and `cost_usd`, else what `scale`
-    says, else `higher`."""
+    """Which values are good. Default: what `scale` says, else `lower` for `latency_ms`,
+    `first_token_ms` and `cost_usd`, else `higher`."""
     scale: ScaleConfig | None = None
     """How values become rewards. Default: values are rewards in [0, 1]; `latency_ms` 0 to 5,000
-    (or the original's `threshold`), `cost_usd` 0 to 1 (or its `budget_per_call`)."""
+    (or the original's `threshold`), `first_token_ms` 0 to 5,000, `cost_usd` 0 to 1 (or its
+    `budget_per_call`)."""
     min: float | None = None
     """Hard constraint: an answer whose value lies below is worth reward 0."""
     max: float | None = None
     """Hard constraint: an answer whose value lies above is worth reward 0."""
     field: Text | None = None
-    """Dotted path into the result before it is compared. Absent: the whole result."""
+    """Dotted path into the result before it is compared or judged. Absent: the whole result."""
     expected_field: Text | None = None
     """Dotted path into the case's `expected`. Absent: the whole value."""
     pattern: Text | None = None
@@ -92,6 +97,28 @@ class MetricConfig(Section):
     function: FunctionPath | None = None
     """Python function (type `function`): `module:name` or `path/to/file.py:name`. Absent: the
     `custom_evaluator`."""
+    mode: Literal["rating", "pass_fail", "pairwise"] = "rating"
+    """What a judge says (type `llm_judge`): a rating from 1 to 10, pass or fail, or which of two
+    answers is better, asked in both orders. All become values in [0, 1]: a rating r is worth
+    (r - 1) / 9."""
+    rubric: Text | None = None
+    """What a good answer is, in words for the judge (type `llm_judge`); either this or
+    `rubric_path`."""
+    rubric_path: Text | None = None
+    """File that holds the rubric, relative to the configuration (type `llm_judge`)."""
+    votes: int = Field(default=1, ge=1, le=99)
+    """How often the judge is asked (type `llm_judge`), an odd number; its votes are averaged."""
+    champion: Literal["default"] | dict[str, JsonValue] | None = None
+    """Whose answer `mode: pairwise` compares with: `default`, the parameters' defaults, or a
+    mapping of parameters to values. Absent: `default`."""
+    label_field: Text | None = None
+    """Dotted path into the case to a person's own judgement (type `llm_judge`), e.g.
+    `expected.label`, in the form of the mode: 1 to 10, or true and false; none for pairs. The
+    report tells how often judge and person agree."""
+    llm: LlmConfig | None = None
+    """The judge of this metric (type `llm_judge`), with the keys of `llm`. Those not written are
+    taken from the configuration's `llm`, but for `endpoint` and `api_key_env` where it is another
+    endpoint or provider. Absent: the configuration's `llm`."""
 
 
 class CustomEvaluatorConfig(Section):

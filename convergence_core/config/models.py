@@ -8,13 +8,13 @@ from convergence_core.config.api import ApiConfig
 from convergence_core.config.base import Section
 from convergence_core.config.evaluation import EvaluationConfig
 from convergence_core.config.optimization import (
-    BudgetConfig,
     OptimizationConfig,
     OutputConfig,
     SocietyConfig,
     StorageConfig,
 )
 from convergence_core.config.search_space import SearchSpaceConfig
+from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 
 
 class Configuration(Section):
@@ -25,6 +25,11 @@ class Configuration(Section):
     evaluation: EvaluationConfig
     optimization: OptimizationConfig = Field(default_factory=OptimizationConfig)
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+    prices: dict[str, PriceConfig] = Field(default_factory=dict)
+    """Prices by model, or by kind of target (`http`, `function`); what an entry does not name stays
+    as the shipped table has it."""
+    llm: LlmConfig | None = None
     society: SocietyConfig = Field(default_factory=SocietyConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
     output: OutputConfig = Field(default_factory=OutputConfig)

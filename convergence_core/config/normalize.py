@@ -5,14 +5,14 @@ understood is left as it stands, for the models to refuse.
 """
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from convergence_core.config.evaluation import MetricType
+from convergence_core.config.normalize_calls import read_auth, read_cache, read_llms
+from convergence_core.config.normalized import Normalized, mapping_at
 from convergence_core.config.shown import shown
 from convergence_core.config.source import Path, Source
-from convergence_core.errors import Problem
 
 METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
@@ -25,49 +25,11 @@ VISUALIZATIONS = {
     "pareto_front": "tradeoffs",
     "cost_vs_quality": "tradeoffs",
 }
-LATENCY_BAD_MS = 5000.0
-COST_BAD_USD = 1.0
+_BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0}
+"""Values worth reward 0 of metrics that count downwards, unless a scale is written."""
+_LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
+"""Keys of the original that say such a value, and the types they are read for."""
 _PLAIN_FUNCTIONS = ("exact_match", "similarity")
-
-
-@dataclass(slots=True)
-class Normalized:
-    """Data in the models' form, and what the user wrote for each part of it."""
-
-    source: Source
-    data: dict[str, Any]
-    renamed: dict[Path, Path] = field(default_factory=dict)
-    """New path → path as written."""
-    problems: list[Problem] = field(default_factory=list)
-    broken: list[Path] = field(default_factory=list)
-    """Paths whose value was refused and removed."""
-
-    def origin(self, path: Path) -> Path:
-        """Return the path the user wrote for a path of the normalized data."""
-        for end in range(len(path), 0, -1):
-            written = self.renamed.get(path[:end])
-            if written is not None:
-                return (*written, *path[end:]) if len(written) >= end else written
-        return path
-
-    def rename(self, holder: dict[str, Any], path: Path, old: str, new: str) -> None:
-        """Give a key its name of today; both spellings at once are a problem."""
-        if old not in holder:
-            return
-        if new in holder:
-            rule = f"must not stand beside `{new}`, which means the same"
-            self.refuse(holder, (*path, old), rule, "Remove one of them.")
-            return
-        holder[new] = holder.pop(old)
-        self.renamed[(*path, new)] = (*path, old)
-
-    def refuse(self, holder: dict[str, Any], path: Path, rule: str, fix: str) -> None:
-        """Note a problem with a key and take the key out."""
-        value = holder.pop(str(path[-1]))
-        self.problems.append(
-            self.source.problem(path, rule, fix, value=shown(value, str(path[-1])))
-        )
-        self.broken.append(path)
 
 
 def normalize(data: dict[str, Any], source: Source, *, allow_callable: bool) -> Normalized:
@@ -77,25 +39,21 @@ def normalize(data: dict[str, Any], source: Source, *, allow_callable: bool) -> 
     _api(n, allow_callable=allow_callable)
     _parameters(n)
     _evaluation(n, allow_callable=allow_callable)
+    read_auth(n)
+    read_cache(n)
+    read_llms(n)
     return n
-
-
-def _mapping(holder: Any, *keys: str) -> dict[str, Any]:
-    """Return the mapping at these keys; an unconnected empty one when there is none."""
-    for key in keys:
-        holder = holder.get(key) if isinstance(holder, dict) else None
-    return holder if isinstance(holder, dict) else {}
 
 
 def _sections(n: Normalized) -> None:
     n.data.pop("legacy", None)  # refused unless it is switched off
     if n.data.get("agent", 0) is None:
         del n.data["agent"]
-    optimization = _mapping(n.data, "optimization")
+    optimization = mapping_at(n.data, "optimization")
     algorithm = optimization.get("algorithm")
     if isinstance(algorithm, str):
         optimization["algorithm"] = ALGORITHMS.get(algorithm, algorithm)
-    output = _mapping(n.data, "output")
+    output = mapping_at(n.data, "output")
     plots = output.get("visualizations")
     if isinstance(plots, list):
         named = [VISUALIZATIONS.get(p, p) if isinstance(p, str) else p for p in plots]
@@ -103,11 +61,11 @@ def _sections(n: Normalized) -> None:
 
 
 def _api(n: Normalized, *, allow_callable: bool) -> None:
-    api = _mapping(n.data, "api")
+    api = mapping_at(n.data, "api")
     for key in ("adapter_enabled", "mock_mode"):  # refused unless false
         api.pop(key, None)
-    n.rename(_mapping(api, "auth"), ("api", "auth"), "api_key_header", "header_name")
-    response = _mapping(api, "response")
+    n.rename(mapping_at(api, "auth"), ("api", "auth"), "api_key_header", "header_name")
+    response = mapping_at(api, "response")
     if response.get("result_field") is not None and response.get("result_required") is None:
         response["result_required"] = True
     if api and api.get("kind") is None:
@@ -118,12 +76,14 @@ def _guess_kind(api: dict[str, Any], *, allow_callable: bool) -> str:
     if api.get("function") is not None:
         return "function"
     endpoints = [api.get("endpoint")]
-    endpoints += [_mapping(entry).get("endpoint") for entry in _mapping(api, "models").values()]
+    endpoints += [
+        mapping_at(entry).get("endpoint") for entry in mapping_at(api, "models").values()
+    ]
     written = [item for item in endpoints if isinstance(item, str)]
     if not written:
         has_none = api.get("endpoint") is None and api.get("models") is None
         return "function" if allow_callable and has_none else "http"
-    request, response = _mapping(api, "request"), _mapping(api, "response")
+    request, response = mapping_at(api, "request"), mapping_at(api, "response")
     is_http = any(request.get(key) is not None for key in ("method", "body"))
     is_http = is_http or any(
         response.get(key) is not None for key in ("success_field", "result_field", "error_field")
@@ -141,7 +101,7 @@ def _is_chat_url(url: str) -> bool:
 
 def _parameters(n: Normalized) -> None:
     path: Path = ("search_space", "parameters")
-    parameters = _mapping(n.data, *map(str, path))
+    parameters = mapping_at(n.data, *map(str, path))
     for name, parameter in parameters.items():
         here = (*path, name)
         if isinstance(parameter, list):
@@ -169,7 +129,7 @@ def _parameter(n: Normalized, parameter: dict[str, Any], path: Path) -> None:
 
 
 def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
-    evaluation = _mapping(n.data, "evaluation")
+    evaluation = mapping_at(n.data, "evaluation")
     cases = evaluation.get("test_cases")
     at: Path = ("evaluation", "test_cases")
     if isinstance(cases, str | list):
@@ -186,7 +146,7 @@ def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
         if evaluator["enabled"] is False:
             del evaluation["custom_evaluator"]
             has_evaluator = False
-    for name, metric in _mapping(evaluation, "metrics").items():
+    for name, metric in mapping_at(evaluation, "metrics").items():
         if isinstance(metric, dict):
             _metric(n, name, metric, has_function=has_evaluator or allow_callable)
 
@@ -202,14 +162,15 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
     if metric.get("function") in ("custom", *_PLAIN_FUNCTIONS):  # the original's words
         del metric["function"]
     kind = metric.get("type")
-    if kind == "latency_ms":
-        _bounded(n, metric, path, "threshold", LATENCY_BAD_MS)
-    elif kind == "cost_usd":
-        _bounded(n, metric, path, "budget_per_call", COST_BAD_USD)
-    for key, owner in (("threshold", "latency_ms"), ("budget_per_call", "cost_usd")):
-        if key in metric and isinstance(kind, str):
+    for key, owner in _LIMITS.items():
+        if kind == owner:
+            _read_limit(n, metric, path, key)
+        elif key in metric and isinstance(kind, str):
             rule = f"is read for metrics of type `{owner}` only"
             n.refuse(metric, (*path, key), rule, "Use `scale`, `min` or `max`.")
+    if isinstance(kind, str) and kind in _BAD and metric.get("scale") is None:
+        lower, bad = metric.get("direction") in (None, "lower"), _BAD[kind]
+        metric["scale"] = {"good": 0.0, "bad": bad} if lower else {"good": bad, "bad": 0.0}
     if metric.get("direction") is None:
         metric["direction"] = _direction(metric)
 
@@ -231,7 +192,7 @@ def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:
 
 def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> str | None:
     function = metric.get("function")
-    if name in {"latency_ms", "cost_usd", "success_rate"}:
+    if name in {*_BAD, "success_rate"}:
         return name
     if isinstance(function, str) and function in _PLAIN_FUNCTIONS:
         return function
@@ -244,10 +205,8 @@ def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> s
     return "function" if has_function else None
 
 
-def _bounded(
-    n: Normalized, metric: dict[str, Any], path: Path, key: str, default_bad: float
-) -> None:
-    """Turn the original's limit into a scale, or set the default scale."""
+def _read_limit(n: Normalized, metric: dict[str, Any], path: Path, key: str) -> None:
+    """Turn the original's limit into a scale."""
     limit = metric.get(key)
     if limit is None:
         metric.pop(key, None)
@@ -259,17 +218,10 @@ def _bounded(
         metric["scale"] = {"good": 0, "bad": metric.pop(key)}
         n.renamed[(*path, "scale", "bad")] = (*path, key)
         n.renamed[(*path, "scale")] = (*path, key)
-    if metric.get("scale") is None:
-        lower = metric.get("direction") in (None, "lower")
-        metric["scale"] = (
-            {"good": 0.0, "bad": default_bad} if lower else {"good": default_bad, "bad": 0.0}
-        )
 
 
 def _direction(metric: dict[str, Any]) -> str:
-    if metric.get("type") in ("latency_ms", "cost_usd") and metric.get("scale") is None:
-        return "lower"
-    scale = _mapping(metric, "scale")
+    scale = mapping_at(metric, "scale")
     good, bad = scale.get("good"), scale.get("bad")
     if isinstance(good, int | float) and isinstance(bad, int | float):
         return "higher" if good > bad else "lower"

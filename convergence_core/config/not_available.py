@@ -56,8 +56,7 @@ class Refusal:
 
 
 _REMOVE = "Remove it."
-_PLATFORM = "Use `kind: openai` with the platform's OpenAI-compatible `endpoint`, or `kind: http`."
-_BUDGET = "Use `budget.max_calls` to limit spending, or remove it."
+_GATEWAY = "Use `kind: openai` with a gateway's OpenAI-compatible `endpoint`, or `kind: http`."
 _NO_SOCIETY = "Remove it, or write only `society: {enabled: false}`."
 
 REFUSALS: tuple[Refusal, ...] = (
@@ -70,12 +69,11 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     Refusal(
         "api.mock_mode",
-        LATER,
-        "Remove it; to try a configuration without calls, use `kind: function` with a function "
-        "that answers.",
+        f"{GONE} in a file: whether the built-in mock answers is said when a run starts",
+        "Run `convergence optimize --offline`, and remove it.",
         _is_false,
     ),
-    Refusal("api.kind", LATER, _PLATFORM, _is_none_of("azure", "groq", "gemini", "anthropic")),
+    Refusal("api.kind", LATER, _GATEWAY, _is_none_of("anthropic")),
     Refusal(
         "api.kind",
         f"{LATER}: there is no connector",
@@ -104,7 +102,7 @@ REFUSALS: tuple[Refusal, ...] = (
         "evaluation.metrics.*.type",
         LATER,
         "Use `type: similarity`, or `type: function` with a function of your own.",
-        _is_none_of("llm_judge", "rouge"),
+        _is_none_of("rouge"),
     ),
     Refusal("evaluation.objective", LATER, "Remove it and give each metric a `weight`."),
     Refusal(
@@ -118,12 +116,11 @@ REFUSALS: tuple[Refusal, ...] = (
         "Write `threads`, or remove it.",
         _is_none_of("dask", "ray", "processes", "process", "kubernetes", "docker"),
     ),
-    Refusal("budget.max_usd", LATER, _BUDGET),
-    Refusal("budget.max_tokens", LATER, _BUDGET),
-    Refusal("budget.max_minutes", LATER, _BUDGET),
-    Refusal("budget.cache", LATER, "Remove it; answers are reused within a run."),
-    Refusal("budget.allow_unknown_prices", LATER, _REMOVE),
-    Refusal("cache", LATER, "Remove it; answers are reused within a run."),
+    Refusal(
+        "budget.cache",
+        f"{GONE} here: what is used again is no limit",
+        "Write `cache:` at top level, e.g. `cache: {epoch: 7d}`.",
+    ),
     Refusal("society.enabled", LATER, _NO_SOCIETY, _is_false),
     Refusal("society.auto_generate_agents", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal("society.agents", f"{GONE}: it had no effect", _NO_SOCIETY),
@@ -131,7 +128,6 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("society.learning", LATER, _NO_SOCIETY),
     Refusal("society.rlp", LATER, _NO_SOCIETY),
     Refusal("society.sao", LATER, _NO_SOCIETY),
-    Refusal("society.llm", LATER, _NO_SOCIETY),
     Refusal(
         "society.storage",
         f"{GONE}: runs are kept in one place",
@@ -157,7 +153,6 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE} in a file",
         "Use `api.request.body` and `api.response.result_field`.",
     ),
-    Refusal("storage.journal", LATER, "Remove it; the journal is a file in `storage.path`."),
     Refusal("storage.path", f"{LATER} for remote storage", "Write a local folder.", _is_local),
     Refusal(
         "storage.backend", f"{GONE}: there is one kind of storage", "Use `storage.path` alone."

@@ -1,4 +1,4 @@
-"""``optimization``, ``budget``, ``storage``, ``output``: how to search, and where results go."""
+"""``optimization``, ``storage``, ``output``: how to search, and where results go."""
 
 from typing import Literal, TypeAlias
 
@@ -74,13 +74,6 @@ class OptimizationConfig(Section):
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
 
 
-class BudgetConfig(Section):
-    """What a run may spend."""
-
-    max_calls: int | None = Field(default=None, ge=1)
-    """Calls at most, retries included. Absent: no limit."""
-
-
 class SocietyConfig(Section):
     """Thoughts and preferences; not available yet."""
 
@@ -93,6 +86,9 @@ class StorageConfig(Section):
 
     path: Text = "./convergence-data"
     """Folder of tables and journal, relative to the configuration."""
+    journal: Text | None = Field(default=None, pattern=r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
+    """`${ENV_NAME}` of a variable that holds a `postgresql://` URL: the journal of calls is kept
+    there, for several machines. Absent: a file in `path`."""
     keep_text: bool = True
     """Whether requests and answers are kept as text; `false`: as hashes only."""
 

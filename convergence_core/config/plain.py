@@ -1,5 +1,6 @@
 """Python data → plain data: what a caller passes in, checked before anything reads it."""
 
+import datetime
 import math
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -55,6 +56,8 @@ class _Reader:
             return value
         if isinstance(value, PurePath):
             return str(value)
+        if type(value) is datetime.date:  # what YAML 1.1 makes of an unquoted 2024-10-21
+            return value.isoformat()
         for kind in (str, int, float):  # subclasses such as enums and numpy's float64, too
             if isinstance(value, kind):
                 value = kind(value)

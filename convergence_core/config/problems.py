@@ -1,6 +1,7 @@
 """Pydantic's errors → problems that name key, rule, value and fix."""
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin
 
@@ -101,6 +102,9 @@ def _problem(item: ErrorDetails, path: Path, data: Any, source: Source, origin: 
     if key.endswith("_env"):
         rule = "must be the name of an environment variable"
         return source.problem(written, rule, env_fix(), value=HIDDEN)
+    if path == ("storage", "journal"):
+        rule = "must be `${…}` with the name of an environment variable"
+        return source.problem(written, rule, _JOURNAL_FIX, value=HIDDEN)
     rule, fix = _rule(item, path, data)
     return source.problem(written, rule, fix, value=shown(value, key))
 
@@ -126,6 +130,11 @@ def env_fix() -> str:
         "Put the secret into an environment variable and write the variable's name here, "
         "e.g. `OPENAI_API_KEY`, without `$`."
     )
+
+
+_JOURNAL_FIX = (
+    "Put the `postgresql://…` URL into an environment variable and write e.g. `${JOURNAL_URL}`."
+)
 
 
 def unknown_key_fix(path: Path, data: Any) -> str:
@@ -166,11 +175,13 @@ _EXAMPLES = {
     "metrics": "Add `metrics:`, e.g. `{exact_match: {weight: 1}}`.",
     "min": "Add `min:`, the smallest value.",
     "max": "Add `max:`, the largest value.",
+    "model": "Add `model:`, e.g. `openai/gpt-4o-mini`.",
     "choices": "Add `choices:`, e.g. `[small, large]`.",
     "variants": "Add `variants:`, e.g. `[prompts/a.md, prompts/b.md]`.",
     "type": (
         "Add `type:` with one of `exact_match`, `contains`, `regex`, `numeric`, `json_schema`, "
-        "`similarity`, `latency_ms`, `cost_usd`, `success_rate`, `function`."
+        "`similarity`, `latency_ms`, `cost_usd`, `first_token_ms`, `success_rate`, `function`, "
+        "`llm_judge`."
     ),
 }
 
@@ -186,6 +197,14 @@ _TYPES: dict[str, tuple[str, str]] = {
 }
 
 _PATTERNS = {
+    "api_version": (
+        "must be a date as `YYYY-MM-DD` or `YYYY-MM-DD-preview`",
+        "Write e.g. `2024-10-21`.",
+    ),
+    "deployment": (
+        "must be the name of a deployment: letters, digits, `.`, `-` and `_`",
+        "Write the name alone, not a URL.",
+    ),
     "name": (
         "must be 1 to 64 letters, digits, `.`, `-` or `_`, not beginning with `.` or `-`",
         "Rename it, e.g. `support_bot`.",
@@ -225,11 +244,30 @@ def _special_rule(path: Path, data: Any) -> tuple[str, str] | None:
             "must be a mapping or a list of choices",
             "Write e.g. `{type: float, min: 0, max: 1}`.",
         )
-    if path[-1:] == ("schema",):
-        return "must be a JSON Schema or the path of one", "Write e.g. `schema: answer.json`."
-    if path[-2:] == ("custom_evaluator", "function"):
-        return "must be the name of a function in `module`", "Write e.g. `score_answer`."
-    return None
+    tails = [path] if path[:1] == ("cache",) else [path[-2:], path[-1:]]
+    return next((_SPECIAL[tail] for tail in tails if tail in _SPECIAL), None)
+
+
+_EPOCH = (
+    "must be `run`, `off`, `forever` or a duration",
+    "Write e.g. `7d`, `12h` or `30m`: a number and s, m, h, d or w.",
+)
+_SPECIAL: dict[Path, tuple[str, str]] = {
+    ("cache",): _EPOCH,
+    ("cache", "epoch"): _EPOCH,
+    ("schema",): (
+        "must be a JSON Schema or the path of one",
+        "Write e.g. `schema: answer.json`.",
+    ),
+    ("champion",): (
+        "must be `default` or a mapping of parameters to values",
+        "Write `default`, or e.g. `{temperature: 0.2, model: small}`.",
+    ),
+    ("custom_evaluator", "function"): (
+        "must be the name of a function in `module`",
+        "Write e.g. `score_answer`.",
+    ),
+}
 
 
 def _is_choice(path: Path, data: Any) -> bool:
@@ -267,11 +305,19 @@ def _number_rule(kind: str, value: Any) -> tuple[str, str]:
         plain = value.strip().replace("_", "")
         if _is_number(plain):
             return rule, f"Write {plain}, without quotes or underscores."
+        amount = _CURRENCY.sub("", plain)
+        sign = " currency," if amount != plain else ""
+        amount = amount.replace(",", "").strip()
+        if _is_number(amount):
+            return rule, f"Write {amount}, without{sign} commas or quotes."
     if isinstance(value, float):
         return rule, f"Write {value:.0f}." if abs(value) < 1e15 else "Write a smaller number."
     if isinstance(value, int) and not isinstance(value, bool):
         return "must be a number of moderate size", "Write a smaller number."
     return rule, "Write digits, e.g. 1."
+
+
+_CURRENCY = re.compile(r"^(?:US)?\$|^USD\b|\$$|\bUSD$", re.IGNORECASE)
 
 
 def _is_number(text: str) -> bool:

@@ -5,6 +5,7 @@ Rules between keys are not in it; ``convergence validate`` knows them.
 
 from typing import Any
 
+from convergence_core.config.api import HOSTED_KINDS
 from convergence_core.config.models import Configuration
 from convergence_core.config.normalize import ALGORITHMS, DIRECTIONS, VISUALIZATIONS
 from convergence_core.config.tree import GUESSED
@@ -21,6 +22,7 @@ def json_schema() -> Schema:
     _patch_api(definitions)
     _patch_parameters(definitions)
     _patch_evaluation(definitions)
+    _patch_calls(schema, definitions)
     optimization = definitions["OptimizationConfig"]["properties"]
     optimization["algorithm"]["enum"] += list(ALGORITHMS)
     definitions["OutputConfig"]["properties"]["visualizations"]["items"]["enum"] += VISUALIZATIONS
@@ -68,6 +70,8 @@ def _patch_api(definitions: Schema) -> None:
     for key in ("adapter_enabled", "mock_mode"):
         api["properties"][key] = {"const": False, "description": "Of the original; only `false`."}
     api["anyOf"] = [{"required": [key]} for key in ("endpoint", "models", "function")]
+    own = {"properties": {"kind": {"enum": sorted(HOSTED_KINDS)}}, "required": ["kind"]}
+    api["anyOf"].append(own)
     auth = definitions["AuthConfig"]["properties"]
     auth["api_key_header"] = {**auth["header_name"], "description": "Same as `header_name`."}
     auth["api_key_header"].pop("default", None)
@@ -131,3 +135,28 @@ def _patch_evaluation(definitions: Schema) -> None:
         ("budget_per_call", "Of the original: `scale: {good: 0, bad: …}` of `cost_usd`."),
     ):
         metric[key] = {"type": "number", "exclusiveMinimum": 0, "description": meaning}
+
+
+def _patch_calls(schema: Schema, definitions: Schema) -> None:
+    """Plain epochs, the original's place for ``llm``, and judges that complete theirs from it."""
+    cache = definitions["CacheConfig"]["properties"]
+    text = {key: cache["epoch"].pop(key) for key in ("type", "pattern")}
+    plain = [text, {"const": False, "description": "The `off` of YAML 1.1."}]
+    cache["epoch"]["anyOf"] = plain
+    schema["properties"]["cache"] = {
+        "anyOf": [{"$ref": "#/$defs/CacheConfig"}, *plain, {"type": "null"}],
+        "description": definitions["CacheConfig"]["description"],
+    }
+    llm = definitions["LlmConfig"]
+    llm["properties"]["base_url"] = {
+        "anyOf": llm["properties"]["endpoint"]["anyOf"],
+        "description": "Of the original: same as `endpoint`.",
+    }
+    definitions["SocietyConfig"]["properties"]["llm"] = {
+        "anyOf": [{"$ref": "#/$defs/LlmConfig"}, {"type": "null"}],
+        "description": "Of the original: same as `llm` at top level.",
+    }
+    partial = {key: value for key, value in llm.items() if key != "required"}
+    definitions["JudgeLlmConfig"] = {**partial, "title": "JudgeLlmConfig"}
+    metric = definitions["MetricConfig"]["properties"]["llm"]
+    metric["anyOf"][0] = {"$ref": "#/$defs/JudgeLlmConfig"}

@@ -27,6 +27,7 @@ _KNOWN = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r")"
 )
+_CREDENTIALS = re.compile(r"://[^\s/?#@\"'<>{}$]+@")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _DENSE = re.compile(r"[A-Za-z0-9+/_=.-]{24,}")
 _SECRET_KEY = re.compile(
@@ -41,6 +42,11 @@ _SCHEME = re.compile(r"(?:bearer|basic|token|key|apikey|api-key|digest)\b[:=]?",
 def has_known_secret(text: str) -> bool:
     """Whether the text holds a key of a well-known form (``sk-…``, ``AKIA…``, a JWT…)."""
     return _KNOWN.search(text) is not None
+
+
+def has_credentials(text: str) -> bool:
+    """Whether the text holds a URL with a user name or password (``https://user:…@host``)."""
+    return _CREDENTIALS.search(text) is not None
 
 
 def looks_random(text: str) -> bool:
@@ -59,7 +65,7 @@ def looks_random(text: str) -> bool:
 
 def looks_like_secret(text: str) -> bool:
     """Whether the text is, or holds, what looks like a secret."""
-    return has_known_secret(text) or looks_random(text)
+    return has_known_secret(text) or has_credentials(text) or looks_random(text)
 
 
 def is_env_name(text: str) -> bool:

@@ -19,6 +19,8 @@ ALSO_READ: Mapping[str, tuple[str, ...]] = {
     "CategoricalParam": ("values",),
     "TestCasesConfig": ("augmentation",),
     "MetricConfig": ("threshold", "budget_per_call"),
+    "SocietyConfig": ("llm",),
+    "LlmConfig": ("base_url",),
 }
 """Keys of the original that ``normalize`` reads beside a section's own."""
 
@@ -26,6 +28,10 @@ GUESSED: frozenset[tuple[str, str]] = frozenset(
     {("ApiConfig", "kind"), ("MetricConfig", "type"), ("MetricConfig", "direction")}
 )
 """Fields that may be left out of a file although the model requires them."""
+
+
+_LISTED_ELSEWHERE = frozenset({("MetricConfig", "llm")})
+"""Sections whose keys the reference lists at another place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,13 @@ def key_of(name: str, info: FieldInfo) -> str:
 def fields_of(model: type[Section]) -> dict[str, FieldInfo]:
     """Return a section's fields by the key they have in a file."""
     return {key_of(name, info): info for name, info in model.model_fields.items()}
+
+
+def is_default(holder: Section, key: str) -> bool:
+    """Whether a section's key has its default value, written or not."""
+    info = fields_of(type(holder))[key]
+    default: Any = info.get_default(call_default_factory=True, validated_data={})
+    return bool(getattr(holder, key) == default)
 
 
 def known_keys(models: list[type[Section]]) -> list[str]:
@@ -140,7 +153,7 @@ def _rows(model: type[Section], prefix: str) -> Iterator[ReferenceRow]:
         if get_origin(info.annotation) is dict and len(below) > 1:
             for option in below:
                 yield from _rows(option, f"{path}.<{'|'.join(map(str, _kinds(option)))}>.")
-        elif below:
+        elif below and (model.__name__, key) not in _LISTED_ELSEWHERE:
             is_list = "list" in _type_name(info.annotation)
             yield from _rows(
                 below[0], f"{path}[]." if is_list else f"{path}.{entry}.".replace("..", ".")

@@ -9,29 +9,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from convergence_core.store.checking import Damage
     from convergence_core.store.ids import label_of, new_run_id
-    from convergence_core.store.journal import SqliteJournal
+    from convergence_core.store.journal import SqliteJournal, open_journal
     from convergence_core.store.lease import Lease
     from convergence_core.store.parquet_store import ParquetStore
+    from convergence_core.store.postgres_journal import PostgresJournal
     from convergence_core.store.query import QueryResult
 
 __all__ = [
     "Damage",
     "Lease",
     "ParquetStore",
+    "PostgresJournal",
     "QueryResult",
     "SqliteJournal",
     "label_of",
     "new_run_id",
+    "open_journal",
 ]
 
 _HOMES = {
     "Damage": "checking",
     "Lease": "lease",
     "ParquetStore": "parquet_store",
+    "PostgresJournal": "postgres_journal",
     "QueryResult": "query",
     "SqliteJournal": "journal",
     "label_of": "ids",
     "new_run_id": "ids",
+    "open_journal": "journal",
 }
 
 

@@ -9,6 +9,7 @@ same names. The final re-estimation (generation -1) has an empty ``generations``
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -30,6 +31,7 @@ from convergence_core.store.layout import (
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.protocols import Checkpoint, Row, RunRecord, RunStatus
 from convergence_core.store.query import ExportFormat, QueryResult, Reader, open_views
+from convergence_core.store.reopening import reopen
 from convergence_core.store.resolver import committed_files, committed_generations, resolve
 from convergence_core.store.sweeping import GRACE_US, sweep
 from convergence_core.store.tables import GENERATION_TABLES, GENERATIONS, RUNS
@@ -136,6 +138,21 @@ class ParquetStore:
         path = folder_of(self._root, "final", RUNS.name, record.run_id) / PART_FILE
         self._files.write(RUNS, [_row_of(record)], path)
         self._tidy(record)
+
+    def reopen_run(self, record: RunRecord) -> RunRecord:
+        """Make a finished run an unfinished one again; return its row from now on.
+
+        Its final re-estimation is taken back, and made anew when the run ends.
+
+        Raises:
+            StoreDamagedError: a file of the run cannot be read.
+            StoreWriteError: the run is still finished then.
+        """
+        record = replace(record, status="stopped", reason="opened again", summary_json=None)
+        if self._is_final(check_run_id(record.run_id)):
+            reopen(self._root, self._files, record.run_id, _row_of(record))
+            self._tidy(record)
+        return record
 
     def sweep(self, now_us: int, grace_us: int = GRACE_US) -> int:
         """Delete live files of runs finished longer ago than the grace; return how many."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from convergence_core.records import Json
+from convergence_core.records import NO_USAGE, Json, Usage
 
 Row = Mapping[str, object]
 """One row of a table: column name → value of the column's type; absent means NULL."""
@@ -35,6 +35,10 @@ class CallIntent:
     """How long nobody else may make this call; must outlast the call's own time-out."""
     max_usd: float | None = None
     """Worst-case price; ``None``: unknown."""
+    max_tokens: int | None = None
+    """Worst-case number of tokens, prompt and answer; ``None``: unknown."""
+    fresh_since_us: int | None = None
+    """A stored answer that ended earlier is too old: the call is granted anew; ``None``: none is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +50,11 @@ class Answer:
     started_us: int
     ended_us: int
     attempt: int
+    run_id: str
     eval_id: str | None
-    """Who paid first."""
+    """Who paid first: run and evaluation."""
     cost_usd: float | None
-    tokens_in: int | None
-    tokens_out: int | None
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +83,26 @@ class Settlement:
     cost_usd: float | None = None
     maybe_usd: float = 0.0
     """What a failed attempt may have cost, e.g. a time-out after sending."""
-    tokens_in: int | None = None
-    tokens_out: int | None = None
+    maybe_tokens: int = 0
+    """Tokens a failed attempt may have used."""
+    usage: Usage = NO_USAGE
+    price_version: str | None = None
+    """Date of the price table that ``cost_usd`` comes from."""
     model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostCall:
+    """An attempt that was under way when its process died: maybe paid."""
+
+    call_key: str
+    attempt: int
+    purpose: str
+    provider: str
+    model: str | None
+    started_us: int
+    max_usd: float | None
+    """What it may have cost at most; ``None``: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +118,15 @@ class CallTotals:
     cost_usd: float | None = 0.0
     """Sum of known prices; ``None`` when no priced call was made but unpriced ones were."""
     maybe_usd: float = 0.0
+    """Worst case of attempts whose end nobody saw."""
+    n_unpriced: int = 0
+    """Attempts that were answered and whose price is unknown."""
+    tokens: int = 0
+    """Reported tokens, prompt and answer."""
+    maybe_tokens: int = 0
+    active_s: float = 0.0
+    """Seconds in which some process worked on the run: for each, from its first claim to its last
+    settlement. The time between a stop and its resume is not in it."""
 
 
 @runtime_checkable
@@ -107,11 +137,16 @@ class Journal(Protocol):
     """
 
     def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
-        """Claim calls, in order. A ``done`` key is a hit; a live lease of another is busy."""
+        """Claim calls, in order.
+
+        A ``done`` key is a hit, unless its answer ended before ``fresh_since_us``; an evaluation
+        that paid for an answer or was given one gets the same again, however old. A key under a
+        live lease is busy.
+        """
         ...
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record how attempts ended; the first ``done`` of a key wins."""
+        """Record how attempts ended; the first ``done`` of a key wins until it is too old."""
         ...
 
     def answers(self, call_keys: Sequence[str]) -> dict[str, Answer]:
@@ -122,11 +157,14 @@ class Journal(Protocol):
         ...
 
     def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
-        """Return the account of a run; with ``before_generation`` only of earlier generations."""
+        """Return the account of a run; with ``before_generation`` only of earlier generations.
+
+        ``active_s`` is that of the whole run.
+        """
         ...
 
-    def abandon(self, run_id: str) -> int:
-        """Release the claims of a run whose process is known to be dead; return how many.
+    def abandon(self, run_id: str) -> list[LostCall]:
+        """Release the claims of a run whose process is known to be dead; return them by age.
 
         Called once by the holder of the system's lease when it resumes a run.
         """
@@ -139,7 +177,7 @@ class Journal(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file; safe to call twice."""
+        """Free the file or the connection; safe to call twice."""
         ...
 
 

@@ -24,8 +24,8 @@ def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
     ]
 
 
-def evaluation_row(run_id: str, evaluation: Evaluation) -> Row:
-    """Return one row of ``evaluations``."""
+def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None = None) -> Row:
+    """Return one row of ``evaluations``; ``weight`` is that of its case, by default 1."""
     cell = evaluation.cell
     response = evaluation.response_text
     return {
@@ -35,6 +35,7 @@ def evaluation_row(run_id: str, evaluation: Evaluation) -> Row:
         "candidate_id": cell.candidate_id,
         "case_id": cell.case_id,
         "replicate": cell.repeat,
+        "weight": weight,
         "role": cell.role,
         "attempt": evaluation.attempt,
         "status": evaluation.status,
@@ -46,13 +47,15 @@ def evaluation_row(run_id: str, evaluation: Evaluation) -> Row:
         "reward": evaluation.reward,
         "metrics": dict(evaluation.metrics),
         "latency_ms": evaluation.latency_ms,
+        "first_token_ms": evaluation.first_token_ms,
         "cost_usd": evaluation.cost_usd,
-        "tokens_in": evaluation.tokens_in,
-        "tokens_out": evaluation.tokens_out,
+        "tokens_in": evaluation.usage.prompt_tokens,
+        "tokens_out": evaluation.usage.completion_tokens,
         "started_at": evaluation.started_us,
         "ended_at": evaluation.ended_us,
         "call_key": evaluation.call_key,
         "cached": evaluation.cached,
+        "dropped": "; ".join(evaluation.dropped) or None,
         "request_sha256": _hash_or_none(evaluation.request_text),
         "payload_sha256": _hash_or_none(response),
     }

@@ -24,37 +24,11 @@ from typing import Self
 import apsw
 
 from convergence_core.errors import StoreDamagedError, StoreError, StoreFormatError
+from convergence_core.store.journal_schema import SCHEMA, bring_up_to_date
 from convergence_core.store.layout import sync_folder, write_error, writing
-
-SCHEMA = 1
-"""``user_version`` of the journal; raised when an older version could not use it."""
 
 _BUSY_MS = 30_000
 _CACHE_KIB = 16_384
-
-# Rows are appended; only the index on `call_key` is written at random places, once per call.
-# `previous_id` leads from a call's latest attempt to the earlier ones.
-_DDL = """
-CREATE TABLE IF NOT EXISTS calls(
-  call_key TEXT PRIMARY KEY, state TEXT NOT NULL, owner TEXT NOT NULL, lease_us INTEGER NOT NULL,
-  latest_id INTEGER NOT NULL, answer_id INTEGER, request_sha256 TEXT NOT NULL, outcome TEXT
-);
-CREATE TABLE IF NOT EXISTS attempts(
-  id INTEGER PRIMARY KEY, previous_id INTEGER, call_key TEXT NOT NULL, attempt INTEGER NOT NULL,
-  run_id TEXT NOT NULL, eval_id TEXT NOT NULL, purpose TEXT NOT NULL, generation INTEGER,
-  provider TEXT NOT NULL, model TEXT, state TEXT NOT NULL, error_type TEXT, error TEXT,
-  tokens_in INTEGER, tokens_out INTEGER, cost_usd REAL, max_usd REAL,
-  maybe_usd REAL NOT NULL DEFAULT 0, started_us INTEGER NOT NULL, ended_us INTEGER
-);
-CREATE INDEX IF NOT EXISTS attempts_of_generation ON attempts(run_id, generation);
-CREATE UNIQUE INDEX IF NOT EXISTS cache_hits ON attempts(call_key, run_id, eval_id, purpose)
-  WHERE state = 'cached';
-CREATE TABLE IF NOT EXISTS leases(
-  system TEXT PRIMARY KEY, owner TEXT NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL,
-  machine TEXT NOT NULL, pid_started TEXT NOT NULL, acquired_us INTEGER NOT NULL,
-  expires_us INTEGER NOT NULL
-) WITHOUT ROWID;
-"""
 
 
 def library_version() -> str:
@@ -136,8 +110,7 @@ class DurableDatabase:
                 self._connection.pragma("synchronous", "extra")
             if found != SCHEMA:
                 with self._connection:
-                    self._connection.execute(_DDL)
-                    self._connection.pragma("user_version", SCHEMA)
+                    bring_up_to_date(self._connection, int(found) if found else 0)
         with writing(self.path):
             sync_folder(self.path.parent)
             self._sync()

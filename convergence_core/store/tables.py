@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Written into every file; raised whenever a column is added."""
 
 ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
@@ -182,6 +182,7 @@ EVALUATIONS = Table(
         Column(4, "candidate_id", "text", "the candidate"),
         Column(5, "case_id", "text", "the test case"),
         Column(6, "replicate", "i32", "repeat of the same cell, from 0"),
+        Column(27, "weight", "f64", "the case's weight in a candidate's mean; NULL: 1"),
         Column(23, "role", "text", "search, fresh or holdout; samplers saw search alone"),
         Column(7, "attempt", "i32", "the attempt that counted, from 1"),
         Column(8, "status", "text", "ok, error, timeout or skipped"),
@@ -199,13 +200,21 @@ EVALUATIONS = Table(
         ),
         Column(13, "metrics", "map", "metric → value in the metric's unit"),
         Column(14, "latency_ms", "f64", "of the original call, also when cached", "ms"),
+        Column(
+            28,
+            "first_token_ms",
+            "f64",
+            "of the original call, to the first piece of its answer; NULL: not streamed",
+            "ms",
+        ),
         Column(15, "cost_usd", "f64", "what this evaluation paid; cached 0", "USD"),
-        Column(16, "tokens_in", "i64", "tokens of the request"),
-        Column(17, "tokens_out", "i64", "tokens of the answer"),
+        Column(16, "tokens_in", "i64", "tokens of the request, also when cached"),
+        Column(17, "tokens_out", "i64", "tokens of the answer, also when cached"),
         Column(18, "started_at", "ts", "when the call was sent"),
         Column(19, "ended_at", "ts", "when it was answered"),
         Column(20, "call_key", "text", "the target call in attempts"),
         Column(21, "cached", "bool", "the answer was first paid by another evaluation"),
+        Column(29, "dropped", "text", "request fields left out and why, joined by `; `"),
         Column(26, "request_sha256", "text", "the request in payloads"),
         Column(22, "payload_sha256", "text", "the answer in payloads"),
     ),
@@ -213,8 +222,8 @@ EVALUATIONS = Table(
 
 ATTEMPTS = Table(
     "attempts",
-    "The ledger: one row per call made, retries and lost ones included, and per cache hit. "
-    "The only source of money.",
+    "The ledger: one row per call made, retries and lost ones included, and per cache hit, which "
+    "used 0 tokens and 0 USD. The only source of money.",
     ("run_id", "eval_id", "purpose", "call_key", "attempt"),
     (
         Column(1, "run_id", "text", "the run"),
@@ -222,18 +231,28 @@ ATTEMPTS = Table(
         Column(15, "eval_id", "text", "evaluation that asked; NULL: none"),
         Column(3, "call_key", "text", "hash of all that shapes the answer"),
         Column(8, "attempt", "i32", "number of the attempt, from 1; a hit bears the payer's"),
-        Column(4, "purpose", "text", "evaluation, judge, …"),
+        Column(4, "purpose", "text", "the role that pays: evaluation, judge, …"),
         Column(5, "provider", "text", "kind of target"),
         Column(6, "model", "text", "as answered, or as asked before the answer"),
         Column(7, "state", "text", "done, failed, cached, or started: nobody saw its end"),
         Column(19, "error_type", "text", "short reason of a failed attempt; lost: process died"),
-        Column(9, "tokens_in", "i64", "tokens of the request"),
-        Column(10, "tokens_out", "i64", "tokens of the answer"),
-        Column(16, "cached_tokens", "i64", "tokens of the request the provider had cached"),
-        Column(17, "reasoning_tokens", "i64", "tokens of the answer spent on reasoning"),
+        Column(9, "tokens_in", "i64", "tokens of the whole request"),
+        Column(10, "tokens_out", "i64", "tokens of the whole answer"),
+        Column(16, "cached_tokens", "i64", "of the request: those the provider had cached"),
+        Column(20, "cache_write_tokens", "i64", "of the request: those the provider then cached"),
+        Column(17, "reasoning_tokens", "i64", "of the answer: those spent on reasoning"),
         Column(11, "cost_usd", "f64", "NULL: price unknown", "USD"),
-        Column(12, "maybe_usd", "f64", "at most this was paid for an attempt lost", "USD"),
-        Column(18, "price_version", "text", "price table used; NULL: none"),
+        Column(18, "price_version", "text", "date of the price table; NULL: the target said it"),
+        Column(22, "max_usd", "f64", "worst case, told before the call; NULL: unknown", "USD"),
+        Column(
+            12,
+            "maybe_usd",
+            "f64",
+            "at most this was paid for an attempt whose end nobody saw; NULL: unknown",
+            "USD",
+        ),
+        Column(23, "maybe_tokens", "i64", "at most this was used by such an attempt"),
+        Column(21, "payer_run_id", "text", "of a cache hit: the run that paid; NULL: no hit"),
         Column(13, "started_at", "ts", "when the call was sent"),
         Column(14, "ended_at", "ts", "when it was answered; NULL: not known"),
     ),

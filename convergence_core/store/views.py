@@ -1,14 +1,36 @@
 """The views that people query: each table, and what follows from them.
 
 Money comes from ``attempts`` alone: adding up evaluations would count twice. ``leaderboard``
-reads search evaluations only, by cases first, since repeats of one case are not independent. Its
-interval is normal and descriptive, and the winner's mean is biased upward: ``final_estimates``
-holds the unbiased one.
+reads search evaluations only, by cases first, since repeats of one case are not independent, and
+then over cases by their weights. Its interval is normal and descriptive, with Kish's effective
+number of cases, and the winner's mean is biased upward: ``final_estimates`` holds the unbiased one.
 """
 
 from collections.abc import Mapping, Sequence
 
+from convergence_core.store.ledger import UNPRICED
 from convergence_core.store.tables import TABLES
+
+_PER_CASE = """per_case AS (
+          SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward,
+                 CASE WHEN count(reward) > 0 THEN coalesce(max(weight), 1.0) ELSE 0.0 END AS w,
+                 count(*) AS n, count(*) FILTER (WHERE status <> 'ok') AS n_failed,
+                 avg(latency_ms) AS latency_ms
+          FROM evaluations WHERE status <> 'skipped' GROUP BY ALL)"""
+"""Rewards by case; a case without any weighs nothing."""
+
+_MEANS = """centred AS (
+          SELECT *, sum(w * reward) OVER mine / nullif(sum(w) OVER mine, 0) AS mean_reward
+          FROM per_case WINDOW mine AS (PARTITION BY run_id, candidate_id, role)),
+        means AS (
+          SELECT run_id, candidate_id, role, any_value(mean_reward) AS mean_reward,
+                 CASE WHEN count(reward) > 1 THEN 1.96 * sqrt(
+                   sum(w * (reward - mean_reward) ** 2) / sum(w)
+                   / (sum(w) ** 2 / sum(w ** 2) - 1)) END AS half_width,
+                 count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
+                 sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
+          FROM centred GROUP BY run_id, candidate_id, role)"""
+"""Means over cases by weight, with the half-width s / sqrt(n) where all weigh the same."""
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "metrics": (
@@ -30,43 +52,56 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "costs": (
-        "Calls and money by generation, UTC day, purpose, provider and model.",
-        """
+        "Calls, tokens and money by generation, UTC day, purpose, provider and model; `n_unpriced` "
+        "were answered at an unknown price, `maybe_usd` bounds those whose end nobody saw.",
+        f"""
         SELECT run_id, generation, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day,
                purpose, provider, model,
                count(*) FILTER (WHERE state <> 'cached') AS n_calls,
                count(*) FILTER (WHERE state = 'failed') AS n_failed,
                count(*) FILTER (WHERE state = 'cached') AS n_cached,
-               count(*) FILTER (WHERE state = 'done' AND cost_usd IS NULL) AS n_unpriced,
-               sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out,
+               count(*) FILTER (WHERE {UNPRICED}) AS n_unpriced,
+               sum(tokens_in)::BIGINT AS tokens_in, sum(tokens_out)::BIGINT AS tokens_out,
+               sum(cached_tokens)::BIGINT AS cached_tokens,
+               sum(cache_write_tokens)::BIGINT AS cache_write_tokens,
+               sum(reasoning_tokens)::BIGINT AS reasoning_tokens,
                sum(cost_usd) AS cost_usd, sum(maybe_usd) AS maybe_usd
         FROM attempts GROUP BY ALL
+        """,  # noqa: S608 - constants
+    ),
+    "answers_from": (
+        "Where the answers of a run came from: paid by it, used again within it, or paid by "
+        "another run.",
+        """
+        SELECT run_id, purpose,
+               CASE WHEN state = 'done' THEN 'paid by this run'
+                    WHEN payer = run_id THEN 'used again within this run'
+                    ELSE 'paid by another run' END AS source,
+               payer AS payer_run_id, count(*) AS n_answers
+        FROM (SELECT *, CASE WHEN state = 'cached' THEN coalesce(payer_run_id, run_id)
+                             ELSE run_id END AS payer
+              FROM attempts WHERE state IN ('done', 'cached'))
+        GROUP BY ALL
         """,
     ),
     "leaderboard": (
-        "Candidates of each run by mean reward over the search cases they were asked.",
-        """
-        WITH per_case AS (
-          SELECT run_id, candidate_id, case_id, avg(reward) AS reward, count(*) AS n,
-                 count(*) FILTER (WHERE status <> 'ok') AS n_failed, avg(latency_ms) AS latency_ms
-          FROM evaluations WHERE role = 'search' AND status <> 'skipped' GROUP BY ALL),
+        "Candidates of each run by mean reward over the search cases they were asked, by the "
+        "cases' weights.",
+        f"""
+        WITH {_PER_CASE},
+        {_MEANS},
         money AS (
           SELECT e.run_id, e.candidate_id, sum(a.cost_usd) AS cost_usd
           FROM attempts a JOIN evaluations e USING (run_id, eval_id)
-          WHERE e.role = 'search' GROUP BY ALL),
-        means AS (
-          SELECT run_id, candidate_id, avg(reward) AS mean_reward,
-                 1.96 * stddev_samp(reward) / sqrt(count(reward)) AS half_width,
-                 count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
-                 sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
-          FROM per_case GROUP BY run_id, candidate_id)
+          WHERE e.role = 'search' GROUP BY ALL)
         SELECT m.run_id, rank() OVER (PARTITION BY m.run_id ORDER BY m.mean_reward DESC NULLS LAST)
                  AS rank,
                m.candidate_id, m.mean_reward, m.half_width, m.n_cases, m.n_evaluations,
                m.n_failed, money.cost_usd, m.latency_ms, c.generation, c.origin, c.params_json
         FROM means m JOIN candidates c USING (run_id, candidate_id)
              LEFT JOIN money USING (run_id, candidate_id)
-        """,
+        WHERE m.role = 'search'
+        """,  # noqa: S608 - constants
     ),
     "learning_curve": (
         "Rewards and money by generation, with the best so far.",
@@ -83,17 +118,13 @@ DERIVED: Mapping[str, tuple[str, str]] = {
     ),
     "final_estimates": (
         "The re-estimation on cells the search never used, by candidate and role.",
-        """
-        WITH per_case AS (
-          SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward, count(*) AS n,
-                 count(*) FILTER (WHERE status <> 'ok') AS n_failed
-          FROM evaluations WHERE role <> 'search' AND status <> 'skipped' GROUP BY ALL)
-        SELECT run_id, candidate_id, role, avg(reward) AS mean_reward,
-               1.96 * stddev_samp(reward) / sqrt(count(reward)) AS half_width,
-               count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
-               sum(n_failed)::BIGINT AS n_failed
-        FROM per_case GROUP BY ALL
-        """,
+        f"""
+        WITH {_PER_CASE},
+        {_MEANS}
+        SELECT run_id, candidate_id, role, mean_reward, half_width, n_cases, n_evaluations,
+               n_failed
+        FROM means WHERE role <> 'search'
+        """,  # noqa: S608 - constants
     ),
     "failures": (
         "Evaluations that did not end well, and why.",

@@ -36,6 +36,7 @@ from tasks.cases import split_holdout
 from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.effects import Seen, parameter_effects
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
+from tasks.report.judges import judge_reports
 
 if TYPE_CHECKING:
     from tasks.runs import Run
@@ -125,6 +126,14 @@ def collect(
         n_skipped=evidence.counts.n_skipped,
         n_maybe_paid=n_maybe_paid,
         cost_usd=totals.cost_usd,
+        costs=evidence.costs,
+        judges=judge_reports(
+            store,
+            record.run_id,
+            configuration=configuration,
+            cases=cases,
+            baseline_id=baseline_id,
+        ),
         started_us=record.started_us,
         ended_us=record.ended_us or record.started_us,
         n_search_cases=n_search_cases,
@@ -189,7 +198,7 @@ def collect_progress(run: "Run") -> RunResult:
         search=run.progress.search,
         recommendation=run.recommend(run.progress.search),
         totals=run.journal.totals(run.run_id),
-        n_maybe_paid=run.maybe_paid,
+        n_maybe_paid=len(run.maybe_paid),
         cases=loaded.cases,
         n_search_cases=len(loaded.search_cases),
         n_holdout_cases=len(loaded.holdout_cases),

@@ -20,6 +20,8 @@ from tasks.report.blocks import (
     PlotName,
     Plots,
 )
+from tasks.report.costs import costs
+from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
 from tasks.report.wording import UNKNOWN, clean, plural, short
@@ -47,9 +49,11 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
         *_finding(result),
         *_configuration(result),
         *_metrics(result, wanted),
+        *judge_blocks(result.judges),
         *_course(result, wanted),
         *_effects(result, wanted),
         *_leaderboard(result),
+        *costs(result),
         *_not_done(result),
         *_facts(result),
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convergence_core.records import Role
-from convergence_core.result import Failure
+from convergence_core.result import Failure, RoleCost
 from convergence_core.store.protocols import Store
 
 MAX_FAILURES = 50
@@ -57,6 +57,24 @@ FROM evaluations WHERE run_id = $run AND role = 'search'
 GROUP BY candidate_id, case_id, replicate
 """
 
+_COSTS = """
+SELECT purpose, provider, model,
+       count(*) FILTER (WHERE state <> 'cached') AS n_calls,
+       count(*) FILTER (WHERE state = 'failed') AS n_failed,
+       count(*) FILTER (WHERE state = 'cached' AND coalesce(payer_run_id, run_id) = run_id)
+         AS n_reused,
+       count(*) FILTER (WHERE state = 'cached' AND payer_run_id <> run_id) AS n_from_other_runs,
+       CAST(sum(tokens_in) AS BIGINT) AS prompt_tokens,
+       CAST(sum(cached_tokens) AS BIGINT) AS cached_tokens,
+       CAST(sum(tokens_out) AS BIGINT) AS completion_tokens,
+       CAST(sum(reasoning_tokens) AS BIGINT) AS reasoning_tokens,
+       sum(cost_usd) FILTER (WHERE state <> 'cached') AS cost_usd,
+       count(*) FILTER (WHERE state = 'done' AND cost_usd IS NULL) AS n_unpriced,
+       coalesce(sum(maybe_usd), 0) AS maybe_usd
+FROM attempts WHERE run_id = $run GROUP BY purpose, provider, model
+ORDER BY cost_usd DESC NULLS LAST, purpose, provider, model
+"""
+
 _CACHED = "SELECT count(*) AS n FROM attempts WHERE run_id = $run AND state = 'cached'"
 
 
@@ -100,6 +118,7 @@ class Evidence:
     """Candidate → role → metric → mean."""
     generations: tuple[GenerationRow, ...] = ()
     failures: tuple[Failure, ...] = ()
+    costs: tuple[RoleCost, ...] = ()
     cell_to_generation: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
     """(candidate, case, repeat) → generation that asked it; search cells."""
 
@@ -126,6 +145,7 @@ def read_evidence(store: Store, run_id: str) -> Evidence:
         },
         metrics=metrics,
         generations=tuple(GenerationRow(**row) for row in _rows(store, _GENERATIONS, run)),
+        costs=tuple(RoleCost(**row) for row in _rows(store, _COSTS, run)),
         failures=tuple(_failure(row) for row in _rows(store, _FAILURES, run)[:MAX_FAILURES]),
         cell_to_generation={
             (row["candidate_id"], row["case_id"], row["replicate"]): row["generation"]

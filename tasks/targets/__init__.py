@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.target import Target
 from tasks.functions import UserFunction, describe, load_function, resolve
-from tasks.redaction import Secrets
 from tasks.targets.function import FunctionTarget, make_function_target
+from tasks.world import World
 
 if TYPE_CHECKING:
     from tasks.loading import Loaded
@@ -18,9 +19,9 @@ _FUNCTION = "api.function"
 
 def make_target(
     loaded: "Loaded",
-    local_function: UserFunction | str | None = None,
+    world: World | None = None,
     *,
-    secrets: Secrets | None = None,
+    local_function: UserFunction | str | None = None,
 ) -> Target:
     """Return what a configuration optimizes.
 
@@ -29,30 +30,47 @@ def make_target(
 
     Args:
         loaded: the configuration and its files.
+        world: keys, prices, and where chat models really are; ``None``: the environment's.
         local_function: a function to call in place of ``api.function``.
-        secrets: where secrets are read; ``None``: the environment.
 
     Raises:
         ConfigurationError: the function cannot be imported or called.
     """
     api = loaded.configuration.api
     workers = loaded.configuration.optimization.execution.parallel_workers
-    secrets = secrets or Secrets()
+    world = world or World.unchecked(loaded.configuration)
+    if world.mock_url is not None and api.kind not in CHAT_KINDS:
+        raise ConfigurationError(
+            [Problem(key="api.kind", rule="must be a chat model to be run offline", value=api.kind,
+                     fix="Leave out `--offline`: functions and endpoints of your own are asked "
+                     "as they are.")]
+        )  # fmt: skip
     if api.kind == "function":
-        return _function_target(loaded, local_function, workers)
+        return _function_target(loaded, world, local_function, workers)
     if api.kind == "http":
         from tasks.targets.endpoint import HttpTarget  # noqa: PLC0415 - brings httpx
 
-        return HttpTarget(api, templates=loaded.templates, secrets=secrets, workers=workers)
+        return HttpTarget(
+            api,
+            templates=loaded.templates,
+            secrets=world.secrets,
+            workers=workers,
+            prices=world.prices,
+        )
     from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
 
     return ChatTarget(
-        loaded.configuration, templates=loaded.templates, secrets=secrets, workers=workers
+        loaded.configuration,
+        templates=loaded.templates,
+        secrets=world.secrets,
+        workers=workers,
+        prices=world.prices,
+        mock_url=world.mock_url,
     )
 
 
 def _function_target(
-    loaded: "Loaded", given: UserFunction | str | None, workers: int
+    loaded: "Loaded", world: World, given: UserFunction | str | None, workers: int
 ) -> FunctionTarget:
     api = loaded.configuration.api
     if given is not None:
@@ -81,6 +99,7 @@ def _function_target(
         process_path=process_path,
         base_dir=loaded.base_dir,
         name=path,
+        prices=world.prices,
     )
 
 

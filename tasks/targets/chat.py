@@ -1,18 +1,24 @@
-"""Any OpenAI-compatible chat endpoint as a target: parameters and a case become a request."""
+"""A chat model of any provider as a target: parameters and a case become a request."""
 
-import difflib
 from collections.abc import Mapping
 
-from convergence_core.config import ApiConfig, Configuration, TextParam
-from convergence_core.errors import CandidateFault, Problem
+from convergence_core.budget.bounds import prompt_bound
+from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
+from convergence_core.config import Configuration
+from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import Case, Json, Params, Reply
+from convergence_core.target import WorstCase
 from tasks.authentication import request_headers, secret_name
-from tasks.providers import REQUEST_FIELDS, OpenAIChat
+from tasks.providers import ChatCompletion, Connection, Mapped, Provider, check_refused, make_chat
+from tasks.providers.fields import n_answers, output_limit
 from tasks.redaction import Secrets
-from tasks.request_templates import Values, placeholders
+from tasks.request_templates import Values
+from tasks.targets.chat_checks import check_parameters, sent_fields, system_parameter
 from tasks.values import as_text
 
-SYSTEM = "system"
+__all__ = ["ChatTarget", "check_parameters", "input_messages"]
+
+_NO_PRICES = PriceTable(version="")
 
 
 class ChatTarget:
@@ -20,9 +26,15 @@ class ChatTarget:
 
     A parameter named like a request field is sent as that field. One that a message or
     ``request.options`` names as a placeholder, and no field is called like, is only filled in.
-    """
 
-    provider = "openai"
+    Args:
+        configuration: of a chat kind.
+        templates: texts of ``search_space.templates`` by name.
+        secrets: where keys are read, when they are used.
+        workers: most connections at once.
+        prices: what calls cost.
+        mock_url: server that answers in the provider's place.
+    """
 
     def __init__(
         self,
@@ -31,79 +43,100 @@ class ChatTarget:
         templates: Mapping[str, str],
         secrets: Secrets,
         workers: int,
+        prices: PriceTable = _NO_PRICES,
+        mock_url: str | None = None,
     ) -> None:
         self._api = configuration.api
         self._templates = templates
         self._system = system_parameter(configuration)
         self._fields = sent_fields(configuration, templates)
+        self._prices = prices
         api = self._api
-        endpoints = {name: model.endpoint for name, model in api.models.items()}
-        if api.endpoint is not None:
-            endpoints[""] = api.endpoint
-        self._chats = {
-            name: OpenAIChat(
+        self.provider: str = api.kind
+        """Short name for tables and prices: the kind."""
+        endpoints: dict[str, str | None] = {n: model.endpoint for n, model in api.models.items()}
+        connection = Connection(
+            timeout_s=api.request.timeout_seconds,
+            connect_s=api.request.connect_seconds,
+            first_byte_s=api.request.first_byte_seconds,
+            n_connections=workers,
+        )
+        self._chats: dict[str, Provider] = {
+            name: make_chat(
+                api,
                 endpoint,
+                mock_url=mock_url,
                 headers=lambda: request_headers(api, secrets),
-                timeout_s=api.request.timeout_seconds,
-                n_connections=workers,
+                connection=connection,
                 secret=secret_name(api),
             )
-            for name, endpoint in endpoints.items()
+            for name, endpoint in (endpoints or {"": api.endpoint}).items()
         }
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return base URL, query, headers as configured, and the chat request; no secret in it.
+        """Return who is asked, query, headers as configured, and the body; no secret in it.
 
         Raises:
-            CandidateFault: the case lacks an input, or no model is named.
+            CandidateFault: the case lacks an input, no model is named, or the model has no field
+                for a setting and ``api.request.unsupported`` is ``refuse``.
         """
-        request = self._api.request
-        values = Values(params, case.input, self._templates)
-        body = values.fill(dict(request.options))
-        assert isinstance(body, dict)  # noqa: S101 - a mapping stays one
-        body |= {name: value for name, value in params.items() if name in self._fields}
-        body["messages"] = self._messages(values)
-        if not isinstance(body.get("model"), str):
-            raise CandidateFault("no model is named for this request", error_type="no_model")
-        query: dict[str, Json] = {name: values.text(text) for name, text in request.query.items()}
-        headers: dict[str, Json] = dict(request.headers)
-        return {
-            "base_url": self._chat(params).base_url,
-            "query": query,
-            "headers": headers,
-            "model": body["model"],
-            "body": body,
-        }
+        return self._prepared(params, case)[0]
+
+    def worst_case(self, params: Params, case: Case) -> WorstCase:
+        """Return what the longest prompt and answer that the request allows would cost.
+
+        Raises:
+            CandidateFault: as ``request``.
+        """
+        request, _ = self._prepared(params, case)
+        body, model = request["body"], str(request["model"])
+        assert isinstance(body, dict)  # noqa: S101 - made by a provider
+        seller = self._seller(params)
+        price = self._prices.find(seller, model)
+        prompt, longest = prompt_bound(body), output_limit(body)
+        if longest is None and price is not None:
+            longest = price.max_output_tokens
+        answers = None if longest is None else longest * n_answers(body)
+        usd = self._prices.worst_case(seller, model, prompt, answers)
+        # A tool that the provider runs may have the prompt billed more than once.
+        if prompt is None and price is not None and not body.get("tools"):
+            prompt = price.context_tokens
+        tokens = None if prompt is None or answers is None else prompt + answers
+        return WorstCase(usd=usd, tokens=tokens)
 
     async def call(self, params: Params, case: Case) -> Reply:
-        """Ask the model once; the value is the text of its first choice.
+        """Ask the model once; the value is the text, or the tool calls, of its first choice.
 
         Raises:
             CandidateFault: a refusal, an empty answer, or a 4xx.
             ConfigurationError: an environment variable is not set.
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
         """
-        request = self.request(params, case)
-        assert isinstance(request, dict)  # noqa: S101 - made above
-        body, query = request["body"], request["query"]
-        assert isinstance(body, dict) and isinstance(query, dict)  # noqa: S101, PT018 - as above
-        messages = body["messages"]
-        options = {
-            name: value for name, value in body.items() if name not in ("messages", "model")
-        }
-        completion = await self._chat(params).ask(
-            messages,  # type: ignore[arg-type]  # a list of mappings, made above
-            model=str(body["model"]),
-            options=options,
-            query=query,
+        request, mapped = self._prepared(params, case)
+        model, query = str(request["model"]), request["query"]
+        assert isinstance(query, dict)  # noqa: S101 - made below
+        completion = await self._chat(params).send(
+            mapped.body, model=model, query=query, stream=self._api.request.stream
         )
+        cost_usd, price_version = self._cost(self._seller(params), model, completion)
+        if completion.fault is not None:
+            completion.fault.billed = Billed(
+                usage=completion.usage,
+                cost_usd=cost_usd,
+                price_version=price_version,
+                model=completion.model,
+            )
+            raise completion.fault
         return Reply(
-            value=completion.text,
+            value=completion.value,
             latency_ms=completion.latency_ms,
-            tokens_in=completion.tokens_in,
-            tokens_out=completion.tokens_out,
+            cost_usd=cost_usd,
+            price_version=price_version,
+            usage=completion.usage,
             model=completion.model,
             provider=self.provider,
+            first_token_ms=completion.first_token_ms,
+            dropped=mapped.dropped,
         )
 
     async def aclose(self) -> None:
@@ -111,7 +144,32 @@ class ChatTarget:
         for chat in self._chats.values():
             await chat.aclose()
 
-    def _chat(self, params: Params) -> OpenAIChat:
+    def _prepared(self, params: Params, case: Case) -> tuple[dict[str, Json], Mapped]:
+        """Return the canonical request, and its body with what was left out of it."""
+        request, chat = self._api.request, self._chat(params)
+        values = Values(params, case.input, self._templates)
+        settings = values.fill(dict(request.options))
+        assert isinstance(settings, dict)  # noqa: S101 - a mapping stays one
+        settings |= {name: value for name, value in params.items() if name in self._fields}
+        model = settings.pop("model", None)
+        if not isinstance(model, str):
+            raise CandidateFault("no model is named for this request", error_type="no_model")
+        mapped = chat.mapped(self._messages(values), model=model, settings=settings)
+        check_refused(mapped, model=model, provider=self.provider)
+        query: dict[str, Json] = {name: values.text(text) for name, text in request.query.items()}
+        headers: dict[str, Json] = dict(request.headers)
+        return {
+            "provider": self.provider,
+            "base_url": chat.base_url,
+            **chat.place(model),
+            "query": query,
+            "headers": headers,
+            "model": model,
+            "stream": request.stream,
+            "body": dict(mapped.body),
+        }, mapped
+
+    def _chat(self, params: Params) -> Provider:
         name = str(params.get("model")) if self._api.models else ""
         if name not in self._chats:
             raise CandidateFault(
@@ -121,91 +179,52 @@ class ChatTarget:
             )
         return self._chats[name]
 
-    def _messages(self, values: Values) -> list[Json]:
+    def _messages(self, values: Values) -> list[Mapping[str, Json]]:
         written = self._api.request.messages
         if written is not None:
             return [{"role": m.role, "content": values.text(m.content)} for m in written]
-        messages: list[Json] = []
+        messages: list[Mapping[str, Json]] = []
         if self._system is not None and (text := values.params.get(self._system)):
             messages.append({"role": "system", "content": as_text(text)})
         return messages + input_messages(values.case_input)
 
+    def _seller(self, params: Params) -> str:
+        """Return whose prices hold: a compatible endpoint may be that of another provider."""
+        return provider_of(self.provider, self._chat(params).base_url)
 
-def input_messages(case_input: Json) -> list[Json]:
+    def _cost(
+        self, seller: str, asked: str, completion: ChatCompletion
+    ) -> tuple[float | None, str | None]:
+        """Return what an answer cost, and the version of the price.
+
+        The model that answered is priced where it is known, for a name that was asked may stand
+        for several; but a price of the configuration for what was asked wins over the table's.
+        """
+        prices, answered = self._prices, completion.model
+        model = asked
+        if answered is not None and prices.find(seller, answered) is not None:
+            versions = [prices.version_of(seller, name) for name in (asked, answered)]
+            if versions[0] != CONFIGURED or versions[1] == CONFIGURED:
+                model = answered
+        cost_usd = prices.cost(seller, model, completion.usage, batch=self._api.batch_prices)
+        if cost_usd is None:
+            return None, None
+        return cost_usd, prices.version_of(seller, model)
+
+
+def input_messages(case_input: Json) -> list[Mapping[str, Json]]:
     """Return the messages that a case's input stands for.
 
     A list of messages is taken as it is; a mapping with one text in it is that text.
     """
-    if (
-        isinstance(case_input, list)
-        and case_input
-        and all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in case_input)
-    ):
-        return case_input
+    if isinstance(case_input, list) and case_input:
+        messages = [
+            m for m in case_input if isinstance(m, dict) and {"role", "content"} <= m.keys()
+        ]
+        if len(messages) == len(case_input):
+            return [*messages]
     if isinstance(case_input, dict) and len(case_input) == 1:
         (only,) = case_input.values()
         if isinstance(only, (str, list)):
             return input_messages(only)
     return [{"role": "user", "content": as_text(case_input)}]
-
-
-def system_parameter(configuration: Configuration) -> str | None:
-    """Return the parameter that is the system message where no messages are written."""
-    if configuration.api.request.messages is not None:
-        return None
-    parameters = configuration.search_space.parameters
-    if SYSTEM in parameters:
-        return SYSTEM
-    texts = [name for name, p in parameters.items() if isinstance(p, TextParam)]
-    return texts[0] if len(texts) == 1 else None
-
-
-def sent_fields(configuration: Configuration, templates: Mapping[str, str]) -> frozenset[str]:
-    """Return the parameters that are sent as fields: a text that a message names is not."""
-    filled = _filled_names(configuration.api, templates)
-    return frozenset(
-        name
-        for name, parameter in configuration.search_space.parameters.items()
-        if name in REQUEST_FIELDS and not (isinstance(parameter, TextParam) and name in filled)
-    )
-
-
-def check_parameters(configuration: Configuration, templates: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each parameter that no chat request would hold, and for no model."""
-    api = configuration.api
-    used = sent_fields(configuration, templates) | _filled_names(api, templates)
-    used |= {system_parameter(configuration) or ""}
-    problems = []
-    for name in configuration.search_space.parameters:
-        if name in used:
-            continue
-        near = difflib.get_close_matches(name, sorted(REQUEST_FIELDS), n=1)
-        hint = f"Did you mean `{near[0]}`? " if near else ""
-        problems.append(
-            Problem(
-                key=f"search_space.parameters.{name}",
-                rule="must be a field of a chat request, or be named in a message",
-                value="",
-                fix=f"{hint}Write `{{{name}}}` into `api.request.messages`, or "
-                f'`{name}: "{{{name}}}"` into `api.request.options` to send it as it is.',
-            )
-        )
-    has_model = "model" in configuration.search_space.parameters or "model" in api.request.options
-    if not has_model:
-        problems.append(
-            Problem(
-                key="api.request.options.model",
-                rule="is required, unless a parameter is called `model`",
-                value="",
-                fix="Write `options: {model: …}` with the model's name.",
-            )
-        )
-    return problems
-
-
-def _filled_names(api: ApiConfig, templates: Mapping[str, str]) -> set[str]:
-    written: list[Json] = [dict(api.request.options), dict(api.request.query)]
-    written += [message.content for message in api.request.messages or ()]
-    found = [placeholder for template in written for placeholder in placeholders(template)]
-    used = [templates.get(p.path, "") for p in found if p.name == "templates"]
-    return {p.name for p in found} | {p.name for text in used for p in placeholders(text)}

@@ -4,13 +4,15 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 
 from convergence_core.config import ApiConfig
-from convergence_core.errors import CandidateFault
-from convergence_core.records import Case, Json, Params, Reply
+from convergence_core.errors import Billed, CandidateFault, ConfigurationError, Problem
+from convergence_core.records import Case, Json, Params, Reply, Usage
+from convergence_core.target import WorstCase
 from tasks.authentication import request_headers, secret_name
 from tasks.call_forms import merge
 from tasks.http_calls import bad_body_fault, make_client, status_fault, transport_fault
@@ -19,23 +21,45 @@ from tasks.request_templates import Values
 from tasks.stopwatch import Stopwatch
 from tasks.values import Missing, NotJsonError, as_text, pick, shorten, to_json
 
+if TYPE_CHECKING:
+    from convergence_core.budget.prices import PriceTable
+
 MAX_REDIRECTS = 5
 USER_AGENT = "convergence-optimizer"
 
 
 class HttpTarget:
-    """Calls ``api.endpoint``, or the one of ``api.models`` that the parameter ``model`` names."""
+    """Calls ``api.endpoint``, or the one of ``api.models`` that the parameter ``model`` names.
+
+    A call costs what its answer says in ``api.response.cost_field``, else the price of one request
+    under ``prices.http``, else nobody knows.
+
+    Raises:
+        ConfigurationError: a URL holds a user name or a password.
+    """
 
     provider = "http"
 
     def __init__(
-        self, api: ApiConfig, *, templates: Mapping[str, str], secrets: Secrets, workers: int
+        self,
+        api: ApiConfig,
+        *,
+        templates: Mapping[str, str],
+        secrets: Secrets,
+        workers: int,
+        prices: "PriceTable | None" = None,
     ) -> None:
+        _refuse_credentials(api)
+        price = None if prices is None else prices.find(self.provider, None)
+        self._request_usd = None if price is None else price.request_usd
+        self._price_version = None if prices is None else prices.version_of(self.provider, None)
         self._api = api
         self._templates = templates
         self._secrets = secrets
         self._workers = workers
         self._timeout_s = api.request.timeout_seconds
+        self._connect_s = api.request.connect_seconds
+        self._first_byte_s = api.request.first_byte_seconds
         self._client: httpx.AsyncClient | None = None
 
     def request(self, params: Params, case: Case) -> Json:
@@ -63,6 +87,15 @@ class HttpTarget:
             "headers": headers,
             "body": body,
         }
+
+    def worst_case(self, params: Params, case: Case) -> WorstCase:
+        """Return the price of one request; an answer that names another is believed afterwards.
+
+        Raises:
+            CandidateFault: as ``request``.
+        """
+        self.request(params, case)
+        return WorstCase(usd=self._request_usd)
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Send the request once and map its answer.
@@ -97,7 +130,7 @@ class HttpTarget:
 
     def _open_client(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = make_client(self._timeout_s, self._workers)
+            self._client = make_client(self._timeout_s, self._workers, connect_s=self._connect_s)
         return self._client
 
     async def _exchange(self, request: Mapping[str, Json]) -> tuple[httpx.Response, float]:
@@ -105,9 +138,10 @@ class HttpTarget:
         url, body = str(request["url"]), request["body"]
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json, */*;q=0.1"}
         headers |= request_headers(self._api, self._secrets)
+        deadline = asyncio.timeout(None)
+        stopwatch = Stopwatch(deadline, self._timeout_s, first_byte_s=self._first_byte_s)
         try:
-            async with asyncio.timeout(None) as deadline:
-                stopwatch = Stopwatch(deadline, self._timeout_s)
+            async with deadline:
                 response = await client.request(
                     str(request["method"]),
                     url,
@@ -124,7 +158,14 @@ class HttpTarget:
                     response = await client.send(response.next_request)
                 latency_ms = stopwatch.read_ms()
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise transport_fault(error, url=_bare(url), timeout_s=self._timeout_s) from error
+            raise transport_fault(
+                error,
+                url=_bare(url),
+                timeout_s=self._timeout_s,
+                connect_s=self._connect_s,
+                first_byte_s=self._first_byte_s,
+                stopwatch=stopwatch,
+            ) from error
         if response.status_code >= 300:
             raise status_fault(
                 response.status_code,
@@ -137,11 +178,16 @@ class HttpTarget:
 
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
         fields = self._api.response
-        body = _body_of(response)
+        try:
+            body = _body_of(response)
+        except CandidateFault as fault:
+            fault.billed = self._billed(None)
+            raise
+        billed = self._billed(body)
         if _found(body, fields.success_field) is False:
             reason = _found(body, fields.error_field)
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
-            raise CandidateFault(shorten(why, 1000), error_type="reported_failure")
+            raise CandidateFault(shorten(why, 1000), error_type="reported_failure", billed=billed)
         value = pick(body, fields.result_field)
         if isinstance(value, Missing):
             if fields.result_required:
@@ -149,16 +195,53 @@ class HttpTarget:
                     f"the answer has no `{fields.result_field}`",
                     error_type="missing_result",
                     details=shorten(response.text, 2000),
+                    billed=billed,
                 )
             value = body
         return Reply(
             value=value,
             latency_ms=latency_ms,
-            cost_usd=_number(body, fields.cost_field),
-            tokens_in=_count(body, fields.tokens_in_field),
-            tokens_out=_count(body, fields.tokens_out_field),
+            cost_usd=billed.cost_usd,
+            price_version=billed.price_version,
+            usage=billed.usage,
             provider=self.provider,
         )
+
+    def _billed(self, body: Json) -> Billed:
+        """Return what an answer says it cost, else the price of a request."""
+        fields = self._api.response
+        usage = Usage(
+            prompt_tokens=_count(body, fields.tokens_in_field),
+            completion_tokens=_count(body, fields.tokens_out_field),
+        )
+        told_usd = _number(body, fields.cost_field)
+        if told_usd is not None or self._request_usd is None:
+            return Billed(usage=usage, cost_usd=told_usd)
+        return Billed(usage=usage, cost_usd=self._request_usd, price_version=self._price_version)
+
+
+def _refuse_credentials(api: ApiConfig) -> None:
+    """Check that no URL holds what has to stand in the environment.
+
+    Raises:
+        ConfigurationError: one does.
+    """
+    key_to_url = {f"api.models.{name}.endpoint": m.endpoint for name, m in api.models.items()}
+    if api.endpoint is not None:
+        key_to_url["api.endpoint"] = api.endpoint
+    problems = [
+        Problem(
+            key=key,
+            rule="must not hold a user name or a password",
+            value="",
+            fix="Remove what stands before the `@`, and write `auth: {type: basic, username: …, "
+            "password_env: …}`.",
+        )
+        for key, url in key_to_url.items()
+        if "@" in urlsplit(url).netloc
+    ]
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def _leads_to_same_host(response: httpx.Response) -> bool:

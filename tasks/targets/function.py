@@ -3,11 +3,14 @@
 import asyncio
 import functools
 from collections.abc import Mapping, Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from convergence_core.errors import CandidateFault, InfrastructureFault
-from convergence_core.records import Case, Json, Params, Reply
+from convergence_core.budget.prices import PriceTable
+from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
+from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
+from convergence_core.target import WorstCase
 from tasks.call_forms import CallForm, call_form
 from tasks.functions import UserFunction, describe, is_async
 from tasks.processes import ChildPool
@@ -43,11 +46,26 @@ class Runner(Protocol):
 
 
 class FunctionTarget:
-    """Calls one function; see ``tasks.call_forms`` for how."""
+    """Calls one function; see ``tasks.call_forms`` for how.
+
+    A call costs what its result says, else the price of one request under ``prices.function``,
+    else nobody knows.
+    """
 
     provider = "function"
 
-    def __init__(self, name: str, form: CallForm, runner: Runner, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        form: CallForm,
+        runner: Runner,
+        *,
+        timeout_s: float,
+        prices: PriceTable | None = None,
+    ) -> None:
+        price = None if prices is None else prices.find(self.provider, None)
+        self._request_usd = None if price is None else price.request_usd
+        self._price_version = None if prices is None else prices.version_of(self.provider, None)
         self._name = name
         self._form = form
         self._runner = runner
@@ -57,6 +75,10 @@ class FunctionTarget:
         """Return the function's name, the input and the parameters."""
         return {"function": self._name, "input": case.input, "params": dict(params)}
 
+    def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - as the protocol has it
+        """Return the price of one request; a result that names another is believed afterwards."""
+        return WorstCase(usd=self._request_usd)
+
     async def call(self, params: Params, case: Case) -> Reply:
         """Call the function once.
 
@@ -64,6 +86,16 @@ class FunctionTarget:
             CandidateFault: it raised, took too long, or returned what JSON cannot carry.
             InfrastructureFault: its process died, or all workers hang.
         """
+        try:
+            reply = await self._call(params, case)
+        except CandidateFault as fault:
+            fault.billed = self._bill(fault.billed)
+            raise
+        if reply.cost_usd is not None or self._request_usd is None:
+            return reply
+        return replace(reply, cost_usd=self._request_usd, price_version=self._price_version)
+
+    async def _call(self, params: Params, case: Case) -> Reply:
         args, keywords = self._form.arguments(case.input, params)
         try:
             outcome = await self._runner.run(args, keywords)
@@ -88,6 +120,13 @@ class FunctionTarget:
                 failure.message, error_type=failure.error_type, details=failure.details
             )
         return reply_of(outcome, provider=self.provider)
+
+    def _bill(self, told: Billed | None) -> Billed | None:
+        """Return what a failed call cost: what the function said, else the price of a request."""
+        if self._request_usd is None or (told is not None and told.cost_usd is not None):
+            return told
+        told = told or Billed(usage=NO_USAGE, cost_usd=None)
+        return replace(told, cost_usd=self._request_usd, price_version=self._price_version)
 
     async def aclose(self) -> None:
         """End threads or processes; safe to call twice."""
@@ -153,6 +192,7 @@ def make_function_target(
     process_path: str | None,
     base_dir: Path,
     name: str | None = None,
+    prices: PriceTable | None = None,
 ) -> FunctionTarget:
     """Return the target of a function.
 
@@ -166,6 +206,7 @@ def make_function_target(
             it runs in this process.
         base_dir: folder that relative paths start from.
         name: how requests and messages call it.
+        prices: what calls cost; ``None``: nobody knows.
 
     Raises:
         ConfigurationError: its signature fits no call form.
@@ -176,4 +217,6 @@ def make_function_target(
         runner = LocalRunner(function, workers=workers, timeout_s=timeout_s)
     else:
         runner = ProcessRunner(process_path, base_dir, workers=workers, timeout_s=timeout_s)
-    return FunctionTarget(name or describe(function), form, runner, timeout_s=timeout_s)
+    return FunctionTarget(
+        name or describe(function), form, runner, timeout_s=timeout_s, prices=prices
+    )

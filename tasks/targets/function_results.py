@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from convergence_core.errors import CandidateFault
-from convergence_core.records import Json, Reply
+from convergence_core.errors import Billed, CandidateFault
+from convergence_core.records import NO_USAGE, Json, Reply, Usage
 from tasks.values import NotJsonError, as_text, shorten, to_json
 from tasks.workers import Outcome
 
@@ -38,14 +38,13 @@ def reply_of(outcome: Outcome, *, provider: str) -> Reply:
         _raise_if_reported(value)
         if "result" in value and value.keys() <= ENVELOPE:
             rest, value = value, value["result"]
-    model = rest.get("model")
+    bill = _bill(rest)
     return Reply(
         value=value,
         latency_ms=outcome.latency_ms,
-        cost_usd=_number(rest, "cost_usd"),
-        tokens_in=_count(rest, "tokens_in"),
-        tokens_out=_count(rest, "tokens_out"),
-        model=model if isinstance(model, str) else None,
+        cost_usd=bill.cost_usd,
+        usage=bill.usage,
+        model=bill.model,
         provider=provider,
         extra=_metrics(rest),
     )
@@ -55,7 +54,24 @@ def _raise_if_reported(value: Mapping[str, Json]) -> None:
     if value.get("success") is False and value.keys() & {"result", "error"}:
         reason = value.get("error")
         why = "the function reported a failure" if reason is None else as_text(reason)
-        raise CandidateFault(shorten(why, 1000), error_type="reported_failure")
+        bill = _bill(value) if value.keys() <= ENVELOPE else None
+        says_nothing = bill is None or (bill.cost_usd is None and bill.usage == NO_USAGE)
+        raise CandidateFault(
+            shorten(why, 1000),
+            error_type="reported_failure",
+            billed=None if says_nothing else bill,
+        )
+
+
+def _bill(rest: Mapping[str, Json]) -> Billed:
+    model = rest.get("model")
+    return Billed(
+        usage=Usage(
+            prompt_tokens=_count(rest, "tokens_in"), completion_tokens=_count(rest, "tokens_out")
+        ),
+        cost_usd=_number(rest, "cost_usd"),
+        model=model if isinstance(model, str) else None,
+    )
 
 
 def _number(rest: Mapping[str, Json], key: str) -> float | None:

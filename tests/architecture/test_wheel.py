@@ -31,6 +31,7 @@ def test_the_wheel_carries_the_data_that_commands_need(names: list[str]):
         "convergence/_data/quickstart/retriever.py",
         "convergence/_data/quickstart/corpus.py",
         "convergence/_data/quickstart/metrics.py",
+        "convergence/_data/prices/prices.yaml",
         "convergence/templates/function/optimization.yaml",
     ):
         assert wanted in names, f"{wanted} is not in the wheel"

@@ -14,6 +14,7 @@ from convergence.progress import (
     shown_params,
 )
 from convergence_core.events import (
+    BudgetWarned,
     CellEvaluated,
     Event,
     FinalStarted,
@@ -21,7 +22,9 @@ from convergence_core.events import (
     GenerationStarted,
     RunFinished,
     RunStarted,
+    TrafficChanged,
 )
+from convergence_core.store.protocols import LostCall
 
 
 class Clock:
@@ -54,10 +57,17 @@ class Recorder:
 def started(**changes: object) -> RunStarted:
     fields: dict[str, object] = {
         "run_id": "01ABC", "label": "bot-7f3a", "algorithm": "mab_evolution", "n_generations": 3,
-        "n_search_cases": 10, "n_holdout_cases": 5, "resumed_from": 0, "maybe_paid": 0,
+        "n_search_cases": 10, "n_holdout_cases": 5, "resumed_from": 0, "maybe_paid": (),
         "n_cells_planned": 300,
     }  # fmt: skip
     return RunStarted(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def lost(call_key: str, max_usd: float | None, purpose: str = "evaluation") -> LostCall:
+    return LostCall(
+        call_key=call_key, attempt=1, purpose=purpose, provider="openai", model="small",
+        started_us=0, max_usd=max_usd,
+    )  # fmt: skip
 
 
 FINISHED = GenerationFinished(
@@ -93,9 +103,27 @@ def test_head_names_run_algorithm_and_cases():
 
 
 def test_resumed_run_says_so_and_what_was_maybe_paid():
-    lines = told(started(resumed_from=1, maybe_paid=4)).lines
+    calls = (lost("a" * 64, 0.0125), lost("b" * 64, None, purpose="judge"))
+    lines = told(started(resumed_from=1, maybe_paid=calls)).lines
     assert "resumed after 1 generation" in lines[1]
-    assert lines[2].startswith("maybe paid: 4 calls")
+    assert lines[2] == (
+        "maybe paid: 2 calls in flight when the last process ended, at most $0.0125, "
+        "1 of unknown price"
+    )
+    assert lines[3] == "  evaluation openai small aaaaaaaaaaaa: at most $0.012500"
+    assert lines[4] == "  judge openai small bbbbbbbbbbbb: price unknown"
+
+
+def test_many_calls_of_unknown_fate_are_not_all_listed():
+    lines = told(started(maybe_paid=tuple(lost(f"{n:064d}", 0.1) for n in range(12)))).lines
+    assert lines[-2:] == ["  and 2 more", "(closed)"]
+
+
+def test_what_budget_and_providers_say_is_told():
+    lines = told(
+        started(), BudgetWarned(text="50 % is spent"), TrafficChanged(text="slower")
+    ).lines
+    assert lines[1:3] == ["50 % is spent", "slower"]
 
 
 def test_status_counts_evaluations_and_estimates_the_rest():

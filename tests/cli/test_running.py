@@ -110,7 +110,7 @@ def test_same_seed_is_the_same_run(project: Path, cli: Runner):
 
 @pytest.mark.prefect
 def test_budget_ends_with_code_three_and_a_result(project: Path, cli: Runner):
-    write_project(project, generations=8)
+    write_project(project, generations=16)
     done = cli("optimize", "--json", "--max-calls", 20)
     assert done.code == 3, done.err
     assert done.json["status"] == "budget"

@@ -13,6 +13,7 @@ from convergence_core.config import Configuration, parse_configuration
 from convergence_core.config.positions import read_yaml
 from convergence_core.errors import ConfigurationError
 from tests.config.test_mutations import TEXT_MUTATIONS, mutate_nodes
+from tests.support.config_examples import EXAMPLES
 
 CHAT = """\
 # An original that uses most of its keys.
@@ -20,7 +21,7 @@ api:
   name: "my chat"
   endpoint: "https://api.example.com/openai/v1/chat/completions"
   adapter_enabled: false
-  mock_mode: no
+  mock_mode: yes
   auth: {type: "bearer", token_env: "CHAT_KEY", header_name: x-key}
   request:
     method: post
@@ -49,7 +50,8 @@ evaluation:
     latency_ms: {weight: 0.25, type: lower_is_better, threshold: 5000}
     cost_usd: {weight: 0.1, type: lower_is_better, budget_per_call: 0.10}
     slow: {weight: 0.15, type: lower_is_better, function: custom, threshold: 3}
-    later: {weight: 0.1, type: llm_judge}
+    later: {weight: 0.1, type: rouge}
+    judged: {weight: 0.1, type: llm_judge}
 optimization:
   algorithm: mab_only
   mab: {strategy: ucb, exploration_rate: 0.2}
@@ -65,7 +67,7 @@ output:
   formats: [json, markdown, csv, pdf]
   visualizations: [score_over_time, pareto_front, cost_vs_quality, sankey]
   export_best_config: {enabled: true, format: python, output_path: ./best.py}
-society: {enabled: true, learning: {rlp_enabled: true}}
+society: {enabled: true, learning: {rlp_enabled: true}, llm: {model: gemini/flash}}
 legacy: {enabled: true, session_id: chat}
 rate_limiting: {rpm: 30}
 """
@@ -155,6 +157,9 @@ def test_models_and_inline_cases_are_kept():
         ("evaluation.metrics.slow.type", "the original ignored it"),
         ("evaluation.metrics.slow.threshold", "for `latency_ms` only"),
         ("evaluation.metrics.later", "not available yet"),
+        ("evaluation.metrics.judged", "needs a `rubric` and an `llm`"),
+        ("society.llm", "nothing asks it"),
+        ("api.mock_mode", "convergence optimize --offline"),
         ("evaluation.metrics.cost_usd", "the weight was 0.1"),
         ("optimization.algorithm", "was 'mab_only'"),
         ("optimization.mab.strategy", "Thompson sampling only"),
@@ -177,6 +182,43 @@ def test_each_change_is_told_in_a_note_and_in_a_comment(about, reason):
         if line.strip().startswith("#")
     )
     assert reason in comments
+
+
+JUDGED = MODELS.replace(
+    "metrics: {", 'metrics: {quality: {type: llm_judge, rubric: "Is it right?"}, '
+)
+
+
+def test_the_model_of_a_society_judges_where_a_metric_asks_it():
+    llm = migrated(JUDGED + "society: {enabled: true, llm: {base_url: 'http://x/v1'}}\n").llm
+    assert llm is not None
+    assert llm.model_dump(exclude_defaults=True) == {
+        "model": "gemini/gemini-2.0-flash-exp",
+        "endpoint": "http://x/v1",
+        "api_key_env": "GEMINI_API_KEY",
+        "temperature": 0.7,
+        "max_tokens": 1000,
+    }
+
+
+def test_a_model_beside_that_of_a_society_stays():
+    text = JUDGED + "llm: {model: m, endpoint: 'http://x/v1'}\nsociety: {llm: {model: gemini/y}}\n"
+    migration = migrate_text(text)
+    llm = parse_configuration(migration.text).llm
+    assert llm is not None
+    assert llm.model == "m"
+    assert any("`society.llm`" in note and "`llm` says it" in note for note in migration.notes)
+
+
+@pytest.mark.parametrize("name", ["function", "http", "azure", "gemini"])
+def test_a_configuration_of_ours_keeps_its_keys(name):
+    """Where its kind is written, or is that of the original."""
+    ours = parse_configuration(EXAMPLES[name])
+    again = migrated(EXAMPLES[name])
+    kept = ("budget", "cache", "prices", "llm", "storage")
+    assert [getattr(again, key) for key in kept] == [getattr(ours, key) for key in kept]
+    assert again.api == ours.api
+    assert again.evaluation.metrics == ours.evaluation.metrics
 
 
 def test_secrets_are_not_carried_over():
@@ -210,7 +252,7 @@ def test_a_file_that_is_no_mapping_is_refused(text):
 def test_mutated_originals_migrate_or_are_refused():
     rng = random.Random("migration")
     for _ in range(300):
-        text = rng.choice([CHAT, MODELS])
+        text = rng.choice([CHAT, MODELS, EXAMPLES["azure"], EXAMPLES["gemini"]])
         if rng.random() < 0.5:
             text = json.dumps(mutate_nodes(yaml.safe_load(text), rng))
         else:

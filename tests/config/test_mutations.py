@@ -173,8 +173,9 @@ def test_mutated_bytes_are_a_configuration_or_problems():
 
 
 @pytest.mark.parametrize("value", VALUES, ids=[str(i) for i in range(len(VALUES))])
-def test_every_value_in_every_place_is_a_configuration_or_problems(value):
-    data = yaml.safe_load(EXAMPLES["function"])
+@pytest.mark.parametrize("name", ["function", "azure"])
+def test_every_value_in_every_place_is_a_configuration_or_problems(name, value):
+    data = yaml.safe_load(EXAMPLES[name])
     for place in places_of(data):
         mutated = copy.deepcopy(data)
         holder = mutated

@@ -8,9 +8,9 @@ from convergence_core.config.not_available import REFUSALS, Refusal
 from tests.support.config_examples import MINIMAL, problems_of
 
 VALUES: dict[str, list[Any]] = {
-    "api.kind": ["azure", "Groq", "gemini", "browserbase", "agno"],
+    "api.kind": ["anthropic", "Anthropic", "browserbase", "agno"],
     "api.auth.type": ["oauth", "oauth2"],
-    "evaluation.metrics.*.type": ["llm_judge", "rouge"],
+    "evaluation.metrics.*.type": ["rouge"],
     "evaluation.test_cases.augmentation": [{"enabled": True}],
     "optimization.execution.runner": ["dask", "ray"],
     "storage.path": ["s3://bucket/x", "gs://bucket", "postgresql://host/db"],
@@ -58,6 +58,19 @@ def test_an_empty_key_is_refused_unless_it_can_be_switched_off():
 def test_society_that_is_switched_off_may_not_keep_its_keys():
     found = problems_of({"society": {"enabled": False, "learning": {}, "weave": {}}}, MINIMAL)
     assert [problem.key for problem in found] == ["society.learning", "society.weave"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "fix"),
+    [
+        ("api/kind", "anthropic", "`kind: openai` with a gateway's OpenAI-compatible `endpoint`"),
+        ("api/mock_mode", True, "Run `convergence optimize --offline`"),
+        ("budget/cache", {"epoch": "7d"}, "Write `cache:` at top level"),
+    ],
+)
+def test_the_fix_names_what_to_write_instead(path, value, fix):
+    (problem,) = problems_of({path: value})
+    assert fix in problem.fix
 
 
 def test_an_unknown_key_in_society_is_an_unknown_key():

@@ -92,7 +92,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file():
         "evaluation:\n"
         "  test_cases: {holdout: 2}\n"
         "  metrics: {m: {weight: -1, type: numeric}, n: {type: exact_match, pattern: x}}\n"
-        "budget: {max_usd: 3}\n"
+        "budget: {max_usd: -3}\n"
         "nonsense: 1\n"
     )
     with pytest.raises(ConfigurationError) as caught:

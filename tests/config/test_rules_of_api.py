@@ -239,12 +239,6 @@ OF_CHAT: dict[str, Rule] = {
         "must not be empty",
         "at least one",
     ),
-    "cost without prices": (
-        {M + "cost_usd": {}},
-        "evaluation.metrics.cost_usd",
-        "is not available yet for kind `openai`",
-        "cost_field",
-    ),
     "cost field with openai": (
         {"api/response/cost_field": "usage.cost"},
         "api.response.cost_field",

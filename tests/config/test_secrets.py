@@ -6,6 +6,7 @@ import pytest
 
 from convergence_core.config import parse_configuration, parse_mapping
 from convergence_core.config.secrecy import (
+    has_credentials,
     is_env_name,
     is_only_references,
     is_secret_key,
@@ -175,3 +176,62 @@ def test_harmless_keys_are_no_secret_keys(key):
 )  # fmt: skip
 def test_names_of_models_and_files_are_no_secrets(text):
     assert not looks_like_secret(text)
+
+
+CREDENTIALS = "postgresql://bob:hunter2@db.example.com/journal"
+
+
+@pytest.mark.parametrize("written", [CREDENTIALS, "${" + CREDENTIALS + "}", "hunter2 ${JOURNAL}"])
+def test_journal_is_named_by_environment_variable_only(written):
+    (problem,) = refused({"storage/journal": written}).problems
+    assert problem.key == "storage.journal"
+    assert "`${JOURNAL_URL}`" in problem.fix
+    assert "hunter2" not in str(problem)
+
+
+def test_secret_between_the_braces_of_the_journal_is_refused_unseen():
+    error = refused({"storage/journal": "${" + SECRETS["aws"] + "}"})
+    assert [problem.key for problem in error.problems] == ["storage.journal"]
+    assert SECRETS["aws"] not in str(error)
+
+
+@pytest.mark.parametrize("path", ["llm", "evaluation/metrics/quality/llm", "society/llm"])
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_key_of_a_judge_is_named_and_never_written(path, secret):
+    llm = {"model": "m", "endpoint": "http://127.0.0.1:1/v1", "api_key_env": secret}
+    judge = {"type": "llm_judge", "rubric": "Is it right?"}
+    (problem,) = refused({"evaluation/metrics/quality": judge, path: llm}).problems
+    assert problem.key == f"{path.replace('/', '.')}.api_key_env"
+    assert "environment variable" in problem.rule
+    assert secret not in str(problem)
+
+
+@pytest.mark.parametrize("path", ["llm", "evaluation/metrics/quality/llm", "society/llm"])
+@pytest.mark.parametrize("url", ["https://bob:hunter2@x/v1", "https://x/v1?api_key=hunter2"])
+def test_endpoint_of_a_judge_holds_no_secret(path, url):
+    llm = {"model": "m", "endpoint": url}
+    judge = {"type": "llm_judge", "rubric": "Is it right?"}
+    (problem,) = refused({"evaluation/metrics/quality": judge, path: llm}).problems
+    assert problem.key == f"{path.replace('/', '.')}.endpoint"
+    assert "`api_key_env`" in problem.fix
+    assert "hunter2" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["api/description", "api/request/body", "api/request/headers/X-Db", "api/request/query/a",
+     "storage/path", "output/save_path", "evaluation/test_cases/path"],
+)  # fmt: skip
+def test_url_with_credentials_is_refused_anywhere_unseen(path):
+    error = refused({path: CREDENTIALS})
+    assert path.replace("/", ".") in [problem.key for problem in error.problems]
+    assert "hunter2" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ask bob@example.com", "https://example.com/?to=bob@example.com", "http://{user}:{input}@x",
+     "https://${USER}:${PASSWORD}@x", "https://example.com/@bob", "a://b"],
+)  # fmt: skip
+def test_what_holds_no_credentials_is_accepted(text):
+    assert not has_credentials(text)

@@ -1,92 +1,30 @@
 """What every ``Journal`` must do. A new implementation joins ``JOURNALS`` and gets all of it."""
 
+# ruff: noqa: F811 - fixtures are imported
 import importlib
 import inspect
 import pkgutil
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import convergence_core.store
 from convergence_core.records import Json
-from convergence_core.store import SqliteJournal
-from convergence_core.store.protocols import Answer, CallIntent, CallTotals, Journal, Settlement
-
-JOURNALS: dict[str, Callable[..., Journal]] = {"sqlite": SqliteJournal}
-
-
-class Clock:
-    """Microseconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_us = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_us
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture(params=JOURNALS)
-def reopen(request, tmp_path, clock):
-    opened: list[Journal] = []
-
-    def open_again():
-        opened.append(JOURNALS[request.param](tmp_path / "store", now_us=clock))
-        return opened[-1]
-
-    yield open_again
-    for journal in opened:
-        journal.close()
-
-
-@pytest.fixture
-def journal(reopen):
-    return reopen()
-
-
-def intent(key: str = "k", **changes: Any) -> CallIntent:
-    fields: dict[str, Any] = {
-        "call_key": key,
-        "run_id": "R",
-        "generation": 0,
-        "eval_id": f"e-{key}",
-        "purpose": "evaluation",
-        "provider": "function",
-        "model": None,
-        "request_sha256": "0" * 64,
-        "lease_s": 10.0,
-    }
-    return CallIntent(**(fields | changes))
-
-
-def settled(key: str = "k", attempt: int = 1, **changes: Any) -> Settlement:
-    fields: dict[str, Any] = {
-        "call_key": key,
-        "attempt": attempt,
-        "state": "done",
-        "outcome": {"value": key},
-        "started_us": 5,
-        "ended_us": 9,
-    }
-    return Settlement(**(fields | changes))
-
-
-def states(journal: Journal, *intents: CallIntent, owner: str = "me") -> list[str]:
-    return [claim.state for claim in journal.claim(intents, owner)]
-
-
-def ledger(
-    journal: Journal, *columns: str, generation: int | None = 0, run_id: str = "R"
-) -> list[tuple[object, ...]]:
-    rows = journal.attempts(run_id, generation=generation)
-    return [tuple(row[column] for column in columns) for row in rows]
+from convergence_core.store.protocols import Answer, CallTotals, Journal, LostCall
+from tests.store.journals import (
+    JOURNALS,
+    USED,
+    clock,  # noqa: F401
+    intent,
+    journal,  # noqa: F401
+    ledger,
+    reopen,  # noqa: F401
+    settled,
+    states,
+)
+from tests.support.memory_journal import MemoryJournal
 
 
 def test_every_journal_is_under_contract():
@@ -96,7 +34,7 @@ def test_every_journal_is_under_contract():
         importlib.import_module(name)
         members = inspect.getmembers(sys.modules[name], inspect.isclass)
         found |= {c for _, c in members if c is not Journal and hasattr(c, "abandon")}
-    assert found == set(JOURNALS.values())
+    assert found == {kind for kind, _ in JOURNALS.values()} - {MemoryJournal}
 
 
 def test_it_is_a_journal(journal):
@@ -112,7 +50,7 @@ def test_a_new_call_is_granted_and_then_busy_for_everybody(journal, reopen):
 
 def test_a_settled_call_is_a_hit(journal, reopen):
     journal.claim([intent()], "me")
-    journal.settle([settled(cost_usd=0.5, tokens_in=3, tokens_out=4)])
+    journal.settle([settled(cost_usd=0.5, usage=USED)])
     (claim,) = reopen().claim([intent()], "another")
     assert claim.state == "hit"
     assert claim.answer == Answer(
@@ -120,10 +58,10 @@ def test_a_settled_call_is_a_hit(journal, reopen):
         started_us=5,
         ended_us=9,
         attempt=1,
+        run_id="R",
         eval_id="e-k",
         cost_usd=0.5,
-        tokens_in=3,
-        tokens_out=4,
+        usage=USED,
     )
 
 
@@ -168,7 +106,7 @@ def test_an_expired_lease_is_taken_over_and_its_attempt_counted_as_lost(journal,
     assert (claim.state, claim.attempt) == ("granted", 2)
     assert ledger(journal, "attempt", "state", "error_type", "maybe_usd") == [
         (1, "failed", "lost", 0.75),
-        (2, "started", None, 0.0),
+        (2, "started", None, None),
     ]
 
 
@@ -217,18 +155,42 @@ def test_a_hit_by_its_payer_writes_no_row_and_one_by_another_does(journal):
     journal.settle([settled(cost_usd=0.5)])
     for _ in range(2):
         assert states(journal, intent(), intent(eval_id="e-2")) == ["hit", "hit"]
-    assert ledger(journal, "eval_id", "attempt", "state", "cost_usd") == [
-        ("e-2", 1, "cached", 0.0),
-        ("e-k", 1, "done", 0.5),
+    assert ledger(journal, "eval_id", "attempt", "state", "cost_usd", "payer_run_id") == [
+        ("e-2", 1, "cached", 0.0, "R"),
+        ("e-k", 1, "done", 0.5, None),
     ]
     assert journal.totals("R").n_attempts == 1
+
+
+def test_sums_over_the_ledger_are_what_was_used_since_a_hit_used_nothing(journal):
+    journal.claim([intent()], "me")
+    journal.settle([settled(usage=USED, cost_usd=0.5, price_version="2025-06-01")])
+    (claim,) = journal.claim([intent(eval_id="e-2")], "me")
+    assert claim.answer is not None
+    assert claim.answer.usage == USED, "the answer tells what it took"
+    columns = (
+        "state",
+        "tokens_in",
+        "cached_tokens",
+        "cache_write_tokens",
+        "tokens_out",
+        "reasoning_tokens",
+        "cost_usd",
+        "price_version",
+    )
+    assert ledger(journal, *columns) == [
+        ("cached", 0, 0, 0, 0, 0, 0.0, None),
+        ("done", 30, 20, 5, 4, 3, 0.5, "2025-06-01"),
+    ]
+    assert journal.totals("R").tokens == 34
 
 
 def test_a_hit_by_another_run_is_in_that_runs_ledger(journal):
     journal.claim([intent(eval_id=None, generation=None)], "me")
     journal.settle([settled()])
     assert states(journal, intent(run_id="S", eval_id=None)) == ["hit"]
-    assert ledger(journal, "state", "eval_id", run_id="S") == [("cached", None)]
+    found = ledger(journal, "state", "eval_id", "payer_run_id", run_id="S")
+    assert found == [("cached", None, "R")]
     assert ledger(journal, "state", generation=None) == [("done",)]
 
 
@@ -240,18 +202,40 @@ def test_answers_claim_nothing(journal):
 
 
 def test_totals_count_attempts_and_no_hits(journal):
-    journal.claim([intent("a"), intent("b"), intent("c", max_usd=0.5)], "me")
+    journal.claim([intent("a"), intent("b"), intent("c", max_usd=0.5, max_tokens=70)], "me")
     journal.settle(
         [
-            settled("a", cost_usd=0.25),
-            settled("b", state="failed", outcome=None, maybe_usd=0.125),
+            settled("a", cost_usd=0.25, usage=USED),
+            settled("b", state="failed", outcome=None, maybe_usd=0.125, maybe_tokens=7),
         ]
     )
     journal.claim([intent("a", eval_id="e-2")], "me")
     assert journal.totals("R") == CallTotals(
-        n_attempts=3, n_done=1, n_failed=1, n_in_flight=1, cost_usd=0.25, maybe_usd=0.625
+        n_attempts=3,
+        n_done=1,
+        n_failed=1,
+        n_in_flight=1,
+        cost_usd=0.25,
+        maybe_usd=0.625,
+        tokens=34,
+        maybe_tokens=77,
     )
     assert journal.totals("nobody") == CallTotals()
+
+
+def test_answers_of_unknown_price_are_counted_apart(journal):
+    keys = ["done", "billed", "refused", "unsent", "running"]
+    journal.claim([intent(key) for key in keys], "me")
+    journal.settle(
+        [
+            settled("done"),
+            settled("billed", state="failed", usage=USED),
+            settled("refused", cost_usd=0.0),
+            settled("unsent", state="failed"),
+        ]
+    )
+    totals = journal.totals("R")
+    assert (totals.n_unpriced, totals.cost_usd) == (2, 0.0)
 
 
 def test_totals_before_a_generation_leave_out_it_and_the_final_cells(journal):
@@ -269,25 +253,51 @@ def test_a_sum_of_unknown_prices_alone_is_unknown(journal):
     assert journal.totals("R").cost_usd == 0.5
 
 
-def test_abandoned_claims_are_free_at_once_and_maybe_paid(journal, reopen):
-    journal.claim([intent("a", max_usd=0.5), intent("b"), intent("c")], "me")
+def test_abandoned_claims_are_free_at_once_and_maybe_paid(journal, reopen, clock):
+    journal.claim([intent("b"), intent("c")], "me")
+    clock.now_us += 1
+    journal.claim([intent("a", max_usd=0.5, max_tokens=9, model="m", purpose="judge")], "me")
     journal.settle([settled("c")])
     journal.claim([intent("x", run_id="S")], "me")
     resumed = reopen()
-    assert resumed.abandon("R") == 2
-    assert resumed.abandon("R") == 0
+    common: dict[str, Any] = {"attempt": 1, "provider": "function"}
+    assert resumed.abandon("R") == [
+        LostCall(
+            call_key="b",
+            purpose="evaluation",
+            model=None,
+            started_us=1_000_000,
+            max_usd=None,
+            **common,
+        ),
+        LostCall(
+            call_key="a",
+            purpose="judge",
+            model="m",
+            started_us=1_000_001,
+            max_usd=0.5,
+            **common,
+        ),
+    ]
+    assert resumed.abandon("R") == []
+    columns = ("call_key", "state", "error_type", "max_usd", "maybe_usd", "maybe_tokens")
+    assert ledger(resumed, *columns)[:2] == [
+        ("a", "failed", "lost", 0.5, 0.5, 9),
+        ("b", "failed", "lost", None, None, None),
+    ], "an unknown worst case stays unknown"
     found = resumed.claim([intent("a"), intent("b"), intent("c"), intent("x")], "new")
     assert [claim.state for claim in found] == ["granted", "granted", "hit", "busy"]
     assert found[0].attempt == 2
     totals = resumed.totals("R")
     assert (totals.n_failed, totals.n_in_flight, totals.maybe_usd) == (2, 2, 0.5)
+    assert totals.maybe_tokens == 9
 
 
 def test_ledger_rows_are_those_of_the_table_and_in_order(journal):
     from convergence_core.store.tables import ATTEMPTS
 
     journal.claim([intent("b"), intent("a"), intent("z", generation=1)], "me")
-    journal.settle([settled("a", model="m-1", tokens_in=1, tokens_out=2)])
+    journal.settle([settled("a", model="m-1", usage=USED)])
     rows = journal.attempts("R", generation=0)
     assert [row["call_key"] for row in rows] == ["a", "b"]
     assert rows[0].keys() <= {column.name for column in ATTEMPTS.columns}
@@ -307,6 +317,21 @@ def test_any_json_is_an_outcome(journal):
     )
     found = journal.answers(keys)
     assert [found[key].outcome for key in keys] == outcomes
+
+
+def test_a_model_of_any_text_is_kept(journal):
+    journal.claim([intent("a", model="m\ud800"), intent("b")], "me")
+    journal.settle([settled("b", model="m\x00n", outcome={"error_type": "\ud800"})])
+    assert len(journal.attempts("R", generation=0)) == 2
+
+
+def test_a_batch_of_many_calls_is_one_transaction(journal):
+    keys = [str(number) for number in range(300)]
+    claims = journal.claim([intent(key) for key in reversed(keys)], "me")
+    assert {(claim.state, claim.attempt) for claim in claims} == {("granted", 1)}
+    journal.settle([settled(key, outcome=key) for key in keys])
+    assert journal.totals("R").n_done == 300
+    assert all(answer.outcome == key for key, answer in journal.answers(keys).items())
 
 
 def test_threads_share_a_journal(journal):

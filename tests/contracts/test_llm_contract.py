@@ -1,27 +1,94 @@
-"""What every chat model's client must keep, through a real server."""
+"""What every provider of chat models must keep, through a real server."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.target import LLM, Completion
-from tasks.providers import OpenAIChat
+from convergence_core.traffic import RateInfo
+from tasks.providers import AzureChat, Connection, GeminiChat, OpenAIChat, Provider
+from tasks.stopwatch import checked_by
+from tests.support.chat_servers import (
+    HELLO_CHUNKS,
+    events,
+    gemini_answer,
+    gemini_error,
+    gemini_piece,
+)
 from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
-PROVIDERS = [OpenAIChat]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A provider, and how its server answers."""
+
+    make: Callable[..., Provider]
+    base_url: str
+    answer: Callable[..., Answer] = chat_answer
+    error: Callable[[int], Answer] = error_answer
+    stream: tuple[Any, ...] = tuple(HELLO_CHUNKS)
+    usage: str = "usage"
+
+    def options(self, body: Any) -> Any:
+        return {k: v for k, v in body.items() if k not in ("model", "messages")}
+
+
+class NativeKind(Kind):
+    def options(self, body: Any) -> Any:
+        config = body["generationConfig"]
+        names = {"temperature": "temperature", "topK": "top_k", "stopSequences": "stop"}
+        return {names[name]: value for name, value in config.items()}
+
+
+def native_answer(text: str | None, *, model: str = "served") -> Answer:
+    parts = [] if text is None else [text]
+    return gemini_answer(*parts, modelVersion=model)
+
+
+def groq(base_url: str, **settings: Any) -> Provider:
+    return OpenAIChat(base_url, dialect="groq", provider="groq", **settings)
+
+
+def gemini(base_url: str, **settings: Any) -> Provider:
+    return OpenAIChat(base_url, dialect="gemini", provider="gemini", **settings)
+
+
+def judge(base_url: str, **settings: Any) -> Provider:
+    return OpenAIChat("https://a.invalid", sends_to=base_url, **settings)
+
+
+PROVIDERS = {
+    "openai": Kind(OpenAIChat, "/v1"),
+    "groq": Kind(groq, "/openai/v1"),
+    "gemini": Kind(gemini, "/v1beta/openai"),
+    "azure": Kind(AzureChat, "/openai"),
+    "azure undated": Kind(AzureChat, "/openai/v1"),
+    "mocked": Kind(judge, "/v1"),
+    "gemini native": NativeKind(
+        GeminiChat,
+        "/v1beta",
+        native_answer,
+        gemini_error,
+        (gemini_piece("hel"), gemini_piece("lo", finish_reason="STOP")),
+        "usageMetadata",
+    ),
+}
 
 
 @pytest.fixture(params=PROVIDERS)
-def provider(request):
-    return request.param
+def kind(request):
+    return PROVIDERS[request.param]
 
 
-def complete(provider, answer, **options) -> Any:
+def complete(kind, answer, **options) -> Any:
     with LoopbackServer(lambda _: answer) as server:
-        llm = provider(server.url + "/v1", timeout_s=5.0)
+        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=5.0))
 
         async def go() -> Any:
             try:
@@ -36,58 +103,134 @@ def complete(provider, answer, **options) -> Any:
             assert len(server.requests) == 1  # it never retries
 
 
-def test_it_is_an_llm_that_knows_where_it_asks(provider):
-    llm = provider("http://127.0.0.1:1/v1")
+def test_it_is_an_llm_that_knows_where_it_asks(kind):
+    llm = kind.make("http://127.0.0.1:1" + kind.base_url)
     assert isinstance(llm, LLM)
     assert llm.provider
-    assert llm.base_url == "http://127.0.0.1:1/v1"
+    if kind is not PROVIDERS["mocked"]:
+        assert llm.base_url == "http://127.0.0.1:1" + kind.base_url
 
 
-def test_a_completion_holds_text_usage_and_the_whole_answer(provider):
-    completion, _ = complete(provider, chat_answer("hi", model="m-1"))
+def test_a_completion_holds_text_usage_and_the_whole_answer(kind):
+    completion, _ = complete(kind, kind.answer("hi", model="m-1"))
     assert isinstance(completion, Completion)
-    assert (completion.text, completion.model, completion.finish_reason) == ("hi", "m-1", "stop")
-    assert (completion.tokens_in, completion.tokens_out) == (7, 3)
-    assert completion.raw["choices"]
+    assert (completion.text, completion.model) == ("hi", "m-1")
+    assert completion.finish_reason in ("stop", "STOP")
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (7, 3)
+    assert completion.raw[kind.usage]
     assert completion.latency_ms > 0
+    assert completion.first_token_ms is None
 
 
-def test_options_are_sent_as_they_are(provider):
-    _, (request,) = complete(provider, chat_answer("hi"), temperature=0.5, top_k=3, stop=["x"])
-    assert request.body == {
-        "model": "m",
-        "messages": MESSAGES,
-        "temperature": 0.5,
-        "top_k": 3,
-        "stop": ["x"],
-    }
+def test_settings_are_sent(kind):
+    asked = {"temperature": 0.5, "stop": ["x"]}
+    if kind is PROVIDERS["openai"] or isinstance(kind, NativeKind):
+        asked["top_k"] = 3
+    _, (request,) = complete(kind, kind.answer("hi"), **asked)
+    assert kind.options(request.body) == asked
+
+
+def test_a_setting_without_a_field_is_refused_before_anything_is_sent(kind):
+    llm = kind.make("http://127.0.0.1:1" + kind.base_url)
+    with pytest.raises(CandidateFault) as caught:
+        asyncio.run(llm.complete(MESSAGES, model="m", stream=True))
+    assert caught.value.error_type == "unsupported_parameter"
+
+
+def test_what_is_mapped_is_what_is_sent(kind):
+    llm = kind.make("http://127.0.0.1:1" + kind.base_url)
+    mapped = llm.mapped(MESSAGES, model="m", settings={"temperature": 0.5})
+    _, (request,) = complete(kind, kind.answer("hi"), temperature=0.5)
+    assert request.body == mapped.body
+
+
+def test_a_stream_says_the_same_as_one_piece(kind):
+    answer = events(kind.stream, done=not isinstance(kind, NativeKind))
+    with LoopbackServer(lambda _: answer) as server:
+        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=5.0))
+
+        async def go() -> Any:
+            try:
+                body = llm.mapped(MESSAGES, model="m", settings={}).body
+                return await llm.send(body, model="m", stream=True)
+            finally:
+                await llm.aclose()
+
+        completion = asyncio.run(go())
+    assert (completion.text, completion.usage.total) == ("hello", 10)
+    assert 0 < completion.first_token_ms <= completion.latency_ms
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
-def test_a_refused_request_is_the_candidates_fault(provider, status):
+def test_a_refused_request_is_the_candidates_fault(kind, status):
     with pytest.raises(CandidateFault):
-        complete(provider, error_answer(status))
+        complete(kind, kind.error(status))
 
 
-@pytest.mark.parametrize("status", [401, 429, 500])
-def test_what_the_provider_does_is_the_infrastructures_fault(provider, status):
+@pytest.mark.parametrize("status", [401, 402, 429, 500])
+def test_what_the_provider_does_is_the_infrastructures_fault(kind, status):
     with pytest.raises(InfrastructureFault) as caught:
-        complete(provider, error_answer(status))
-    assert caught.value.retryable == (status != 401)
+        complete(kind, kind.error(status))
+    assert caught.value.retryable == (status in (429, 500))
 
 
-def test_no_usage_is_unknown_and_not_zero(provider):
-    answer = chat_answer("hi")
-    del answer.body["usage"]
-    completion, _ = complete(provider, answer)
-    assert (completion.tokens_in, completion.tokens_out) == (None, None)
+def test_no_usage_is_unknown_and_not_zero(kind):
+    answer = kind.answer("hi")
+    del answer.body[kind.usage]
+    completion, _ = complete(kind, answer)
+    assert completion.usage.total is None
 
 
-def test_an_empty_reply_is_the_candidates_fault(provider):
-    with pytest.raises(CandidateFault):
-        complete(provider, chat_answer(""))
+def test_an_empty_reply_is_the_candidates_fault_and_billed(kind):
+    with pytest.raises(CandidateFault) as caught:
+        complete(kind, kind.answer(""))
+    assert caught.value.error_type == "empty_reply"
+    assert caught.value.billed is not None
+    assert caught.value.billed.usage.total == 10
 
 
-def test_a_broken_answer_is_the_infrastructures_fault(provider):
-    with pytest.raises(InfrastructureFault):
-        complete(provider, Answer(b"{"))
+def test_a_broken_answer_is_the_infrastructures_fault(kind):
+    with pytest.raises(InfrastructureFault) as caught:
+        complete(kind, Answer(b"{"))
+    assert caught.value.may_be_billed
+
+
+class Checkpoint:
+    """Lets everything pass, or nothing."""
+
+    def __init__(self, fault: InfrastructureFault | None = None) -> None:
+        self.fault = fault
+        self.seen: list[RateInfo] = []
+
+    async def clearance(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+    def observe(self, rate: RateInfo) -> None:
+        self.seen.append(rate)
+
+
+def test_a_checkpoint_sees_what_the_endpoint_says_of_its_limits(kind):
+    checkpoint = Checkpoint()
+    answer = kind.answer("hi")
+    answer.headers = {"x-ratelimit-remaining-requests": "7"}
+    with checked_by(checkpoint):
+        complete(kind, answer)
+    assert [rate.remaining_requests for rate in checkpoint.seen] == [7]
+
+
+def test_a_checkpoint_can_hold_a_call_back(kind):
+    fault = InfrastructureFault("closed", error_type="closed")
+    with LoopbackServer(lambda _: kind.answer("hi")) as server:
+        llm = kind.make(server.url + kind.base_url)
+
+        async def go() -> None:
+            try:
+                with checked_by(Checkpoint(fault)), pytest.raises(InfrastructureFault) as caught:
+                    await llm.complete(MESSAGES, model="m")
+                assert caught.value is fault
+            finally:
+                await llm.aclose()
+
+        asyncio.run(go())
+    assert server.requests == []

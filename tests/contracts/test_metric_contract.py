@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -12,7 +13,7 @@ from convergence_core.records import Reply
 from convergence_core.target import Metric
 from tasks.metrics import make_metrics
 from tasks.scoring import Closable
-from tests.support.configurations import loaded
+from tests.support.configurations import chat_api, loaded
 
 EXPECTED: dict[str, Any] = {
     "numeric": 1,
@@ -36,17 +37,20 @@ ANSWERS = [
 ]
 
 
-@pytest.fixture(params=get_args(MetricType))
+@pytest.fixture(params=[kind for kind in get_args(MetricType) if kind != "llm_judge"])
 def metric(request, tmp_path):
     kind = request.param
     (tmp_path / "metric.py").write_text("def quality(result, expected): return 0.5\n")
     case = {"id": "a", "input": "x", "expected": EXPECTED.get(kind, "x")}
-    api = {
+    api: Mapping[str, Any] = {
         "name": "s",
         "kind": "http",
         "endpoint": "http://127.0.0.1:1/",
         "response": {"cost_field": "c"},
     }
+    if kind == "first_token_ms":
+        options = {"model": "m", "user": "{k}"}
+        api = chat_api("http://127.0.0.1:1/v1", request={"stream": True, "options": options})
     made = loaded(
         tmp_path,
         api=api,

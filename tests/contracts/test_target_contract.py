@@ -6,22 +6,40 @@ from typing import Any
 
 import pytest
 
+from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Case, Reply, canonical_json
-from convergence_core.target import Target
+from convergence_core.target import Target, WorstCase
 from tasks.redaction import Secrets
 from tasks.targets import make_target
+from tasks.world import World
+from tests.support.chat_servers import (
+    HELLO_CHUNKS,
+    azure_api,
+    events,
+    gemini_answer,
+    gemini_api,
+    groq_api,
+    native_api,
+)
 from tests.support.configurations import chat_api, http_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 
 CASE = Case(case_id="a", input={"q": "one"}, expected="1")
 SECRET = "canary-0123456789"  # noqa: S105 - not one
-KINDS = ("function", "async function", "processes", "http", "openai")
+FUNCTIONS_OF_ALL_KINDS = ("function", "async function", "processes")
+CHATS = ("openai", "azure", "groq", "gemini", "native", "streamed")
+KINDS = (*FUNCTIONS_OF_ALL_KINDS, "http", *CHATS)
 SPACE = {
     "temperature": {"type": "float", "min": 0, "max": 1},
-    "seed": {"type": "int", "min": 0, "max": 9, "when": {"temperature": [0.5]}},
+    "max_tokens": {"type": "int", "min": 1, "max": 9, "when": {"temperature": [0.5]}},
 }
-PARAMS = {"temperature": 0.5, "seed": 3}
+PARAMS = {"temperature": 0.5, "max_tokens": 3}
+PRICES = {
+    "m": {"input": 1.0, "output": 4.0, "max_output_tokens": 100},
+    "http": {"request": 0.002},
+    "function": {"request": 0.003},
+}
 
 
 @pytest.fixture(params=KINDS)
@@ -37,6 +55,10 @@ def server():
             return error_answer(400)
         if "please break" in text:
             return error_answer(500)
+        if request.path.endswith("enerateContent"):
+            return gemini_answer("hello")
+        if isinstance(request.body, dict) and request.body.get("stream"):
+            return events(HELLO_CHUNKS)
         return chat_answer("hello")
 
     with LoopbackServer(answer) as running:
@@ -76,6 +98,11 @@ def target(kind, server, tmp_path):
         },
         "http": http_api(server.url, auth=auth),
         "openai": chat_api(server.url + "/v1", auth=auth),
+        "azure": azure_api(server.url, auth=auth),
+        "groq": groq_api(server.url + "/v1", auth=auth),
+        "gemini": gemini_api(server.url, auth=auth),
+        "native": native_api(server.url, auth=auth),
+        "streamed": chat_api(server.url + "/v1", auth=auth, request={"stream": True}),
     }
     made = loaded(
         tmp_path,
@@ -83,7 +110,8 @@ def target(kind, server, tmp_path):
         search_space__parameters=SPACE,
         optimization__execution={"parallel_workers": 2},
     )
-    return make_target(made, secrets=Secrets({"CANARY": SECRET}))
+    prices = PriceTable(version="2026-01-01").with_overrides(PRICES)
+    return make_target(made, World(secrets=Secrets({"CANARY": SECRET}), prices=prices))
 
 
 def use(target, *requests) -> Any:
@@ -114,7 +142,7 @@ def test_requests_are_canonical_json_without_secrets(target):
 
 def test_what_shapes_the_answer_is_in_the_request(target):
     one = target.request(PARAMS, CASE)
-    assert one != target.request({**PARAMS, "seed": 4}, CASE)
+    assert one != target.request({**PARAMS, "max_tokens": 4}, CASE)
     assert one != target.request({"temperature": 0.5}, CASE)
     assert one != target.request(PARAMS, case_of("two"))
 
@@ -131,6 +159,17 @@ def test_a_call_returns_a_finite_reply(target):
     canonical_json(reply.value)
     assert 0 <= reply.latency_ms < 1e6
     assert reply.provider == target.provider
+
+
+def test_the_worst_case_bounds_the_cost_and_the_tokens(target):
+    worst = target.worst_case(PARAMS, CASE)
+    assert isinstance(worst, WorstCase)
+    assert worst == target.worst_case(dict(PARAMS), CASE)
+    (reply,) = use(target, (PARAMS, CASE))
+    assert 0 < reply.cost_usd <= worst.usd
+    assert reply.price_version
+    if reply.usage.total is not None and worst.tokens is not None:
+        assert reply.usage.total <= worst.tokens
 
 
 def test_many_calls_at_once_all_return(target):
@@ -161,7 +200,7 @@ def test_what_breaks_around_it_is_an_infrastructure_fault(target, kind):
 def test_it_never_retries_by_itself(target, server, kind):
     with pytest.raises((CandidateFault, InfrastructureFault)):
         use(target, (PARAMS, case_of("please refuse")))
-    assert len(server.requests) == (kind in ("http", "openai"))
+    assert len(server.requests) == (kind not in FUNCTIONS_OF_ALL_KINDS)
 
 
 def test_closing_twice_is_harmless_also_before_any_call(target):

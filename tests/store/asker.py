@@ -1,14 +1,16 @@
 """Child process: make every call of a list once, by the journal's leave.
 
-Arguments: store, ledger file, number of calls, calls per batch. Each call "is paid" by a line
-appended to the ledger file; each settled call is acknowledged on standard output.
+Arguments: store, ledger file, number of calls, calls per batch, then optionally the URL of a Postgres
+journal (empty: the store's own) and, where several of these shall begin together, a FIFO that the
+parent opens when all have said `ready`. Each call "is paid" by a line appended to the ledger file;
+each settled call is acknowledged on standard output.
 """
 
 import os
 import sys
 import time
 
-from convergence_core.store import SqliteJournal
+from convergence_core.store import open_journal
 from convergence_core.store.protocols import CallIntent, Settlement
 
 RUN = "R"
@@ -30,9 +32,19 @@ def intent(number: int) -> CallIntent:
     )
 
 
-def main(path: str, ledger: str, n_calls: int, n_batch: int) -> None:
+def main(
+    path: str,
+    ledger: str,
+    n_calls: int,
+    n_batch: int,
+    url: str = "",
+    *starting_gun: str,
+) -> None:
     """Ask until all calls are answered, by this process or by another."""
-    journal = SqliteJournal(path)
+    journal = open_journal(path, url or None)
+    for fifo in starting_gun:
+        print("ready", flush=True)  # noqa: T201 - for the parent
+        os.close(os.open(fifo, os.O_RDONLY))
     owner = str(os.getpid())
     missing = list(range(n_calls))
     paid = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -61,7 +73,8 @@ def main(path: str, ledger: str, n_calls: int, n_batch: int) -> None:
         if not done:
             time.sleep(0.001)  # another process is at it
         missing = missing[n_batch:] + busy
+    journal.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

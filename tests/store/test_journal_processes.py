@@ -1,45 +1,82 @@
 """Processes that share a journal pay each call once, and whoever is killed pays little twice."""
 
+import os
 import random
 import select
 import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from convergence_core.store import SqliteJournal
+from convergence_core.store import PostgresJournal, SqliteJournal, open_journal
+from convergence_core.store.protocols import Journal
 from tests.store.asker import RUN
+from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
 
 N_BATCH = 8
 
 
-def test_processes_that_want_the_same_calls_pay_each_exactly_once(tmp_path):
-    ledger = tmp_path / "paid"
-    children = [
-        start_child("tests.store.asker", tmp_path / "store", ledger, 300, N_BATCH)
-        for _ in range(4)
-    ]
+def paid_by_processes(path: Path, n_processes: int, n_calls: int, url: str = "") -> list[str]:
+    """Let processes make the same calls at the same time; return the calls that were paid."""
+    starting_gun = path / "starting_gun"
+    os.mkfifo(starting_gun)
+    arguments = (path / "store", path / "paid", n_calls, N_BATCH, url, starting_gun)
+    children = [start_child("tests.store.asker", *arguments) for _ in range(n_processes)]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    opened = os.open(starting_gun, os.O_RDWR)  # whoever waits to read it goes on now
     for child in children:
         child.communicate()
         assert child.returncode == 0
-    assert sorted(ledger.read_text().split(), key=int) == [str(n) for n in range(300)]
+    os.close(opened)
+    return sorted((path / "paid").read_text().split(), key=int)
+
+
+def test_eight_processes_that_share_a_journal_call_each_of_2000_cells_once(tmp_path):
+    paid = paid_by_processes(tmp_path, 8, 2_000)
+    assert paid == [str(number) for number in range(2_000)]
     with SqliteJournal(tmp_path / "store") as journal:
         totals = journal.totals(RUN)
-        assert (totals.n_attempts, totals.n_done, totals.cost_usd) == (300, 300, 300.0)
+        with journal._database.reading() as connection:
+            owners = connection.execute("SELECT DISTINCT owner FROM calls").fetchall()
+    assert (totals.n_attempts, totals.n_done, totals.cost_usd) == (2_000, 2_000, 2_000.0)
+    assert len(owners) > 1, "one process did it all before the others began"
 
 
-def kill_and_resume(path: Path, rng: random.Random, n_kills: int, n_calls: int) -> None:
+def test_processes_that_share_a_postgres_call_each_cell_once(tmp_path):
+    url = postgres_server().new_schema()
+    paid = paid_by_processes(tmp_path, 4, 400, url)
+    assert paid == [str(number) for number in range(400)]
+    with PostgresJournal(url) as journal:
+        totals = journal.totals(RUN)
+    assert (totals.n_attempts, totals.n_done, totals.cost_usd) == (400, 400, 400.0)
+
+
+@contextmanager
+def opened(path: Path, url: str) -> Iterator[Journal]:
+    journal = open_journal(path / "store", url or None)
+    yield journal
+    journal.close()
+
+
+def kill_and_resume(
+    path: Path, rng: random.Random, n_kills: int, n_calls: int, url: str = ""
+) -> None:
     ledger = path / "paid"
+    arguments = (path / "store", ledger, n_calls, N_BATCH, url)
     acknowledged: set[str] = set()
     for round_ in range(n_kills + 1):
-        with SqliteJournal(path / "store") as journal:
+        with opened(path, url) as journal:
             journal.abandon(RUN)
             stored = journal.answers([f"key-{n}" for n in acknowledged])
             assert len(stored) == len(acknowledged), "an acknowledged answer is gone"
         paid_before = Counter(ledger.read_text().split()) if round_ else Counter()
-        with start_child("tests.store.asker", path / "store", ledger, n_calls, N_BATCH) as child:
+        with start_child("tests.store.asker", *arguments) as child:
             assert child.stdout is not None
             if round_ < n_kills:
                 select.select([child.stdout], [], [], 30)
@@ -52,7 +89,7 @@ def kill_and_resume(path: Path, rng: random.Random, n_kills: int, n_calls: int) 
         acknowledged |= set(whole_lines.split())
     assert acknowledged == {str(n) for n in range(n_calls)}
     n_paid = len(ledger.read_text().split())
-    with SqliteJournal(path / "store") as journal:
+    with opened(path, url) as journal:
         totals = journal.totals(RUN)
     n_lost = totals.n_failed
     assert totals.n_done == n_calls
@@ -62,6 +99,11 @@ def kill_and_resume(path: Path, rng: random.Random, n_kills: int, n_calls: int) 
 
 def test_kills_lose_no_acknowledged_answer_and_flag_what_may_be_paid_twice(tmp_path):
     kill_and_resume(tmp_path, random.Random(3), n_kills=8, n_calls=2_000)
+
+
+def test_kills_lose_no_acknowledged_answer_in_postgres(tmp_path):
+    url = postgres_server().new_schema()
+    kill_and_resume(tmp_path, random.Random(5), n_kills=4, n_calls=1_000, url=url)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 from decimal import Decimal
 
@@ -73,6 +74,65 @@ def test_the_leaderboard_averages_cases_and_takes_money_from_attempts(tmp_path):
     ]
 
 
+def test_the_leaderboard_and_the_final_estimates_weigh_cases(tmp_path):
+    store = ParquetStore(tmp_path)
+    tables = generation_tables(n=6)
+    rewards = {"case-0": 1.0, "case-1": 0.0, "case-2": None}
+    weights = {"case-0": 3.0, "case-1": 1.0, "case-2": 100.0}
+    rows = [
+        {**row, "reward": rewards[str(row["case_id"])], "weight": weights[str(row["case_id"])]}
+        for row in tables["evaluations"]
+    ]
+    tables["evaluations"] = [*rows]
+    store.publish(RUN, 0, tables)
+    final = [{**row, "generation": None, "role": "holdout"} for row in rows]
+    store.publish(RUN, -1, {"evaluations": final, "attempts": []})
+    # Shares 3/4 and 1/4: variance 3/16, and Kish's effective number 1 / (9/16 + 1/16) = 1.6.
+    half_width = 1.96 * math.sqrt(3 / 16 / 0.6)
+    for view in ("leaderboard", "final_estimates"):
+        found = store.rows(f"SELECT mean_reward, half_width, n_cases, n_evaluations FROM {view}")  # noqa: S608 - a test's SQL
+        assert [row["mean_reward"] for row in found] == [0.75, 0.75]
+        assert found[0]["half_width"] == pytest.approx(half_width, abs=1e-12)
+        assert (found[0]["n_cases"], found[0]["n_evaluations"]) == (2, 3)
+
+
+def test_a_candidate_without_any_reward_is_last_and_its_mean_unknown(tmp_path):
+    store = ParquetStore(tmp_path)
+    tables = generation_tables(n=4)
+    missing = {"reward": None, "status": "error", "fault": "infrastructure"}
+    tables["evaluations"] = [
+        {**row, **missing} if row["candidate_id"] == "0000-1" else row
+        for row in tables["evaluations"]
+    ]
+    store.publish(RUN, 0, tables)
+    rows = store.rows(
+        "SELECT candidate_id, mean_reward, half_width, n_cases FROM leaderboard ORDER BY rank"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("0000-0", 0.0, 0.0, 2),
+        ("0000-1", None, None, 0),
+    ]
+
+
+def test_answers_are_counted_by_where_they_came_from(tmp_path):
+    store = ParquetStore(tmp_path)
+    tables = generation_tables(n=6)
+    rows = [dict(row) for row in tables["attempts"]]
+    rows[1].update(state="cached", cost_usd=0.0, payer_run_id=RUN)
+    rows[2].update(state="cached", cost_usd=0.0, payer_run_id="LAST-NIGHT")
+    rows[3].update(state="cached", cost_usd=0.0, payer_run_id="LAST-NIGHT", purpose="judge")
+    rows[4].update(state="failed", error_type="http_503")
+    tables["attempts"] = [*rows]
+    store.publish(RUN, 0, tables)
+    found = store.rows("SELECT * EXCLUDE run_id FROM answers_from ORDER BY ALL")
+    assert [tuple(row.values()) for row in found] == [
+        ("evaluation", "paid by another run", "LAST-NIGHT", 1),
+        ("evaluation", "paid by this run", RUN, 2),
+        ("evaluation", "used again within this run", RUN, 1),
+        ("judge", "paid by another run", "LAST-NIGHT", 1),
+    ]
+
+
 def test_the_learning_curve_accumulates(store):
     rows = store.rows(
         "SELECT generation, best_so_far, cumulative_evaluations, cumulative_usd "
@@ -102,11 +162,16 @@ def test_costs_count_calls_hits_and_unknown_prices_apart(tmp_path):
     rows[0].update(cost_usd=None)
     rows[1].update(state="cached", cost_usd=0.0)
     rows[2].update(state="failed", cost_usd=None, maybe_usd=0.5, error_type="lost")
+    rows[3].update(
+        tokens_in=30, cached_tokens=20, cache_write_tokens=5, tokens_out=4, reasoning_tokens=3
+    )
     tables["attempts"] = [*rows]
     store.publish(RUN, 0, tables)
     (row,) = store.rows("SELECT * FROM costs")
     found = {name: row[name] for name in ("n_calls", "n_failed", "n_cached", "n_unpriced")}
     assert found == {"n_calls": 3, "n_failed": 1, "n_cached": 1, "n_unpriced": 1}
+    tokens = ("tokens_in", "cached_tokens", "cache_write_tokens", "tokens_out", "reasoning_tokens")
+    assert [row[name] for name in tokens] == [30, 20, 5, 4, 3]
     assert (row["cost_usd"], row["maybe_usd"], str(row["day"])) == (0.25, 0.5, "2025-10-09")
 
 

@@ -8,9 +8,11 @@ import polars
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from convergence_core.store import ParquetStore
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.tables import TABLES, Column, Table, describe
 from convergence_core.store.views import DERIVED, describe_views
+from tests.support.store_rows import RUN, generation_tables
 
 TEXT = st.text(max_size=20)  # Hypothesis draws no lone surrogates
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -69,7 +71,7 @@ def test_files_carry_field_ids_table_and_schema_version(table, tmp_path):
     top = {name: field_id for name, field_id in found if field_id < 1_000}
     assert top == {column.name: column.field_id for column in table.columns}
     assert len({field_id for _, field_id in found}) == len(found)
-    assert dict(metadata) == {"convergence_table": table.name, "convergence_schema_version": "1"}
+    assert dict(metadata) == {"convergence_table": table.name, "convergence_schema_version": "2"}
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -107,6 +109,33 @@ def test_added_renamed_moved_and_widened_columns_are_read_in_one_query(tmp_path)
     assert files.read(NEW, both) == [{"new_name": 0.5, "a": "x", "n": 1, "m": None}, new]
     files.merge(NEW, both, tmp_path / "merged.parquet")
     assert files.read(NEW, [str(tmp_path / "merged.parquet")]) == files.read(NEW, both)
+
+
+def as_of_version_1(table: Table) -> Table:
+    """Return a table with the columns that version 1 of the schema had."""
+    last_id = {"evaluations": 26, "attempts": 19}.get(table.name, 1_000)
+    return replace(table, columns=tuple(c for c in table.columns if c.field_id <= last_id))
+
+
+def test_files_of_version_1_are_read_with_their_new_columns_unknown(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.publish(RUN, 0, generation_tables(generation=0))
+    store.publish(RUN, 1, generation_tables(generation=1))
+    expected = {t: store.rows(f"SELECT * FROM {t} ORDER BY ALL") for t in DERIVED}  # noqa: S608 - a registry's name
+    files = ParquetFiles()
+    for name in ("evaluations", "attempts"):
+        path = tmp_path / "live" / name / f"run_id={RUN}" / "g00000.parquet"
+        rows = files.read(TABLES[name], [str(path)])
+        old = as_of_version_1(TABLES[name])
+        names = {column.name for column in old.columns}
+        files.write(old, [{k: v for k, v in row.items() if k in names} for row in rows], path)
+    (row,) = store.rows("SELECT * FROM attempts ORDER BY generation, eval_id LIMIT 1")
+    new = ("cache_write_tokens", "payer_run_id", "max_usd", "maybe_tokens")
+    assert [row[column] for column in new] == [None] * 4
+    (row,) = store.rows("SELECT * FROM evaluations ORDER BY generation, eval_id LIMIT 1")
+    assert (row["weight"], row["first_token_ms"], row["dropped"]) == (None, None, None)
+    for view, rows_ in expected.items():
+        assert store.rows(f"SELECT * FROM {view} ORDER BY ALL") == rows_  # noqa: S608 - a registry's name
 
 
 @pytest.mark.parametrize(

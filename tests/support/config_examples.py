@@ -83,7 +83,89 @@ evaluation:
     contains: {case_sensitive: false}
 """
 
-EXAMPLES = {"function": FUNCTION, "http": HTTP, "openai": OPENAI}
+AZURE = """\
+api:
+  name: bot
+  kind: azure
+  endpoint: https://bot.openai.azure.com
+  api_version: "2025-01-01-preview"
+  deployment: bot-4o
+  batch_prices: true
+  auth: {token_env: AZURE_KEY}
+  request:
+    connect_seconds: 5
+    first_byte_seconds: 20
+    stream: true
+    unsupported: drop
+    options: {model: gpt-4o-mini}
+search_space:
+  parameters:
+    temperature: {type: float, min: 0, max: 1, default: 0.5}
+    reasoning_effort: {type: categorical, choices: [low, high], default: low}
+evaluation:
+  test_cases: [{id: a, input: "1+1?", expected: {text: "2", label: 9}}]
+  metrics:
+    first_token_ms: {weight: 0.1, max: 2000}
+    cost_usd: {weight: 0.1, budget_per_call: 0.01}
+    quality:
+      type: llm_judge
+      rubric: "Is it right, and short?"
+      votes: 3
+      expected_field: text
+      label_field: expected.label
+      min: 0.2
+      scale: {good: 1, bad: 0.5}
+    safe: {type: llm_judge, mode: pass_fail, rubric_path: safe.md, llm: {temperature: 0.7}}
+    better:
+      type: llm_judge
+      mode: pairwise
+      rubric: "Which is kinder?"
+      champion: {temperature: 0.25, reasoning_effort: high}
+      llm: {model: groq/large, base_url: null, api_key_env: GROQ_KEY, parallel_workers: 2}
+    newer: {type: llm_judge, mode: pairwise, rubric: "Which is newer?", champion: default}
+budget: {max_usd: 20, max_calls: 5000, max_tokens: 2000000, max_minutes: 120.5, allow_unknown_prices: true}
+cache: {epoch: 7d}
+prices:
+  gpt-4o-mini: {input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.2, request: 0.001, batch_factor: 0.5, max_output_tokens: 16384}
+  fixed: {request: 0.002}
+llm:
+  model: openai/gpt-4o-mini
+  endpoint: http://127.0.0.1:8000/v1
+  api_key_env: OPENAI_API_KEY
+  temperature: null
+  max_tokens: 500
+  timeout_seconds: 60
+  parallel_workers: 4
+storage: {journal: "${JOURNAL_URL}"}
+"""
+
+GEMINI = """\
+api:
+  name: bot
+  kind: gemini
+  protocol: native
+  auth: {token_env: GEMINI_API_KEY}
+search_space:
+  parameters:
+    model: [gemini-flash, gemini-pro]
+    temperature: {type: continuous, min: 0, max: 1}
+evaluation:
+  test_cases: cases.jsonl
+  metrics:
+    quality: {type: llm_judge, rubric_path: rubric.md}
+cache: forever
+society:
+  enabled: false
+  llm: {model: gemini/gemini-flash, api_key_env: GEMINI_API_KEY, temperature: 0.7, max_tokens: 1000}
+"""
+
+EXAMPLES = {
+    "function": FUNCTION,
+    "http": HTTP,
+    "openai": OPENAI,
+    "azure": AZURE,
+    "gemini": GEMINI,
+}
 
 MINIMAL: dict[str, Any] = {
     "api": {"name": "bot", "function": "bot:answer"},
@@ -132,6 +214,13 @@ HTTP_ENDPOINT: dict[str, Any] = edited(
     {"api/function": REMOVED, "api/endpoint": "https://example.com/a"}
 )
 CHAT: dict[str, Any] = edited({"api/kind": "openai"}, HTTP_ENDPOINT)
+JUDGED: dict[str, Any] = edited(
+    {
+        "llm": {"model": "openai/gpt-4o-mini", "api_key_env": "OPENAI_API_KEY"},
+        "evaluation/metrics/quality": {"type": "llm_judge", "rubric": "Is it right?"},
+    }
+)
+"""With a judge, which the minimal one has not."""
 
 Rule: TypeAlias = tuple[dict[str, Any], str, str, str]
 """What breaks a rule, the key it is reported at, a part of the rule and a part of the fix."""

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from convergence_core.budget.limits import Budget, Limits, Spent
+from convergence_core.config import CacheConfig
 from convergence_core.records import (
     Assignment,
     Candidate,
@@ -20,7 +22,9 @@ from convergence_core.records import (
 )
 from convergence_core.reward import MetricRule, RewardModel
 from convergence_core.store.protocols import Journal
-from convergence_core.target import Metric, Target
+from convergence_core.target import Metric, Target, WorstCase
+from tasks.asking import PaidMetric
+from tasks.keys import Epoch
 from tasks.metrics import Compared
 from tasks.retries import Backoff
 from tasks.session import EvaluationSession
@@ -83,8 +87,11 @@ class ScriptedTarget:
 
     provider = "scripted"
 
-    def __init__(self, answer: Callable[[Params, Case], Any]) -> None:
+    def __init__(
+        self, answer: Callable[[Params, Case], Any], *, worst: WorstCase | None = None
+    ) -> None:
         self._answer = answer
+        self.worst = worst or WorstCase()
         self.n_calls = 0
         self.n_in_flight = 0
         self.most_in_flight = 0
@@ -92,6 +99,9 @@ class ScriptedTarget:
 
     def request(self, params: Params, case: Case) -> Json:
         return {"params": dict(params), "input": case.input}
+
+    def worst_case(self, params: Params, case: Case) -> WorstCase:
+        return self.worst
 
     async def call(self, params: Params, case: Case) -> Reply:
         self.n_calls += 1
@@ -118,7 +128,7 @@ def session(
     target: Target,
     *,
     n_cases: int = 8,
-    metrics: Sequence[Metric] | None = None,
+    metrics: Sequence[Metric | PaidMetric] | None = None,
     rules: Sequence[MetricRule] | None = None,
     journal: Journal | None = None,
     workers: int = 4,
@@ -126,6 +136,10 @@ def session(
     timeout_s: float = 30.0,
     max_calls: int | None = None,
     calls_used: int = 0,
+    budget: Budget | None = None,
+    cache: CacheConfig | None = None,
+    run_started_us: int = 0,
+    judge_workers: int = 2,
     run_id: str = "run-1",
     redact: Callable[[str], str] = str,
     keep_text: bool = True,
@@ -146,8 +160,9 @@ def session(
         workers=workers,
         max_retries=max_retries,
         timeout_s=timeout_s,
-        max_calls=max_calls,
-        calls_used=calls_used,
+        budget=budget or Budget(Limits(max_calls=max_calls), Spent(calls=calls_used)),
+        epoch=Epoch(run_id=run_id, cache=cache or CacheConfig(), run_started_us=run_started_us),
+        judge_workers=judge_workers,
         redact=redact,
         keep_text=keep_text,
         on_cell=on_cell,

@@ -1,9 +1,5 @@
 """Chat models as targets, through the real client over real sockets."""
 
-import asyncio
-import time
-from typing import Any
-
 import pytest
 
 from convergence_core.errors import (
@@ -12,29 +8,10 @@ from convergence_core.errors import (
     EvaluationFault,
     InfrastructureFault,
 )
-from convergence_core.records import Case
-from tasks.redaction import Secrets
-from tasks.targets import make_target
+from convergence_core.records import Case, Usage
+from tests.support.chat_servers import TEMPERATURE, ask
 from tests.support.configurations import chat_api, loaded
 from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
-from tests.support.sessions import assignment, session
-
-CASE = Case(case_id="a", input={"q": "one"}, expected="1")
-TEMPERATURE = {"temperature": {"type": "float", "min": 0, "max": 1}}
-
-
-def ask(api, *, params=None, case=CASE, environ=None, base_dir=".", **sections) -> Any:
-    sections.setdefault("search_space__parameters", TEMPERATURE)
-    made = loaded(base_dir, api=api, **sections)
-
-    async def go() -> Any:
-        target = make_target(made, secrets=Secrets(environ or {}))
-        try:
-            return await target.call({"temperature": 0.5} if params is None else params, case)
-        finally:
-            await target.aclose()
-
-    return asyncio.run(go())
 
 
 def fault_of(answer, **request) -> EvaluationFault:
@@ -54,12 +31,9 @@ def test_request_and_answer_speak_the_protocol():
         "messages": [{"role": "user", "content": "one"}],
     }
     assert "authorization" not in request.headers
-    assert (reply.value, reply.model, reply.tokens_in, reply.tokens_out) == (
-        "hello",
-        "m-2024",
-        7,
-        3,
-    )
+    assert (reply.value, reply.model, reply.provider) == ("hello", "m-2024", "openai")
+    assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
+    assert (reply.first_token_ms, reply.dropped) == (None, ())
     assert reply.latency_ms > 0
 
 
@@ -258,20 +232,3 @@ def test_a_server_that_hangs_times_out_and_may_heal():
     fault = fault_of(Answer(hangs=True), timeout_seconds=0.1, options={"model": "m"})
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable) == ("timeout", True)
-
-
-def test_worker_limit_is_hard_and_latency_leaves_out_the_queue():
-    with LoopbackServer(lambda _: chat_answer("hello"), delay_s=0.05) as server:
-        made = loaded(
-            api=chat_api(server.url + "/v1"),
-            search_space__parameters=TEMPERATURE,
-            optimization__execution={"parallel_workers": 1},
-        )
-        with session(make_target(made), workers=8) as s:
-            started = time.monotonic()
-            trial = s.evaluate(assignment({"temperature": 0.5}, [f"c{i}" for i in range(8)]), 0)
-            elapsed_ms = (time.monotonic() - started) * 1000
-    assert server.most_in_flight == 1
-    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
-    assert min(latencies) >= 50.0
-    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long

@@ -1,51 +1,23 @@
-"""HTTP endpoints as targets, over real sockets."""
+"""HTTP endpoints as targets, over real sockets: what is sent, and what is made of the answer."""
 
-import asyncio
 import base64
-import threading
-import time
-from typing import Any
 
 import pytest
 
 from convergence_core.errors import (
-    CandidateFault,
     ConfigurationError,
-    EvaluationFault,
     InfrastructureFault,
 )
-from convergence_core.records import Case
+from convergence_core.records import Case, Usage
 from tasks.redaction import Redactor, Secrets
-from tasks.retries import Backoff
 from tasks.targets import make_target
+from tasks.targets.endpoint import HttpTarget
+from tasks.world import World
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
+from tests.support.http_targets import CASE, NO_PRICES, ask, fault_of, made_target
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import assignment, session
-
-CASE = Case(case_id="a", input={"q": "one", "k": 0, "deep": {"list": ["x", "y"]}}, expected="1")
-
-
-def ask(api, *, params=None, case=CASE, environ=None, base_dir=".", **sections) -> Any:
-    made = loaded(base_dir, api=api, **sections)
-
-    async def go() -> Any:
-        target = make_target(made, secrets=Secrets(environ or {}))
-        try:
-            return await target.call({"k": 2} if params is None else params, case)
-        finally:
-            await target.aclose()
-
-    return asyncio.run(go())
-
-
-def fault_of(server_answer, **more) -> EvaluationFault:
-    with (
-        LoopbackServer(lambda _: server_answer) as server,
-        pytest.raises(EvaluationFault) as caught,
-    ):
-        ask(http_api(server.url, **more))
-    return caught.value
 
 
 def test_the_default_request_is_the_input_overlaid_by_the_parameters():
@@ -169,7 +141,7 @@ def test_no_secret_is_in_the_canonical_request():
     auth = {"type": "bearer", "token_env": "T"}
     headers = {"X-Key": "${T}"}
     made = loaded(api=http_api("http://127.0.0.1:1/", auth=auth, request={"headers": headers}))
-    request = make_target(made, secrets=Secrets({"T": "tok-1"})).request({"k": 2}, CASE)
+    request = made_target(made, {"T": "tok-1"}).request({"k": 2}, CASE)
     assert "tok-1" not in repr(request)
     assert "${T}" in repr(request)
 
@@ -189,7 +161,8 @@ def test_response_fields_are_mapped():
     }
     with LoopbackServer(lambda _: Answer(body)) as server:
         reply = ask(http_api(server.url, response=fields))
-    assert (reply.value, reply.cost_usd, reply.tokens_in, reply.tokens_out) == ("first", 0.5, 7, 3)
+    assert (reply.value, reply.cost_usd, reply.price_version) == ("first", 0.5, None)
+    assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
 
 
 def test_an_answer_without_the_default_result_field_is_a_result_as_a_whole():
@@ -214,65 +187,12 @@ def test_plain_text_is_a_result():
         assert ask(http_api(server.url)).value == "just words"
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504])
-def test_rate_limits_and_server_errors_may_heal(status):
-    fault = fault_of(Answer({}, status, {"retry-after": "3"}))
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.retryable, fault.retry_after_s, fault.error_type) == (
-        True,
-        3.0,
-        f"http_{status}",
-    )
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_refused_access_does_not_heal_and_names_the_variable(status):
-    with LoopbackServer(lambda _: Answer({}, status)) as server:
-        auth = {"type": "bearer", "token_env": "MY_TOKEN"}
-        with pytest.raises(InfrastructureFault, match="MY_TOKEN") as caught:
-            ask(http_api(server.url, auth=auth), environ={"MY_TOKEN": "wrong"})
-    assert not caught.value.retryable
-
-
-@pytest.mark.parametrize("status", [400, 404, 413, 422])
-def test_other_refusals_are_what_the_parameters_caused(status):
-    fault = fault_of(Answer({"detail": "k is too large"}, status))
-    assert isinstance(fault, CandidateFault)
-    assert "k is too large" in fault.details
-
-
-@pytest.mark.parametrize(
-    ("answer", "error_type"),
-    [
-        (Answer(b'{"result": "hal'), "bad_body"),
-        (Answer(b""), "bad_body"),
-        (Answer(b"<html>gateway</html>", headers={"content-type": "text/html"}), "bad_body"),
-        (Answer({"result": "x" * 1000}, cut_after=50), "network"),
-    ],
-)
-def test_cut_and_broken_bodies_may_heal(answer, error_type):
-    fault = fault_of(answer)
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.retryable, fault.error_type) == (True, error_type)
-
-
-def test_nan_in_an_answer_is_the_candidates_fault():
-    fault = fault_of(Answer(b'{"result": NaN}'))
-    assert (fault.fault, fault.error_type) == ("candidate", "not_finite")
-
-
-def test_a_server_that_is_not_there_is_the_networks_fault():
-    with LoopbackServer(lambda _: Answer({})) as server:
-        url = server.url
-    with pytest.raises(InfrastructureFault) as caught:
-        ask(http_api(url))
-    assert caught.value.error_type == "network"
-
-
-def test_a_server_that_hangs_times_out_and_may_heal():
-    fault = fault_of(Answer(hangs=True), request={"timeout_seconds": 0.1})
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.error_type, fault.retryable) == ("timeout", True)
+def test_a_url_with_a_password_is_refused_and_not_shown():
+    made = loaded(api=http_api("http://127.0.0.1:1/")).configuration.api
+    leaky = made.model_copy(update={"endpoint": "https://me:hunter2@host/v1"})
+    with pytest.raises(ConfigurationError, match=r"api\.endpoint") as caught:
+        HttpTarget(leaky, templates={}, secrets=Secrets({}), workers=1)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_redirects_on_the_same_host_are_followed():
@@ -305,92 +225,6 @@ def test_an_input_that_the_template_needs_must_be_there_at_load_time():
         loaded(api=api)
 
 
-# -- limits and time
-
-
-def http_session(server, *, workers, n_cases, target_workers=None, **settings) -> Any:
-    made = loaded(
-        api=http_api(server.url, request={"timeout_seconds": 20}),
-        optimization__execution={"parallel_workers": target_workers or workers},
-    )
-    return session(make_target(made), workers=workers, n_cases=n_cases, **settings)
-
-
-def test_worker_limit_is_hard_as_the_server_counts_it():
-    with (
-        LoopbackServer(lambda r: Answer({"result": r.body["x"]}), delay_s=0.02) as server,
-        http_session(server, workers=3, n_cases=24) as s,
-    ):
-        threads = [
-            threading.Thread(
-                target=s.evaluate, args=(assignment({"k": k}, [f"c{i}" for i in range(24)]), 0)
-            )
-            for k in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(server.requests) == 48
-    assert server.most_in_flight == 3
-
-
-def test_latency_leaves_out_waiting_for_a_connection():
-    """Eight calls at once over one connection: each waits for those before it, untimed."""
-    with (
-        LoopbackServer(lambda r: Answer({"result": r.body["x"]}), delay_s=0.05) as server,
-        http_session(server, workers=8, n_cases=8, target_workers=1) as s,
-    ):
-        started = time.monotonic()
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
-        elapsed_ms = (time.monotonic() - started) * 1000
-    assert server.most_in_flight == 1
-    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
-    assert min(latencies) >= 50.0
-    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long
-
-
-@pytest.mark.parametrize("form", ["seconds", "milliseconds"])
-def test_retry_after_is_respected(form):
-    header = {"retry-after": "1"} if form == "seconds" else {"retry-after-ms": "300"}
-    pause_s = 1.0 if form == "seconds" else 0.3
-    n_seen = 0
-
-    def answer(request):
-        nonlocal n_seen
-        n_seen += 1
-        return Answer({}, 429, header) if n_seen == 1 else Answer({"result": 0})
-
-    with (
-        LoopbackServer(answer) as server,
-        http_session(server, workers=1, n_cases=1, max_retries=1, backoff=Backoff()) as s,
-    ):
-        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
-    assert (evaluation.reward, evaluation.attempt) == (1.0, 2)
-    assert server.arrived_s[1] - server.arrived_s[0] >= pause_s
-
-
-def test_a_pause_before_a_retry_holds_no_worker():
-    order: list[int] = []
-
-    def answer(request):
-        order.append(request.body["x"])
-        is_first = order.count(request.body["x"]) == 1
-        if request.body["x"] == 0 and is_first:
-            return Answer({}, 429, {"retry-after-ms": "200"})
-        return Answer({"result": request.body["x"]})
-
-    with (
-        LoopbackServer(answer) as server,
-        http_session(server, workers=1, n_cases=4, max_retries=1) as s,
-    ):
-        started = time.monotonic()
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(4)]), 0)
-        assert time.monotonic() - started >= 0.2
-    assert order == [0, 1, 2, 3, 0]
-    assert [e.reward for e in trial.evaluations] == [1.0] * 4
-
-
 def test_a_server_that_echoes_the_key_leaks_it_nowhere():
     key = "canary-9f8e7d6c5b4a"
 
@@ -408,7 +242,7 @@ def test_a_server_that_echoes_the_key_leaks_it_nowhere():
         secrets = Secrets({"CANARY": key})
         journal = MemoryJournal()
         redact = Redactor.from_configuration(made.configuration, secrets)
-        target = make_target(made, secrets=secrets)
+        target = make_target(made, World(secrets=secrets, prices=NO_PRICES))
         with session(target, journal=journal, redact=redact, max_retries=1) as s:
             trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
     assert server.requests[0].headers["authorization"] == f"Bearer {key}"

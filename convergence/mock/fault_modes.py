@@ -1,0 +1,16 @@
+"""Ways in which real servers report wrong probabilities; a probe must find them out.
+
+::
+
+    off_by_one    echo: each word's log-probability is read off the row before its own
+    temperature   log-probabilities depend on the temperature asked for
+    ignore        echo and log-probabilities are ignored without a word
+    stale         behind a shared beginning, the probabilities are those of the prompt before
+    rounded       decisions: probabilities are rounded to two decimals
+    no_decisions  the decisions endpoint answers 501
+"""
+
+from typing import Literal, get_args
+
+FaultMode = Literal["off_by_one", "temperature", "ignore", "stale", "rounded", "no_decisions"]
+FAULT_MODES: tuple[FaultMode, ...] = get_args(FaultMode)

@@ -1,0 +1,78 @@
+"""Numbers that are not known yet: the least, what is expected, and the most."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from convergence_core.records import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A number that is not known yet; ``None``: nothing is known of that end."""
+
+    low: float | None = None
+    expected: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def fixed(cls, number: float | None) -> "Range":
+        """Return the range of a number that is known, or of which nothing is."""
+        return cls(low=number, expected=number, high=number)
+
+    def times(self, other: "Range") -> "Range":
+        """Return the product, end by end."""
+        return Range(
+            low=_product(self.low, other.low),
+            expected=_product(self.expected, other.expected),
+            high=_product(self.high, other.high),
+        )
+
+    def plus(self, other: "Range") -> "Range":
+        """Return the sum, end by end."""
+        return Range(
+            low=_sum(self.low, other.low),
+            expected=_sum(self.expected, other.expected),
+            high=_sum(self.high, other.high),
+        )
+
+    def at_most(self, limit: float | None) -> "Range":
+        """Return the range under a limit that is kept; it bounds even what is unknown."""
+        if limit is None:
+            return self
+        low, expected = (None if n is None else min(n, limit) for n in (self.low, self.expected))
+        high = limit if self.high is None else min(self.high, limit)
+        return Range(low=low, expected=expected, high=high)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the numbers by name."""
+        return {"low": self.low, "expected": self.expected, "high": self.high}
+
+
+UNKNOWN = Range()
+
+
+def over(ranges: Sequence[Range]) -> Range:
+    """Return the least, the mean and the most of several; unknown as soon as one is."""
+    return Range(
+        low=_known(min, [r.low for r in ranges]),
+        expected=_known(statistics.fmean, [r.expected for r in ranges]),
+        high=_known(max, [r.high for r in ranges]),
+    )
+
+
+def _known(
+    fold: Callable[[Sequence[float]], float], numbers: Sequence[float | None]
+) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return fold(known) if known and len(known) == len(numbers) else None
+
+
+def _product(a: float | None, b: float | None) -> float | None:
+    if a == 0 or b == 0:  # no calls cost nothing, whatever one costs
+        return 0.0
+    return None if a is None or b is None else a * b
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b

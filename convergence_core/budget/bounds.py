@@ -1,0 +1,136 @@
+"""How many tokens a prompt can have at most, known before anyone counts them.
+
+A byte-level BPE starts from single bytes and only ever joins them, and SentencePiece falls back to
+bytes for what it does not know: neither makes more tokens than the text has bytes (Sennrich et al.
+2016; Radford et al. 2019, sect. 2.2). The chat template around the texts is bounded by constants.
+Overestimates English about fourfold, which only costs room in the budget until the call settles.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from convergence_core.records import Json
+
+TOKENS_PER_MESSAGE = 16
+"""Role and delimiters: 3 or 4 in OpenAI's template, up to 8 in Llama's and Gemma's."""
+TOKENS_PER_REQUEST = 256
+"""What templates put before everything: the start of the answer; knowledge cut-off and date in
+Llama 3; the system message of gpt-oss."""
+TOKENS_WITH_TOOLS = 1024
+"""Instructions that providers add when there are tools: up to 804 (Anthropic, "Tool use pricing")."""
+
+_TEXT_TYPES = frozenset(
+    {
+        *("text", "input_text", "output_text", "refusal", "thinking", "reasoning"),
+        *("tool_use", "tool_result", "function_call", "function_call_output", "message"),
+    }
+)
+_MEDIA_KEYS = frozenset(
+    {
+        *("image_url", "input_audio", "audio", "file", "source", "video_url", "image", "file_id"),
+        *("inlineData", "fileData", "inline_data", "file_data"),
+    }
+)
+_MESSAGE_KEYS = ("messages", "contents", "input")
+_REFERENCES = frozenset(
+    {"previous_response_id", "conversation", "cachedContent", "cached_content", "container"}
+)
+"""What the provider puts into the prompt from its own store."""
+_GEMINI_CALLED = frozenset({"functionDeclarations", "function_declarations"})
+
+
+def prompt_bound(body: Json) -> int | None:
+    """Return the most tokens that a request's prompt can have.
+
+    Args:
+        body: a text, a list of messages, or the whole body of a request.
+
+    Returns:
+        ``None`` when no bound is known: pictures, sound, files, texts kept by the provider, and
+        tools that the provider runs itself.
+    """
+    if isinstance(body, str):
+        return TOKENS_PER_REQUEST + TOKENS_PER_MESSAGE + _n_bytes(body)
+    if isinstance(body, Sequence):
+        found = _messages(body)
+        return None if found is None else TOKENS_PER_REQUEST + found
+    if not isinstance(body, Mapping):
+        return TOKENS_PER_REQUEST
+    if any(body.get(key) for key in _REFERENCES) or isinstance(body.get("prompt"), Mapping):
+        return None
+    total = TOKENS_PER_REQUEST
+    for key, value in body.items():
+        part = _field(key, value)
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def _field(key: str, value: Json) -> int | None:
+    if key in _MESSAGE_KEYS and isinstance(value, list):
+        return _messages(value)
+    if key == "tools" and value:
+        return TOKENS_WITH_TOOLS + _n_shown(value) if _are_local(value) else None
+    if key == "functions" and value:
+        return TOKENS_WITH_TOOLS + _n_shown(value)
+    if key in ("system", "systemInstruction", "system_instruction") and not isinstance(value, str):
+        return _messages([value])
+    if isinstance(value, str):
+        return TOKENS_PER_MESSAGE + _n_bytes(value)
+    return _n_shown(value) if isinstance(value, (dict, list)) else 0
+
+
+def _messages(messages: Sequence[Json]) -> int | None:
+    total = 0
+    for message in messages:
+        part = _message(message)
+        if part is None:
+            return None
+        total += TOKENS_PER_MESSAGE + part
+    return total
+
+
+def _message(message: Json) -> int | None:
+    """Return the bound of one message, or of one part of it."""
+    if isinstance(message, str):
+        return _n_bytes(message)
+    if isinstance(message, list):
+        return _messages(message)
+    if not isinstance(message, Mapping):
+        return _n_shown(message)
+    if _MEDIA_KEYS & message.keys() or message.get("type", "text") not in _TEXT_TYPES:
+        return None
+    total = 0
+    for key, value in message.items():
+        nests = key in ("content", "parts") and isinstance(value, (list, str))
+        part = _message(value) if nests else _n_shown({key: value})
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def _are_local(tools: Json) -> bool:
+    """Whether all tools are run by the caller: others put what they find into the prompt."""
+    if not isinstance(tools, list):
+        return False
+    for tool in tools:
+        if not isinstance(tool, Mapping):
+            return False
+        if "type" in tool and tool["type"] not in ("function", "custom"):
+            return False
+        if not {"type", "name", "function", *_GEMINI_CALLED} & tool.keys():
+            return False
+        if _GEMINI_CALLED & tool.keys() and not tool.keys() <= _GEMINI_CALLED:
+            return False
+    return True
+
+
+def _n_shown(value: Json) -> int:
+    """Return the bytes of a value as the most spacious template shows it: indented JSON."""
+    return _n_bytes(json.dumps(value, ensure_ascii=False, indent=4))
+
+
+def _n_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

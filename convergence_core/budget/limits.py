@@ -1,0 +1,407 @@
+"""What may still be spent: reserve the worst case before a call, settle what it cost after.
+
+A reservation is granted only while everything settled and everything reserved fits the limit
+together. A call costs at most what it reserved, so no order in which parallel calls begin and end
+takes the sum beyond the limit; and a call that would not fit *yet* waits instead of being
+refused, so that what other calls leave over is still used.
+
+Money is summed in whole picodollars: the sum does not depend on the order of the calls, and does
+not creep over a limit by rounding.
+"""
+
+import math
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from convergence_core.budget.wording import LimitName, dollars, shown, written
+from convergence_core.target import WorstCase
+
+if TYPE_CHECKING:
+    from convergence_core.config.spending import BudgetConfig
+    from convergence_core.store.protocols import CallTotals
+
+WARN_AT = (0.5, 0.8)
+"""Shares of a limit that are told when they are crossed."""
+
+_PICO = 1_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may spend, over all roles; ``None``: no limit."""
+
+    max_usd: float | None = None
+    max_calls: int | None = None
+    """Retries included."""
+    max_tokens: int | None = None
+    """Prompts and answers."""
+    max_seconds: float | None = None
+    """Of work; the time between a stop and its resume does not count."""
+    allow_unknown_prices: bool = False
+    """Whether calls of unknown price may be made under ``max_usd``; they count as nothing."""
+
+    @classmethod
+    def of(cls, config: "BudgetConfig") -> Self:
+        """Return the limits that a configuration sets."""
+        minutes = config.max_minutes
+        return cls(
+            max_usd=config.max_usd,
+            max_calls=config.max_calls,
+            max_tokens=config.max_tokens,
+            max_seconds=None if minutes is None else 60 * minutes,
+            allow_unknown_prices=config.allow_unknown_prices,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What was spent, or may have been."""
+
+    usd: float = 0.0
+    """Paid, and the worst case of what was maybe paid."""
+    calls: int = 0
+    tokens: int = 0
+    n_unpriced: int = 0
+    """Calls whose price is unknown; nothing of them is in ``usd``."""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, totals: "CallTotals") -> Self:
+        """Return what the journal knows of a run: where its budget goes on after a resume."""
+        return cls(
+            usd=(totals.cost_usd or 0.0) + totals.maybe_usd,
+            calls=totals.n_attempts,
+            tokens=totals.tokens + totals.maybe_tokens,
+            n_unpriced=totals.n_unpriced,
+            seconds=totals.active_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Leave to make one call; to be settled or released once."""
+
+    number: int
+    worst: WorstCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Not now: it fits as soon as calls under way turn out cheaper than they may be."""
+
+    limit: LimitName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhausted:
+    """Never: it does not fit even when all calls under way cost nothing."""
+
+    limit: LimitName
+    reason: str
+    """Limit, what is spent, what this call may cost, and what to do; for people."""
+    is_unknown: bool = False
+    """Whether the call is refused for its unknown price or length, whatever is left."""
+
+
+class Budget:
+    """The arithmetic of one run's limits. All methods may be called from many threads.
+
+    Args:
+        limits: what may be spent.
+        spent: what was spent before, e.g. by the run that is resumed.
+        started_s: the clock of ``reserve`` when this part of the run began.
+    """
+
+    def __init__(
+        self, limits: Limits, spent: Spent | None = None, *, started_s: float = 0.0
+    ) -> None:
+        before = spent or Spent()
+        self.limits = limits
+        self._lock = threading.Lock()
+        self._pico = round(before.usd * _PICO)
+        self._calls = before.calls
+        self._tokens = before.tokens
+        self._n_unpriced = before.n_unpriced
+        self._seconds_before = before.seconds
+        self._started_s = started_s
+        self._now_s = started_s
+        self._next = 0
+        self._outstanding: dict[int, tuple[int, int]] = {}
+        """Number of a reservation → picodollars and tokens that it holds."""
+        self._reserved_pico = 0
+        self._reserved_tokens = 0
+        self._max_pico = None if limits.max_usd is None else round(limits.max_usd * _PICO)
+        self._open = limits
+        """What may be spent now: the limits, less what is kept back."""
+        self._told = {
+            name: [share for share in WARN_AT if _is_crossed(share, used, limit)]
+            for name, used, limit in self._uses()
+        }
+
+    def keep_back(self, *, share: float = 0.0, calls: int = 0) -> None:
+        """Keep a part of each limit back for later; called again, it replaces what was kept.
+
+        Args:
+            share: of money, tokens and time, in [0, 1).
+            calls: number of calls.
+        """
+        if not 0.0 <= share < 1.0:
+            raise ValueError(f"share must lie in [0, 1), but got {share}")
+        limits = self.limits
+        rest = 1.0 - share
+        with self._lock:
+            self._open = replace(
+                limits,
+                max_usd=None if limits.max_usd is None else limits.max_usd * rest,
+                max_calls=None if limits.max_calls is None else max(0, limits.max_calls - calls),
+                max_tokens=None if limits.max_tokens is None else int(limits.max_tokens * rest),
+                max_seconds=None if limits.max_seconds is None else limits.max_seconds * rest,
+            )
+            usd = self._open.max_usd
+            self._max_pico = None if usd is None else round(usd * _PICO)
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent so far; calls under way are not in it."""
+        with self._lock:
+            return Spent(
+                usd=self._pico / _PICO,
+                calls=self._calls,
+                tokens=self._tokens,
+                n_unpriced=self._n_unpriced,
+                seconds=self._seconds(),
+            )
+
+    @property
+    def reserved(self) -> Spent:
+        """The worst case of the calls under way."""
+        with self._lock:
+            return Spent(
+                usd=self._reserved_pico / _PICO,
+                calls=len(self._outstanding),
+                tokens=self._reserved_tokens,
+            )
+
+    def reserve(self, worst: WorstCase, now_s: float = 0.0) -> Reservation | Wait | Exhausted:
+        """Ask for leave to make one call.
+
+        Args:
+            worst: the most that it can cost.
+            now_s: a monotonic clock, the one of ``started_s``.
+        """
+        with self._lock:
+            self._now_s = max(self._now_s, now_s)
+            pico = _pico(worst.usd)
+            refusal = (
+                self._refuse_time()
+                or self._refuse_call()
+                or self._refuse_tokens(worst.tokens)
+                or self._refuse_money(pico)
+            )
+            if refusal is not None:
+                return refusal
+            waits_for = self._waits_for(pico or 0, worst.tokens or 0)
+            if waits_for is not None:
+                return Wait(limit=waits_for)
+            self._next += 1
+            held = (pico or 0, worst.tokens or 0)
+            self._outstanding[self._next] = held
+            self._reserved_pico += held[0]
+            self._reserved_tokens += held[1]
+            return Reservation(number=self._next, worst=worst)
+
+    def settle(self, reservation: Reservation, usd: float | None, tokens: int | None) -> None:
+        """Count what a call cost instead of what it might have cost.
+
+        Also what exceeds the reservation is counted: the provider charged it.
+
+        Args:
+            reservation: of the call; not yet settled or released.
+            usd: what it cost; ``None``: unknown, then its worst case counts, and a call without
+                one counts as nothing and as unpriced.
+            tokens: what it used; ``None``: unknown, then its worst case counts.
+
+        Raises:
+            ValueError: it was settled or released before.
+        """
+        with self._lock:
+            if not self._give_back(reservation):
+                raise ValueError(f"reservation {reservation.number} is not outstanding any more")
+            worst = reservation.worst
+            cost = _pico(usd)
+            if cost is None:
+                cost = _pico(worst.usd)
+            self._calls += 1
+            self._tokens += (worst.tokens or 0) if tokens is None else tokens
+            if cost is None:
+                self._n_unpriced += 1
+            else:
+                self._pico += cost
+
+    def release(self, reservation: Reservation) -> None:
+        """Forget a call that was not made; harmless once it is settled or released."""
+        with self._lock:
+            self._give_back(reservation)
+
+    def warnings(self, now_s: float = 0.0) -> list[str]:
+        """Return one line for each limit of which another share was crossed; each once.
+
+        Shares that were crossed before this part of the run began are not told again; of several
+        crossed at once only the largest is.
+        """
+        with self._lock:
+            self._now_s = max(self._now_s, now_s)
+            lines = []
+            for name, used, limit in self._uses():
+                told = self._told[name]
+                crossed = [s for s in WARN_AT if s not in told and _is_crossed(s, used, limit)]
+                if crossed:
+                    told.extend(crossed)
+                    key, amount = written(name, limit), shown(name, used)
+                    lines.append(f"{max(crossed):.0%} of {key} is spent: {amount}.")
+            return lines
+
+    # -- under the lock
+
+    def _give_back(self, reservation: Reservation) -> bool:
+        held = self._outstanding.pop(reservation.number, None)
+        if held is None:
+            return False
+        self._reserved_pico -= held[0]
+        self._reserved_tokens -= held[1]
+        return True
+
+    def _seconds(self) -> float:
+        return self._seconds_before + self._now_s - self._started_s
+
+    def _uses(self) -> list[tuple[LimitName, float, float]]:
+        """Return each limit that is set: its key, what is spent, and how much may be."""
+        limits = self.limits
+        uses: list[tuple[LimitName, float, float | None]] = [
+            ("max_usd", self._pico / _PICO, limits.max_usd),
+            ("max_calls", self._calls, limits.max_calls),
+            ("max_tokens", self._tokens, limits.max_tokens),
+            (
+                "max_minutes",
+                self._seconds() / 60,
+                _minutes(limits.max_seconds),
+            ),
+        ]
+        return [(name, used, limit) for name, used, limit in uses if limit is not None]
+
+    def _refuse_time(self) -> Exhausted | None:
+        limit = self._open.max_seconds
+        if limit is None or self._seconds() < limit:
+            return None
+        used = shown("max_minutes", self._seconds() / 60)
+        reason = f"{self._told_limit('max_minutes')} is over: {used} of work. {_go_on('minutes')}"
+        return Exhausted(limit="max_minutes", reason=reason)
+
+    def _refuse_call(self) -> Exhausted | None:
+        limit = self._open.max_calls
+        if limit is None or self._calls < limit:
+            return None
+        used = shown("max_calls", self._calls)
+        reason = (
+            f"{self._told_limit('max_calls')} is spent: {used}, retries included. "
+            f"{_go_on('calls')}"
+        )
+        return Exhausted(limit="max_calls", reason=reason)
+
+    def _refuse_tokens(self, worst: int | None) -> Exhausted | None:
+        limit = self._open.max_tokens
+        if limit is None:
+            return None
+        key = self._told_limit("max_tokens")
+        if worst is None:
+            reason = (
+                f"{key} needs a bound of every call, but this one's length "
+                "is unknown: set `max_tokens` of the request (a chat), or remove the limit."
+            )
+            return Exhausted(limit="max_tokens", reason=reason, is_unknown=True)
+        if self._tokens + worst <= limit:
+            return None
+        used = shown("max_tokens", self._tokens)
+        reason = (
+            f"{key} is spent: {used} used or reserved, and the next call "
+            f"may use up to {worst:,}. {_go_on('tokens')}"
+        )
+        return Exhausted(limit="max_tokens", reason=reason)
+
+    def _refuse_money(self, worst: int | None) -> Exhausted | None:
+        most = self._max_pico
+        if most is None:
+            return None
+        key = self._told_limit("max_usd")
+        if worst is None:
+            if self.limits.allow_unknown_prices:
+                return None
+            reason = (
+                f"price unknown, but {key} needs the price of every call. Name it under `prices:` "
+                "and set `max_tokens` of the request, or write `allow_unknown_prices: true`."
+            )
+            return Exhausted(limit="max_usd", reason=reason, is_unknown=True)
+        if self._pico + worst <= most:
+            return None
+        paid, next_call = shown("max_usd", self._pico / _PICO), dollars(worst / _PICO)
+        if worst > most:
+            reason = (
+                f"{key} is less than one call may cost: {next_call}. "
+                "Raise it, or lower `max_tokens` of the request."
+            )
+        else:
+            reason = (
+                f"{key} is spent: {paid} paid or reserved, and the next call may cost up to "
+                f"{next_call}. {_go_on('usd')}"
+            )
+        return Exhausted(limit="max_usd", reason=reason)
+
+    def _told_limit(self, name: LimitName) -> str:
+        """Return a limit as it is written, and what is kept back of it."""
+        limits, now = self.limits, self._open
+        ends: dict[LimitName, tuple[float | None, float | None]] = {
+            "max_usd": (limits.max_usd, now.max_usd),
+            "max_calls": (limits.max_calls, now.max_calls),
+            "max_tokens": (limits.max_tokens, now.max_tokens),
+            "max_minutes": (_minutes(limits.max_seconds), _minutes(now.max_seconds)),
+        }
+        limit, left = ends[name]
+        assert limit is not None and left is not None  # noqa: S101, PT018 - only of limits that are set
+        if left >= limit:
+            return written(name, limit)
+        return (
+            f"{written(name, limit)}, {shown(name, limit - left)} of it kept for the final look,"
+        )
+
+    def _waits_for(self, pico: int, tokens: int) -> LimitName | None:
+        """Return the limit that the calls under way leave no room in."""
+        limits = self._open
+        n_calls = self._calls + len(self._outstanding)
+        if limits.max_calls is not None and n_calls >= limits.max_calls:
+            return "max_calls"
+        n_tokens = self._tokens + self._reserved_tokens + tokens
+        if limits.max_tokens is not None and n_tokens > limits.max_tokens:
+            return "max_tokens"
+        if self._max_pico is not None and self._pico + self._reserved_pico + pico > self._max_pico:
+            return "max_usd"
+        return None
+
+
+def _is_crossed(share: float, used: float, limit: float) -> bool:
+    return used >= share * limit * (1 - 1e-12)  # 0.8 * 0.1 > 0.08 in floating point
+
+
+def _pico(usd: float | None) -> int | None:
+    """Return picodollars; ``None`` for what is no amount: nothing is ever paid back."""
+    if usd is None or not math.isfinite(usd) or usd < 0:
+        return None
+    return round(usd * _PICO)
+
+
+def _go_on(unit: str) -> str:
+    return f"Raise it: `convergence resume --max-{unit} …`."
+
+
+def _minutes(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds / 60

@@ -1,0 +1,383 @@
+"""What tokens cost: a dated table of list prices, and the configuration's own prices over it.
+
+cost = (uncached x input + cached x cached_input + written x cache_write + answer x output) / 10^6
+x batch factor + request, in US dollars. An unknown price or an unknown number of tokens makes the
+cost *unknown*; it is never taken for 0.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.records import Usage
+
+if TYPE_CHECKING:
+    from convergence_core.config.spending import PriceConfig
+
+CONFIGURED = "config"
+"""Version of a price that the configuration names."""
+PER_REQUEST = ("http", "function")
+"""Kinds of target that are priced by a name of their own."""
+
+_MTOK = 1_000_000
+_DATED = re.compile(r"([-@](20\d\d-?[01]\d-?[0-3]\d)|-latest)$")
+"""A snapshot costs what its model costs, unless the table says otherwise."""
+_CLOSED = ("openai", "anthropic", "gemini")
+"""Providers whose models nobody else makes: behind a gateway they are known by name alone. Open
+models cost what their host asks."""
+_HOSTS = {
+    "openai.azure.com": "azure",
+    "api.groq.com": "groq",
+    "generativelanguage.googleapis.com": "gemini",
+    "api.anthropic.com": "anthropic",
+    "api.deepseek.com": "deepseek",
+    "api.mistral.ai": "mistral",
+}
+_USD = {
+    "input": "input_usd",
+    "output": "output_usd",
+    "cached_input": "cached_input_usd",
+    "cache_write": "cache_write_usd",
+    "request": "request_usd",
+}
+_FACTORS = ("batch_factor", "long_input_factor", "long_output_factor")
+_COUNTS = ("max_output_tokens", "context_tokens", "long_prompt_tokens")
+_FIELDS = {**_USD, **{name: name for name in (*_FACTORS, *_COUNTS)}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Prices of one model in US dollars per million tokens; ``None``: not told."""
+
+    input_usd: float | None = None
+    output_usd: float | None = None
+    """Tokens of the answer, reasoning included."""
+    cached_input_usd: float | None = None
+    """Tokens read from the provider's cache; ``None``: as ``input_usd``."""
+    cache_write_usd: float | None = None
+    """Tokens written to it; ``None``: as ``input_usd``."""
+    request_usd: float | None = None
+    """US dollars for each request, whatever its length; ``None``: nothing."""
+    batch_factor: float | None = None
+    """What batch requests cost relative to others; ``None``: as much."""
+    max_output_tokens: int | None = None
+    """Longest answer; bounds a call that sets no limit of its own."""
+    context_tokens: int | None = None
+    """Prompt and answer together."""
+    long_prompt_tokens: int | None = None
+    """Prompts longer than this cost more, with all their tokens; ``None``: none does."""
+    long_input_factor: float = 1.0
+    long_output_factor: float = 1.0
+
+    def cost(self, usage: Usage, *, batch: bool = False) -> float | None:
+        """Return what this usage cost, or ``None`` when that is unknown."""
+        is_long = self._is_long(usage.prompt_tokens)
+        read = self._cost_of_prompt(usage)
+        written = _times(usage.completion_tokens, self.output_usd)
+        if read is None or written is None:
+            return None
+        if is_long:
+            read, written = read * self.long_input_factor, written * self.long_output_factor
+        return self._charged(read + written, batch=batch)
+
+    def worst_case(
+        self, prompt_tokens: int | None, max_output_tokens: int | None, *, batch: bool = False
+    ) -> float | None:
+        """Return the most that a call within these bounds costs; ``None``: nobody knows.
+
+        The dearest way to be billed is taken: a prompt that is written to the cache as a whole.
+        """
+        if max_output_tokens is None:
+            max_output_tokens = self.max_output_tokens
+        if prompt_tokens is not None and self.context_tokens is not None:
+            prompt_tokens = min(prompt_tokens, self.context_tokens)  # a longer one is refused
+        read = _times(prompt_tokens, self.dearest_input_usd)
+        written = _times(max_output_tokens, self.output_usd)
+        if read is None or written is None:
+            return None
+        if self._is_long(prompt_tokens):
+            read, written = read * self.long_input_factor, written * self.long_output_factor
+        return self._charged(read + written, batch=batch)
+
+    @property
+    def dearest_input_usd(self) -> float | None:
+        """The most that a token of the prompt may cost."""
+        if self.input_usd is None:
+            return None
+        return max(self.input_usd, self.cache_write_usd or 0.0, self.cached_input_usd or 0.0)
+
+    def _cost_of_prompt(self, usage: Usage) -> float | None:
+        prompt = usage.prompt_tokens
+        if prompt is None or self.input_usd is None:
+            return _times(prompt, self.input_usd)
+        cached = min(usage.cached_tokens or 0, prompt)
+        written = min(usage.cache_write_tokens or 0, prompt - cached)
+        cached_usd = self.input_usd if self.cached_input_usd is None else self.cached_input_usd
+        write_usd = self.input_usd if self.cache_write_usd is None else self.cache_write_usd
+        uncached = prompt - cached - written
+        return (uncached * self.input_usd + cached * cached_usd + written * write_usd) / _MTOK
+
+    def _is_long(self, prompt_tokens: int | None) -> bool:
+        if self.long_prompt_tokens is None or prompt_tokens is None:
+            return False
+        return prompt_tokens > self.long_prompt_tokens
+
+    def _charged(self, of_tokens: float, *, batch: bool) -> float:
+        if batch and self.batch_factor is not None:
+            of_tokens *= self.batch_factor
+        return of_tokens + (self.request_usd or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """Prices by provider and model."""
+
+    version: str
+    """Date of the table."""
+    entries: Mapping[str, Mapping[str, Price]] = field(default_factory=dict)
+    """Provider → model → price."""
+    overrides: Mapping[str, Price] = field(default_factory=dict)
+    """The configuration's own prices, by model; they win for every provider."""
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object]) -> Self:
+        """Build a table from the content of a price file.
+
+        Raises:
+            ConfigurationError: holds every problem of the file.
+        """
+        problems: list[Problem] = []
+        version = str(mapping.get("version", ""))
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", version):
+            problems.append(_problem("version", "must be a date", version, "Write YYYY-MM-DD."))
+        for key in mapping.keys() - {"version", "providers"}:
+            known = "Known are version and providers."
+            problems.append(_problem(str(key), "is not known", "", known))
+        providers = mapping.get("providers")
+        if not isinstance(providers, Mapping):
+            problems.append(
+                _problem("providers", "must map providers to models", repr(providers), _EXAMPLE)
+            )
+            raise ConfigurationError(problems)
+        entries: dict[str, Mapping[str, Price]] = {}
+        aliases: dict[str, str] = {}
+        for provider, models in providers.items():
+            at = f"providers.{provider}"
+            if isinstance(models, str):
+                aliases[provider] = models
+            elif isinstance(models, Mapping):
+                entries[provider] = MappingProxyType(dict(_models(at, models, problems)))
+            else:
+                rule = "must map models to prices, or name another provider"
+                problems.append(_problem(at, rule, repr(models), _EXAMPLE))
+        for provider, other in aliases.items():
+            if other in entries:
+                entries[provider] = entries[other]
+            else:
+                rule = "must name a provider of this file"
+                fix = f"Known are {', '.join(sorted(entries))}."
+                problems.append(_problem(f"providers.{provider}", rule, other, fix))
+        if problems:
+            raise ConfigurationError(problems)
+        return cls(version=version, entries=MappingProxyType(entries))
+
+    def with_overrides(
+        self, prices: "Mapping[str, PriceConfig | Mapping[str, object]]"
+    ) -> "PriceTable":
+        """Return a table in which these prices win, whoever the provider is.
+
+        Fields that an override does not name keep the table's value, but for the prices of the
+        cache: these follow a new ``input``. ``http`` and ``function`` price kinds of target.
+
+        Raises:
+            ConfigurationError: a price is not a price.
+        """
+        problems: list[Problem] = []
+        overrides = dict(self.overrides)
+        for name, given in prices.items():
+            told = given if isinstance(given, Mapping) else given.model_dump()
+            overrides[name] = _price(f"prices.{name}", told, problems)
+        if problems:
+            raise ConfigurationError(problems)
+        return replace(self, overrides=MappingProxyType(overrides))
+
+    def find(self, provider: str, model: str | None) -> Price | None:
+        """Return the price of a model, or ``None`` when nobody told it.
+
+        A name is looked for as it is, then without its date or ``-latest``, then without the
+        provider before it; a model whose name merely begins alike is another model.
+        """
+        override = self._override(provider, model)
+        shipped = None if model is None else self._shipped(provider, model)
+        return shipped if override is None else _merged(override, shipped, provider)
+
+    def version_of(self, provider: str, model: str | None) -> str | None:
+        """Return where a price comes from: the table's date, ``config``, or ``None``: nowhere."""
+        if self._override(provider, model) is not None:
+            return CONFIGURED
+        return None if self.find(provider, model) is None else self.version
+
+    def cost(
+        self, provider: str, model: str | None, usage: Usage, *, batch: bool = False
+    ) -> float | None:
+        """Return what a call cost in US dollars; ``None``: its price or its tokens are unknown."""
+        price = self.find(provider, model)
+        return None if price is None else price.cost(usage, batch=batch)
+
+    def worst_case(
+        self,
+        provider: str,
+        model: str | None,
+        prompt_tokens: int | None,
+        max_output_tokens: int | None,
+        *,
+        batch: bool = False,
+    ) -> float | None:
+        """Return the most that a call within these bounds costs in US dollars.
+
+        Args:
+            provider: as ``find``.
+            model: as ``find``.
+            prompt_tokens: bound of the prompt; ``None``: unknown, e.g. pictures.
+            max_output_tokens: bound of all answers together; ``None``: the model's longest.
+            batch: whether the provider's batch rate applies.
+
+        Returns:
+            ``None`` when the price is unknown, or a bound that has a price.
+        """
+        price = self.find(provider, model)
+        if price is None:
+            return None
+        return price.worst_case(prompt_tokens, max_output_tokens, batch=batch)
+
+    def _override(self, provider: str, model: str | None) -> Price | None:
+        if model is None:
+            return self.overrides.get(provider) if provider in PER_REQUEST else None
+        for name in (f"{provider}/{model}", *self._names(model)):
+            if name in self.overrides:
+                return self.overrides[name]
+        return self.overrides.get(provider) if provider in PER_REQUEST else None
+
+    def _shipped(self, provider: str, model: str) -> Price | None:
+        prefix, _, rest = model.partition("/")
+        providers = [provider]
+        if rest and prefix in self.entries:
+            providers.append(prefix)
+        if provider == "openai":  # the protocol of every gateway
+            providers += [other for other in _CLOSED if other != provider]
+        for name in self._names(model):
+            for known in providers:
+                if name in self.entries.get(known, ()):
+                    return self.entries[known][name]
+        return None
+
+    def _names(self, model: str) -> Iterator[str]:
+        """Yield the names under which a model may be known, the most exact first."""
+        yield model
+        if (undated := _DATED.sub("", model)) != model:
+            yield undated
+        prefix, _, rest = model.partition("/")
+        if rest and (prefix in self.entries or prefix == "models"):  # Gemini: models/…
+            yield rest
+            if (undated := _DATED.sub("", rest)) != rest:
+                yield undated
+
+
+def provider_of(kind: str, endpoint: str | None) -> str:
+    """Return under which provider a table lists what an endpoint serves.
+
+    ``openai`` is the protocol of many: their host tells who they are. An unknown host keeps the
+    name of its kind.
+    """
+    host = (urlsplit(endpoint).hostname or "") if endpoint and kind == "openai" else ""
+    for known, provider in _HOSTS.items():
+        if host == known or host.endswith("." + known):
+            return provider
+    return kind
+
+
+_EXAMPLE = "Write e.g. `openai: {gpt-4o-mini: {input: 0.15, output: 0.6}}`."
+
+
+def _times(tokens: int | None, usd: float | None) -> float | None:
+    """Return what tokens cost at a price per million; nothing is free of unknowns but nothing."""
+    if usd == 0 or tokens == 0:
+        return 0.0
+    return None if tokens is None or usd is None else tokens * usd / _MTOK
+
+
+def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
+    base = shipped or Price()
+    if override.input_usd is not None:
+        base = replace(base, cached_input_usd=None, cache_write_usd=None)
+    told = {
+        name: value
+        for name in _FIELDS.values()
+        if (value := getattr(override, name)) is not None and value != getattr(Price(), name)
+    }
+    merged = replace(base, **told)
+    # A price per request alone: tokens cost nothing.
+    says_requests = merged.request_usd is not None or provider in PER_REQUEST
+    if merged.input_usd is None and merged.output_usd is None and says_requests:
+        return replace(merged, input_usd=0.0, output_usd=0.0)
+    return merged
+
+
+def _models(
+    at: str, models: Mapping[object, object], problems: list[Problem]
+) -> Iterator[tuple[str, Price]]:
+    for model, told in models.items():
+        if not isinstance(told, Mapping):
+            problems.append(
+                _problem(f"{at}.{model}", "must map fields to numbers", repr(told), _EXAMPLE)
+            )
+            continue
+        names = told.get("names", ())
+        if not isinstance(names, list | tuple):
+            problems.append(
+                _problem(f"{at}.{model}.names", "must be a list", repr(names), "Write [a, b].")
+            )
+            names = ()
+        price = _price(f"{at}.{model}", {k: v for k, v in told.items() if k != "names"}, problems)
+        for name in (model, *names):
+            yield str(name), price
+
+
+def _price(at: str, told: Mapping[str, object], problems: list[Problem]) -> Price:
+    values: dict[str, float | int] = {}
+    for key, value in told.items():
+        if value is None:
+            continue
+        name = _FIELDS.get(key)
+        if name is None:
+            fix = f"Known are {', '.join(_FIELDS)}."
+            problems.append(_problem(f"{at}.{key}", "is not known", "", fix))
+        elif (wrong := _wrong(key, value)) is not None:
+            problems.append(_problem(f"{at}.{key}", wrong, repr(value), "Correct or remove it."))
+        else:
+            values[name] = value if key in _COUNTS else float(value)  # type: ignore[arg-type, assignment]  # numbers, as just checked
+    return Price(**values)  # type: ignore[arg-type]  # as above
+
+
+def _wrong(key: str, value: object) -> str | None:
+    """Return the rule that a value breaks."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "must be a number"
+    if key in _COUNTS:
+        return None if isinstance(value, int) and value >= 1 else "must be a whole number from 1"
+    if not math.isfinite(value) or value < 0:
+        return "must be a finite number from 0"
+    if key == "batch_factor" and value > 1:
+        return "must not exceed 1"
+    if key.startswith("long_") and value < 1:
+        return "must be at least 1: it bounds what a long prompt costs"
+    return None
+
+
+def _problem(key: str, rule: str, value: str, fix: str) -> Problem:
+    return Problem(key=key, rule=rule, value=value, fix=fix)

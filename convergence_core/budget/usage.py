@@ -1,0 +1,200 @@
+"""Tokens of a provider's answer, in one form whoever answered.
+
+A ``Usage`` counts the *whole* prompt (cache reads and writes included) and the *whole* answer
+(reasoning included). Providers report parts or wholes; the shapes are told apart by their keys:
+
+* OpenAI chat, Azure OpenAI, Groq, Mistral: ``prompt_tokens``, ``completion_tokens`` are wholes,
+  ``*_details`` their parts (OpenAI, API reference, "The chat completion object"; ``openai`` client,
+  ``types/completion_usage.py``). Groq's streams carry the same block under ``x_groq.usage``.
+* Gemini behind its OpenAI-compatible endpoint, and xAI: ``completion_tokens`` lacks the reasoning,
+  ``total_tokens`` has it.
+* DeepSeek: as OpenAI chat, with ``prompt_cache_hit_tokens`` + ``prompt_cache_miss_tokens`` equal to
+  ``prompt_tokens`` (DeepSeek, "Context caching").
+* OpenAI Responses: ``input_tokens``, ``output_tokens`` are wholes (``types/responses/response_usage.py``).
+* Anthropic: ``input_tokens`` is what was neither read from nor written to the cache (Anthropic,
+  "Prompt caching": total = cache_read + cache_creation + input).
+* Gemini: ``usageMetadata``; ``candidatesTokenCount`` lacks ``thoughtsTokenCount``, and
+  ``promptTokenCount`` lacks ``toolUsePromptTokenCount`` but has ``cachedContentTokenCount``
+  (Gemini API, "UsageMetadata").
+
+A number that cannot be a number of tokens (negative, a fraction, a truth value, a text) is
+unknown, and so is every whole that it is part of.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from convergence_core.records import NO_USAGE, Json, Usage
+
+_Block: TypeAlias = "Mapping[str, Json]"
+
+_NOTHING: _Block = {}
+_ANTHROPIC_KEYS = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
+
+
+def usage_of(raw: Mapping[str, Json]) -> Usage:
+    """Return the tokens of a provider's whole answer, or of its usage block alone.
+
+    Never raises: an answer without numbers is ``NO_USAGE``.
+    """
+    block = _block_of(raw)
+    if "promptTokenCount" in block or "totalTokenCount" in block:
+        return _gemini(block)
+    if "prompt_tokens" in block or "completion_tokens" in block:
+        return _chat(block)
+    if "input_tokens" in block or "output_tokens" in block:
+        if any(key in block for key in _ANTHROPIC_KEYS):
+            return _anthropic(block)
+        return _responses(block)
+    return NO_USAGE
+
+
+def _block_of(raw: _Block) -> _Block:
+    """Return the usage block of an answer; ``raw`` itself when it is one."""
+    for key in ("usage", "usageMetadata"):
+        if isinstance(block := raw.get(key), Mapping):
+            return block
+    # Groq's last chunk; the first and last event of Anthropic's and of OpenAI Responses' streams.
+    for key in ("x_groq", "message", "response"):
+        outer = raw.get(key)
+        if isinstance(outer, Mapping) and isinstance(block := outer.get("usage"), Mapping):
+            return block
+    return raw
+
+
+def _chat(block: _Block) -> Usage:
+    read = _mapping(block, "prompt_tokens_details")
+    written = _mapping(block, "completion_tokens_details")
+    cached = _first(
+        _count(read, "cached_tokens"),
+        _count(block, "prompt_cache_hit_tokens"),  # DeepSeek
+        _count(block, "cache_read_input_tokens"),  # gateways that pass Anthropic's number on
+        _count(block, "cached_tokens"),  # Moonshot
+    )
+    cache_write = _first(
+        _count(read, "cache_write_tokens"),  # GPT-5.6 and later bill writes
+        _count(block, "cache_creation_input_tokens"),
+    )
+    prompt = _count(block, "prompt_tokens")
+    if prompt is not None and (cached or 0) + (cache_write or 0) > prompt:
+        # Parts that exceed the whole are no parts of it: a gateway passed Anthropic's remainder on.
+        prompt += (cached or 0) + (cache_write or 0)
+    return _with_hidden_reasoning(
+        Usage(
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            cache_write_tokens=cache_write,
+            completion_tokens=_count(block, "completion_tokens"),
+            reasoning_tokens=_count(written, "reasoning_tokens"),
+        ),
+        total=_count(block, "total_tokens"),
+        has_answer="completion_tokens" in block,
+    )
+
+
+def _responses(block: _Block) -> Usage:
+    read = _mapping(block, "input_tokens_details")
+    written = _mapping(block, "output_tokens_details")
+    return _with_hidden_reasoning(
+        Usage(
+            prompt_tokens=_count(block, "input_tokens"),
+            cached_tokens=_count(read, "cached_tokens"),
+            cache_write_tokens=_count(read, "cache_write_tokens"),
+            completion_tokens=_count(block, "output_tokens"),
+            reasoning_tokens=_count(written, "reasoning_tokens"),
+        ),
+        total=_count(block, "total_tokens"),
+        has_answer="output_tokens" in block,
+    )
+
+
+def _anthropic(block: _Block) -> Usage:
+    by_age = _mapping(block, "cache_creation")
+    cached = _part(block, "cache_read_input_tokens")
+    cache_write = _part(block, "cache_creation_input_tokens")
+    if block.get("cache_creation_input_tokens") is None and by_age:
+        cache_write = _sum(*(_part(by_age, key) for key in by_age))
+    written = _mapping(block, "output_tokens_details")
+    return Usage(
+        prompt_tokens=_sum(_count(block, "input_tokens"), cached, cache_write),
+        cached_tokens=cached,
+        cache_write_tokens=cache_write,
+        completion_tokens=_count(block, "output_tokens"),  # thinking included
+        reasoning_tokens=_count(written, "thinking_tokens"),
+    )
+
+
+def _gemini(block: _Block) -> Usage:
+    # Protocol buffers leave zeros out: a missing part is 0 as long as anything is said.
+    thoughts = _part(block, "thoughtsTokenCount")
+    usage = Usage(
+        prompt_tokens=_sum(
+            _count(block, "promptTokenCount"), _part(block, "toolUsePromptTokenCount")
+        ),
+        cached_tokens=_count(block, "cachedContentTokenCount"),
+        completion_tokens=_sum(_part(block, "candidatesTokenCount"), thoughts),
+        reasoning_tokens=thoughts if "thoughtsTokenCount" in block else None,
+    )
+    return _with_hidden_reasoning(
+        usage, total=_count(block, "totalTokenCount"), has_answer="candidatesTokenCount" in block
+    )
+
+
+def _with_hidden_reasoning(usage: Usage, *, total: int | None, has_answer: bool) -> Usage:
+    """Count as reasoning, and so as answer, what a total has beyond its parts.
+
+    Gemini's compatible endpoint and xAI bill it as output and show it in the total alone.
+    An answer that nobody speaks of (embeddings) is what the total leaves for it.
+    """
+    prompt, completion, reasoning = (
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.reasoning_tokens,
+    )
+    if prompt is not None and total is not None and total >= prompt:
+        if completion is None and not has_answer:
+            completion = total - prompt
+        elif completion is not None and total > prompt + completion:
+            hidden = total - prompt - completion
+            completion += hidden
+            reasoning = max(hidden, reasoning or 0)
+    elif completion is not None and reasoning is not None and reasoning > completion:
+        completion += reasoning  # a part that exceeds its whole is no part of it
+    return Usage(
+        prompt_tokens=prompt,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        completion_tokens=completion,
+        reasoning_tokens=reasoning,
+    )
+
+
+def _mapping(block: _Block, key: str) -> _Block:
+    value = block.get(key)
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def _count(block: _Block, key: str) -> int | None:
+    """Return a number of tokens; ``None`` for everything that cannot be one."""
+    value = block.get(key)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if is_count else None  # type: ignore[return-value]  # an int, as just checked
+
+
+def _part(block: _Block, key: str) -> int | None:
+    """Return a part that is 0 when it is not mentioned, and unknown when it is nonsense."""
+    return 0 if block.get(key) is None else _count(block, key)
+
+
+def _first(*numbers: int | None) -> int | None:
+    return next((number for number in numbers if number is not None), None)
+
+
+def _sum(*numbers: int | None) -> int | None:
+    """Return the sum, unknown as soon as one of the numbers is."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total

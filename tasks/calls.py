@@ -1,0 +1,533 @@
+"""Paid calls: one hard limit per lane, reserved in the budget, journaled, paced, retried.
+
+Everything here runs in one event loop, so its counters need no lock: between two ``await`` nobody
+else runs. A call waits in the queue of its lane; a slot of the lane takes the next one that its
+endpoint's gate lets through, reserves its worst case in the budget, claims it in the journal,
+makes it, settles it, and goes on with the next. Claims are made just before the call and a slot
+holds one at a time, so a killed process leaves at most as many calls of unknown fate as there are
+slots.
+
+A retry waits without a slot and then queues like everybody else. Every attempt is reserved and
+claimed anew. An answer is durable before anybody sees it.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from convergence_core.budget.limits import Budget, Exhausted, Reservation, Wait
+from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
+from convergence_core.events import BudgetWarned
+from convergence_core.records import NO_USAGE, Json, Reply, Usage
+from convergence_core.store.protocols import Answer, CallIntent, Settlement
+from convergence_core.target import WorstCase
+from tasks.journaling import JournalQueue
+from tasks.outcomes import Record, Redact, fault_outcome, record_of, redacted, reply_outcome
+from tasks.retries import Backoff
+from tasks.stopwatch import checked_by
+from tasks.traffic import HELD, Gate
+
+BUSY_LOOK_S = (0.05, 2.0)
+"""First and longest pause before looking again at a call that another process makes."""
+
+THROTTLED = "http_429"
+MOST_THROTTLED = 10
+"""Rate-limited attempts of one call that use up no retry, where retries are allowed at all."""
+STOPPED = "the run was stopped before this was answered"
+
+Keep = Callable[[Reply], Awaitable[Json]]
+"""Turns an answer into what the journal keeps of it, where its text is not kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How a call ended: by an answer, by a fault, or not at all."""
+
+    record: Record | None = None
+    """The account in the ledger; ``None``: nothing was asked."""
+    stored: Json = None
+    """What the journal keeps of an answer or of the candidate's fault."""
+    reply: Reply | None = None
+    """The answer as it came; ``None``: it is in ``stored``, or there is none."""
+    fault: EvaluationFault | None = None
+    """The infrastructure's fault that retries did not heal."""
+    not_asked: tuple[Literal["budget", "stopped"], str] | None = None
+    """Why nothing was asked."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call:
+    """One call on its way."""
+
+    lane: str
+    intent: CallIntent
+    worst: WorstCase
+    send: Callable[[], Awaitable[Reply]]
+    gate: Gate | None
+    """Of its endpoint; ``None``: nothing but the lane limits it."""
+    keep: Keep | None = None
+    """``None``: the whole answer is kept."""
+    future: "asyncio.Future[Outcome]"
+    n_tries: int = 0
+    """Attempts made by this process."""
+    n_throttled: int = 0
+    """How often its endpoint said that it was too much."""
+    n_looks: int = 0
+    """How often another process was found at the same call."""
+    last: Outcome | None = None
+    """How the last try failed."""
+    place: Reservation | Exhausted | None = None
+    """Its place in the budget, or why there is none; ``None``: it has not been taken yet."""
+
+    @property
+    def key(self) -> str:
+        """The journal's key."""
+        return self.intent.call_key
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    limit: int
+    ready: deque[Call] = field(default_factory=deque)
+    slots: set["asyncio.Task[None]"] = field(default_factory=set)
+    gates: set[Gate | None] = field(default_factory=set)
+    """Those of all calls that were ever queued here."""
+
+
+class Calls:
+    """Makes calls. All methods must be called in the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        journal: JournalQueue,
+        budget: Budget,
+        lanes: Mapping[str, int],
+        max_retries: int,
+        keep_text: bool,
+        redact: Redact,
+        now_us: Callable[[], int],
+        backoff: Backoff,
+        on_failure: Callable[[BaseException], None],
+        on_warning: Callable[[BudgetWarned], None] | None = None,
+    ) -> None:
+        """Prepare to make calls.
+
+        Args:
+            loop: where everything runs.
+            journal: where calls are claimed and settled.
+            budget: what may still be spent, over all lanes.
+            lanes: name → most calls in flight.
+            max_retries: further tries after a fault that a retry may heal.
+            keep_text: whether details of faults are stored.
+            redact: takes secrets out of a text.
+            now_us: clock, in microseconds since the epoch.
+            backoff: pauses before retries.
+            on_failure: told of an error that is no fault of a call; everything ends then.
+            on_warning: told when a limit of the budget comes near.
+        """
+        self._loop = loop
+        self._journal = journal
+        self._budget = budget
+        self._lanes = {name: _Lane(limit) for name, limit in lanes.items()}
+        self._max_retries = max_retries
+        self._keep_text = keep_text
+        self._redact = redact
+        self._now_us = now_us
+        self._backoff = backoff
+        self._on_failure = on_failure
+        self._on_warning = on_warning
+        self._rng = random.Random()  # noqa: S311 - jitter of pauses, no part of any result
+        self._same: dict[str, list[Call]] = {}
+        """Key of a call under way → others that wait for its answer."""
+        self._pausing: dict[Call, asyncio.TimerHandle] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    # -- life
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no further call starts."""
+        return self._stopping
+
+    def make(self, call: Call) -> "asyncio.Future[Outcome]":
+        """Queue a call behind all others of its lane; the future is done when it has ended."""
+        if self._stopping:
+            self._not_asked(call)
+        else:
+            lane = self._lanes[call.lane]
+            lane.ready.append(call)
+            lane.gates.add(call.gate)
+            self._loop.call_soon(self._dispatch)
+        return call.future
+
+    def stop(self, grace_s: float) -> None:
+        """Start no further call; calls in flight may go on for ``grace_s``."""
+        if self._stopping:
+            return
+        self._stopping = True
+        queued = [*self._pausing]
+        for timer in self._pausing.values():
+            timer.cancel()
+        self._pausing.clear()
+        for lane in self._lanes.values():
+            queued += lane.ready
+            lane.ready.clear()
+        for waiting in self._same.values():
+            queued += waiting
+            waiting.clear()
+        for call in queued:
+            self._not_asked(call)
+        self._loop.call_later(grace_s, self._cancel_slots)
+
+    async def aclose(self) -> None:
+        """Stop, give up calls in flight, and wait until what was answered is settled."""
+        self.stop(0.0)
+        self._cancel_slots()
+        if self._timer is not None:
+            self._timer.cancel()
+        while open_tasks := self._settling.union(*(lane.slots for lane in self._lanes.values())):
+            await asyncio.wait(open_tasks)
+            await asyncio.sleep(0)  # their callbacks run
+
+    def _cancel_slots(self) -> None:
+        for lane in self._lanes.values():
+            for slot in lane.slots:
+                slot.cancel()
+
+    def _not_asked(self, call: Call) -> None:
+        """End a call that is not asked (again) because the run stops."""
+        self._end(call, call.last or Outcome(not_asked=("stopped", STOPPED)))
+
+    def _end(self, call: Call, outcome: Outcome) -> None:
+        if not call.future.done():
+            call.future.set_result(outcome)
+
+    # -- queue and slots
+
+    def _dispatch(self) -> None:
+        """Open slots while there is work and room."""
+        for lane in self._lanes.values():
+            for _ in range(min(len(lane.ready), lane.limit - len(lane.slots))):
+                call = self._take(lane)
+                if call is None:
+                    break
+                self._start(lane.slots, self._slot(lane, call))
+
+    def _start(self, group: set["asyncio.Task[None]"], work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        group.add(task)
+        self._count_slots()
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            group.discard(task)
+            self._count_slots()
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._on_failure(error)
+            else:
+                self._dispatch()
+
+        task.add_done_callback(ended)
+
+    def _count_slots(self) -> None:
+        self._journal.n_slots = sum(len(lane.slots) for lane in self._lanes.values())
+
+    async def _slot(self, lane: _Lane, first: Call) -> None:
+        call: Call | None = first
+        while call is not None:
+            try:
+                await self._attempt(call)
+            except asyncio.CancelledError:
+                self._not_asked(call)
+                self._free(call)
+                raise
+            call = self._take(lane)
+
+    def _take(self, lane: _Lane) -> Call | None:
+        """Return the next call that may be asked now, with its place in the budget."""
+        closed: set[Gate | None] = set()
+        index = 0
+        while index < len(lane.ready) and closed != lane.gates:
+            call = lane.ready[index]
+            if (same := self._same.get(call.key)) is not None:
+                del lane.ready[index]
+                same.append(call)
+                continue
+            if call.gate is not None and (call.gate in closed or not self._enter(call.gate)):
+                closed.add(call.gate)
+                index += 1
+                continue
+            place = self._budget.reserve(call.worst, self._now_us() / 1e6)
+            if isinstance(place, Wait):
+                self._leave(call)
+                return None  # what is reserved may be given back: whoever does looks here again
+            if isinstance(place, Exhausted):
+                self._leave(call)
+            call.place = place
+            del lane.ready[index]
+            self._same[call.key] = []
+            return call
+        return None
+
+    def _enter(self, gate: Gate) -> bool:
+        """Pass a gate, or make sure to look again when it opens."""
+        try:
+            delay_s = gate.enter(self._loop.time())
+        except EndpointDownError as error:
+            self._on_failure(error)
+            return False
+        if delay_s is None:
+            return True
+        if delay_s < float("inf") and (
+            self._timer is None
+            or self._timer.cancelled()
+            or self._timer.when() > self._loop.time() + delay_s
+        ):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(delay_s, self._look_at_gates)
+        return False
+
+    def _look_at_gates(self) -> None:
+        self._timer = None
+        self._dispatch()
+
+    def _leave(self, call: Call) -> None:
+        if call.gate is not None:
+            call.gate.leave_unused()
+
+    def _free(self, call: Call) -> None:
+        """Let others that want the same call look at its answer."""
+        for other in reversed(self._same.pop(call.key, ())):
+            self._lanes[other.lane].ready.appendleft(other)
+        self._dispatch()
+
+    def _pause(self, call: Call, delay_s: float) -> None:
+        def requeue() -> None:
+            del self._pausing[call]
+            self._lanes[call.lane].ready.append(call)
+            self._dispatch()
+
+        self._free(call)
+        if self._stopping:
+            self._not_asked(call)
+        else:
+            self._pausing[call] = self._loop.call_later(delay_s, requeue)
+
+    # -- one attempt
+
+    async def _attempt(self, call: Call) -> None:
+        place = call.place
+        if not isinstance(place, Reservation):
+            assert isinstance(place, Exhausted)  # noqa: S101 - taken with one or the other
+            answer = await self._journal.look(call.key)
+            if answer is not None and _is_usable(answer, call.intent):
+                self._replay(call, answer)
+            else:
+                self._end(call, call.last or Outcome(not_asked=("budget", place.reason)))
+            self._free(call)
+            return
+        is_asked = False
+        try:
+            claim = await self._journal.claim(call.intent)
+            is_asked = claim.state == "granted" and not self._stopping
+        finally:
+            if not is_asked:
+                self._budget.release(place)
+                self._leave(call)
+        if claim.state == "granted":
+            await self._call(call, place, claim.attempt)
+        elif claim.answer is not None:
+            self._replay(call, claim.answer)
+            self._free(call)
+        else:
+            first_s, longest_s = BUSY_LOOK_S
+            call.n_looks += 1
+            self._pause(call, min(longest_s, first_s * 2.0 ** min(call.n_looks - 1, 10)))
+
+    async def _call(self, call: Call, place: Reservation, attempt: int) -> None:
+        started_us = self._now_us()
+        if self._stopping:
+            fault = InfrastructureFault(STOPPED, error_type="stopped")
+            record = Record(started_us=started_us, ended_us=started_us, attempt=attempt)
+            durable = self._settle_fault(call, fault, record)
+            self._conclude(self._end_unsent(call, durable))
+            return
+        call.n_tries += 1
+        reply: Reply | None = None
+        fault_: EvaluationFault | None = None
+        broken: BaseException | None = None
+        try:
+            with checked_by(call.gate):
+                reply = redacted(await call.send(), self._redact)
+        except EvaluationFault as error:
+            fault_ = error
+        except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
+            broken = error
+            fault_ = InfrastructureFault(str(error), error_type=type(error).__name__)
+        except asyncio.CancelledError:
+            # Sent, and nobody will see its end: the journal keeps the claim, which counts as lost.
+            self._budget.settle(place, usd=None, tokens=None)
+            self._leave(call)
+            raise
+        record = Record(started_us=started_us, ended_us=self._now_us(), attempt=attempt)
+        self._pay(call, place, reply if reply is not None else fault_)
+        # Each attempt is settled before this slot claims another.
+        if reply is not None:
+            stored = reply_outcome(reply) if call.keep is None else await call.keep(reply)
+            durable = self._settle(call, record, stored, reply)
+            self._conclude(
+                self._finish(call, Outcome(record=record, stored=stored, reply=reply), durable)
+            )
+            return
+        assert fault_ is not None  # noqa: S101 - no reply
+        durable = self._settle_fault(call, fault_, record)
+        if isinstance(fault_, InfrastructureFault):
+            self._conclude(self._heal(call, fault_, record, durable))
+        else:
+            outcome = Outcome(record=record, stored=self._stored(fault_))
+            self._conclude(self._finish(call, outcome, durable))
+        if broken is not None:
+            raise broken
+
+    def _pay(self, call: Call, place: Reservation, ending: Reply | EvaluationFault | None) -> None:
+        """Settle the reservation and tell the gate, as soon as the end is known."""
+        gate = call.gate
+        if isinstance(ending, Reply):
+            self._budget.settle(place, usd=ending.cost_usd, tokens=_tokens(ending.usage))
+            if gate is not None:
+                gate.leave(None, self._loop.time())
+        elif isinstance(ending, EvaluationFault):
+            billed = ending.billed
+            if billed is not None:
+                self._budget.settle(place, usd=billed.cost_usd, tokens=_tokens(billed.usage))
+            elif isinstance(ending, InfrastructureFault) and ending.may_be_billed:
+                self._budget.settle(place, usd=None, tokens=None)
+            else:
+                self._budget.settle(place, usd=0.0, tokens=0)
+            if gate is not None:
+                gate.leave(ending, self._loop.time())
+        if self._on_warning is not None:
+            for warning in self._budget.warnings(self._now_us() / 1e6):
+                self._on_warning(BudgetWarned(text=warning))
+        self._dispatch()
+
+    def _stored(self, fault: EvaluationFault) -> Json:
+        return fault_outcome(fault, self._redact, keep_text=self._keep_text)
+
+    def _settle(
+        self, call: Call, record: Record, stored: Json, reply: Reply
+    ) -> "asyncio.Future[Any]":
+        assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
+        return self._journal.settle(
+            Settlement(
+                call_key=call.key,
+                attempt=record.attempt,
+                state="done",
+                outcome=stored,
+                started_us=record.started_us,
+                ended_us=record.ended_us,
+                cost_usd=reply.cost_usd,
+                usage=reply.usage,
+                price_version=reply.price_version,
+                model=reply.model,
+            )
+        )
+
+    def _settle_fault(
+        self, call: Call, fault: EvaluationFault, record: Record
+    ) -> "asyncio.Future[Any]":
+        assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
+        may_be_billed = isinstance(fault, InfrastructureFault) and fault.may_be_billed
+        billed = fault.billed
+        if billed is not None:
+            cost_usd, maybe = billed.cost_usd, False
+        elif may_be_billed:
+            cost_usd, maybe = None, True
+        else:
+            cost_usd, maybe = 0.0, False
+        return self._journal.settle(
+            Settlement(
+                call_key=call.key,
+                attempt=record.attempt,
+                state="failed" if isinstance(fault, InfrastructureFault) else "done",
+                outcome=self._stored(fault),
+                started_us=record.started_us,
+                ended_us=record.ended_us,
+                cost_usd=cost_usd,
+                maybe_usd=(call.worst.usd or 0.0) if maybe else 0.0,
+                maybe_tokens=(call.worst.tokens or 0) if maybe else 0,
+                usage=NO_USAGE if billed is None else billed.usage,
+                price_version=None if billed is None else billed.price_version,
+                model=None if billed is None else billed.model,
+            )
+        )
+
+    # -- after the attempt: no slot is held
+
+    def _conclude(self, work: Coroutine[Any, Any, None]) -> None:
+        self._start(self._settling, work)
+
+    async def _end_unsent(self, call: Call, durable: "asyncio.Future[Any]") -> None:
+        await durable
+        self._not_asked(call)
+        self._free(call)
+
+    async def _finish(self, call: Call, outcome: Outcome, durable: "asyncio.Future[Any]") -> None:
+        await durable
+        self._free(call)
+        self._end(call, outcome)
+
+    async def _heal(
+        self,
+        call: Call,
+        fault: InfrastructureFault,
+        record: Record,
+        durable: "asyncio.Future[Any]",
+    ) -> None:
+        """Ask again later, or end the call with its fault when that is of no use."""
+        await durable
+        call.last = Outcome(record=record, fault=fault)
+        if self._is_no_try(call, fault):
+            call.n_tries -= 1
+        delay_s = None
+        if fault.retryable and call.n_tries <= self._max_retries and not self._stopping:
+            delay_s = self._backoff.delay_s(call.n_tries, fault.retry_after_s, self._rng)
+        if delay_s is None:
+            self._end(call, call.last)
+            self._free(call)
+        else:
+            self._pause(call, delay_s)
+
+    def _is_no_try(self, call: Call, fault: InfrastructureFault) -> bool:
+        """Whether an attempt uses up no retry: it never left, or the endpoint just said not now."""
+        if fault.error_type == HELD:
+            return True
+        if fault.error_type != THROTTLED or self._max_retries == 0:
+            return False
+        call.n_throttled += 1
+        return call.n_throttled <= MOST_THROTTLED
+
+    def _replay(self, call: Call, answer: Answer) -> None:
+        """End a call with an answer of the journal, exactly as the first time."""
+        record = record_of(answer, call.intent.run_id, call.intent.eval_id)
+        self._end(call, Outcome(record=record, stored=answer.outcome))
+
+
+def _tokens(usage: Usage) -> int | None:
+    """Return what counts against ``max_tokens``; half a report would count too little."""
+    is_whole = usage.prompt_tokens is not None and usage.completion_tokens is not None
+    return usage.total if is_whole else None
+
+
+def _is_usable(answer: Answer, intent: CallIntent) -> bool:
+    """Whether a stored answer is young enough for this call, or its own."""
+    since = intent.fresh_since_us
+    is_own = (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)
+    return since is None or answer.ended_us >= since or is_own

@@ -1,0 +1,94 @@
+"""What providers' own error codes say beyond the HTTP status, and whose fault that is.
+
+A key that Gemini does not know is a 400 there, and so is an account of OpenAI's that reached its
+own limit; a prompt that Azure's filter stopped is a 400 that is a refusal; Groq has a status of its
+own for a full service tier.
+"""
+
+import json
+from collections.abc import Mapping
+
+import httpx
+
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.records import Json
+from tasks.http_calls import status_fault
+from tasks.providers.answers import REFUSAL
+from tasks.retries import rate_of
+from tasks.values import shorten
+
+_BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
+_LIMIT_REACHED = "billing_hard_limit_reached"
+_FILTERED = frozenset(
+    {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"}
+)
+_CAPACITY = 498
+"""Groq's status for a service tier that is full."""
+_DETAILS_CHARS = 2000
+
+
+def provider_fault(
+    status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
+) -> EvaluationFault:
+    """Return the fault that an answer with an error status means; see ``status_fault``."""
+    kind, details = f"http_{status}", shorten(body, _DETAILS_CHARS)
+    if status == 400 and any(mark in body for mark in _BAD_KEY):
+        fix = f"Check the value of {secret}." if secret else "Add `api.auth` to the configuration."
+        return InfrastructureFault(
+            f"HTTP 400 from {url}: access refused. {fix}",
+            error_type=kind,
+            details=details,
+            retryable=False,
+        )
+    if status == 400 and _LIMIT_REACHED in _codes(body):
+        return InfrastructureFault(
+            f"HTTP 400 from {url}: the account's own limit is reached. Raise it with the provider.",
+            error_type=kind,
+            details=details,
+            retryable=False,
+        )
+    if status == 400 and _codes(body) & _FILTERED:
+        return CandidateFault(
+            "the provider's filter stopped the prompt", error_type=REFUSAL, details=details
+        )
+    if status == _CAPACITY:
+        rate = rate_of(headers.raw)
+        return InfrastructureFault(
+            f"HTTP {status} from {url}: its service tier is full",
+            error_type=kind,
+            details=details,
+            retry_after_s=None if rate is None else rate.retry_after_s,
+            rate=rate,
+        )
+    return status_fault(status, body, headers, url=url, secret=secret)
+
+
+def streamed_fault(
+    piece: Mapping[str, Json], headers: httpx.Headers, *, url: str, secret: str | None
+) -> EvaluationFault | None:
+    """Return the fault that a piece of a stream reports, ``None`` if it reports none."""
+    error = piece.get("error")
+    if not error:
+        return None
+    body = json.dumps(dict(piece), ensure_ascii=False)
+    code = error.get("code") if isinstance(error, dict) else None
+    status = error.get("status_code", code) if isinstance(error, dict) else None
+    if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600:
+        return provider_fault(status, body, headers, url=url, secret=secret)
+    return InfrastructureFault(
+        f"the stream of {url} ended with an error",
+        error_type="stream_error",
+        details=shorten(body, _DETAILS_CHARS),
+        may_be_billed=True,
+    )
+
+
+def _codes(body: str) -> set[str]:
+    """Return the codes of an error in OpenAI's form, its inner error included."""
+    try:
+        error = json.loads(body)["error"]
+        inner = error.get("innererror") or {}
+        found = {error.get("code"), error.get("type"), inner.get("code")}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return set()
+    return {code for code in found if isinstance(code, str)}

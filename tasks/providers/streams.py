@@ -1,0 +1,214 @@
+"""Streamed answers: server-sent events, joined into the answer that would have come in one piece.
+
+Events are as in the HTML standard, section 9.2.6, of which providers use ``data`` alone. A stream
+is whole when it says so (``[DONE]``, or a reason why the answer ended); one that just stops was
+cut.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Protocol
+
+from convergence_core.errors import InfrastructureFault
+from convergence_core.records import Json
+from tasks.providers.answers import gemini_parts
+from tasks.values import to_json
+
+DONE = "[DONE]"
+
+
+async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
+    """Yield the data of each event of a stream.
+
+    Only line feeds end lines: a text may hold other letters that Python takes for ends of lines.
+    An event that no empty line follows counts when it is whole.
+    """
+    rest, lines = b"", []
+    async for chunk in chunks:
+        pieces = (rest + chunk).split(b"\n")
+        rest = pieces.pop()
+        for line in pieces:
+            bare = line.rstrip(b"\r")
+            if bare.startswith(b"data:"):
+                lines.append(bare[5:].removeprefix(b" "))
+            elif not bare and lines:
+                yield b"\n".join(lines).decode("utf-8", "replace")
+                lines = []
+    if rest.startswith(b"data:"):
+        lines.append(rest[5:].strip())
+    last = b"\n".join(lines).decode("utf-8", "replace")
+    if last and (last.strip() == DONE or _is_json(last)):
+        yield last
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+class Joiner(Protocol):
+    """Puts the pieces of one answer together."""
+
+    def add(self, piece: Mapping[str, Json]) -> bool:
+        """Take the next piece; return whether it holds some of the answer."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer has ended."""
+        ...
+
+    @property
+    def raw(self) -> dict[str, Json]:
+        """The answer as it would have come in one piece."""
+        ...
+
+
+class ChatJoiner:
+    """Joins chunks of the chat protocol; the first choice counts."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Json] = {}
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[dict[str, Json]] = []
+        self._slots: dict[object, int] = {}
+        self._finish_reason: str | None = None
+
+    def add(self, piece: Mapping[str, Json]) -> bool:
+        """Take a chunk; return whether it holds a piece of text or of a tool call."""
+        for name in ("id", "model", "usage", "x_groq", "usageMetadata"):
+            if piece.get(name) is not None:
+                self._head[name] = piece[name]
+        choices = piece.get("choices")
+        for choice in choices if isinstance(choices, list) else []:
+            if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+                return self._add_choice(choice)
+        return False
+
+    def _add_choice(self, choice: Mapping[str, Json]) -> bool:
+        reason, delta = choice.get("finish_reason"), choice.get("delta")
+        if isinstance(reason, str) and reason:
+            self._finish_reason = reason
+        if not isinstance(delta, dict):
+            return False
+        is_content = False
+        for name, texts in (("content", self._text), ("refusal", self._refusal)):
+            text = delta.get(name)
+            if isinstance(text, str) and text:
+                texts.append(text)
+                is_content = True
+        calls = delta.get("tool_calls")
+        for call in calls if isinstance(calls, list) else []:
+            if isinstance(call, dict):
+                self._add_call(call)
+                is_content = True
+        return is_content
+
+    def _add_call(self, piece: Mapping[str, Json]) -> None:
+        """Add to the call that a piece belongs to: by index, by id, else a call of its own."""
+        key: object = piece.get("index")
+        if key is None:  # Gemini sends whole calls without an index
+            key = piece.get("id") or f"call {len(self._calls)}"
+        if key not in self._slots:
+            self._slots[key] = len(self._calls)
+            self._calls.append({"id": piece.get("id"), "name": "", "arguments": ""})
+        call, function = self._calls[self._slots[key]], piece.get("function")
+        for name in ("name", "arguments"):
+            text = function.get(name) if isinstance(function, dict) else None
+            if isinstance(text, str):
+                call[name] = str(call[name]) + text
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a reason for the end was given."""
+        return self._finish_reason is not None
+
+    @property
+    def raw(self) -> dict[str, Json]:
+        """The answer as it would have come in one piece."""
+        message: dict[str, Json] = {
+            "role": "assistant",
+            "content": "".join(self._text) if self._text else None,
+        }
+        if self._refusal:
+            message["refusal"] = "".join(self._refusal)
+        if self._calls:
+            message["tool_calls"] = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                }
+                for call in self._calls
+            ]
+        choice: Json = {"index": 0, "finish_reason": self._finish_reason, "message": message}
+        return {**self._head, "object": "chat.completion", "choices": [choice]}
+
+
+class GeminiJoiner:
+    """Joins answers of ``streamGenerateContent``, each of which holds some parts."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Json] = {}
+        self._parts: list[Json] = []
+        self._finish_reason: Json = None
+
+    def add(self, piece: Mapping[str, Json]) -> bool:
+        """Take a piece; return whether it holds text or a function call."""
+        for name in ("modelVersion", "responseId", "usageMetadata", "promptFeedback"):
+            if piece.get(name) is not None:
+                self._head[name] = piece[name]
+        candidates = piece.get("candidates")
+        first = candidates[0] if isinstance(candidates, list) and candidates else None
+        if not isinstance(first, dict):
+            return False
+        self._finish_reason = first.get("finishReason") or self._finish_reason
+        parts = gemini_parts(first)
+        self._parts += parts
+        return any(
+            part.get("functionCall") or (part.get("text") and part.get("thought") is not True)
+            for part in parts
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a reason for the end was given, or the prompt was blocked."""
+        return bool(self._finish_reason) or "promptFeedback" in self._head
+
+    @property
+    def raw(self) -> dict[str, Json]:
+        """The answer as it would have come in one piece."""
+        if not self._parts and self._finish_reason is None:
+            return dict(self._head)
+        candidate: dict[str, Json] = {"content": {"role": "model", "parts": self._parts}}
+        if self._finish_reason is not None:
+            candidate["finishReason"] = self._finish_reason
+        return {**self._head, "candidates": [candidate]}
+
+
+def read_piece(data: str, *, url: str) -> dict[str, Json]:
+    """Return the JSON of one event.
+
+    Raises:
+        InfrastructureFault: it is none.
+    """
+    try:
+        piece = to_json(json.loads(data))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _broken(f"a piece of the answer of {url} is not JSON: {error}", "bad_body") from None
+    if not isinstance(piece, dict):
+        raise _broken(f"a piece of the answer of {url} is no object", "bad_body")
+    return piece
+
+
+def cut_fault(url: str) -> InfrastructureFault:
+    """Return the fault of a stream that stopped before the answer did."""
+    return _broken(f"the stream of {url} was cut before the answer ended", "cut_stream")
+
+
+def _broken(why: str, kind: str) -> InfrastructureFault:
+    return InfrastructureFault(why, error_type=kind, may_be_billed=True)

@@ -1,0 +1,180 @@
+"""What a configuration of a chat kind sends, and what of it no model of its space has a field for."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from convergence_core.config import (
+    ApiConfig,
+    BooleanParam,
+    CategoricalParam,
+    Configuration,
+    IntParam,
+    ParameterConfig,
+    TextParam,
+)
+from convergence_core.errors import Problem
+from convergence_core.records import Json
+from tasks.providers import make_chat
+from tasks.providers.fields import REQUEST_FIELDS
+from tasks.request_templates import placeholders
+
+SYSTEM = "system"
+
+
+def system_parameter(configuration: Configuration) -> str | None:
+    """Return the parameter that is the system message where no messages are written."""
+    if configuration.api.request.messages is not None:
+        return None
+    parameters = configuration.search_space.parameters
+    if SYSTEM in parameters:
+        return SYSTEM
+    texts = [name for name, p in parameters.items() if isinstance(p, TextParam)]
+    return texts[0] if len(texts) == 1 else None
+
+
+def sent_fields(configuration: Configuration, templates: Mapping[str, str]) -> frozenset[str]:
+    """Return the parameters that are sent as fields: a text that a message names is not."""
+    filled = _filled_names(configuration.api, templates)
+    return frozenset(
+        name
+        for name, parameter in configuration.search_space.parameters.items()
+        if name in REQUEST_FIELDS and not (isinstance(parameter, TextParam) and name in filled)
+    )
+
+
+def check_parameters(configuration: Configuration, templates: Mapping[str, str]) -> list[Problem]:
+    """Return what is wrong with the requests of a configuration, before any is sent.
+
+    That is each parameter that no request would hold, a request without a model, and, unless
+    ``api.request.unsupported`` is ``drop``, each setting that no model has a field for.
+    """
+    api = configuration.api
+    used = sent_fields(configuration, templates) | _filled_names(api, templates)
+    used |= {system_parameter(configuration) or ""}
+    problems = []
+    for name in configuration.search_space.parameters:
+        if name in used:
+            continue
+        near = difflib.get_close_matches(name, sorted(REQUEST_FIELDS), n=1)
+        hint = f"Did you mean `{near[0]}`? " if near else ""
+        problems.append(
+            Problem(
+                key=f"search_space.parameters.{name}",
+                rule="must be a field of a chat request, or be named in a message",
+                value="",
+                fix=f"{hint}Write `{{{name}}}` into `api.request.messages`, or "
+                f'`{name}: "{{{name}}}"` into `api.request.options` to send it as it is.',
+            )
+        )
+    has_model = "model" in configuration.search_space.parameters or "model" in api.request.options
+    if not has_model:
+        problems.append(
+            Problem(
+                key="api.request.options.model",
+                rule="is required, unless a parameter is called `model`",
+                value="",
+                fix="Write `options: {model: …}` with the model's name.",
+            )
+        )
+    elif api.request.unsupported == "refuse":
+        problems += _unsupported(configuration, templates)
+    return problems
+
+
+def _filled_names(api: ApiConfig, templates: Mapping[str, str]) -> set[str]:
+    written: list[Json] = [dict(api.request.options), dict(api.request.query)]
+    written += [message.content for message in api.request.messages or ()]
+    found = [placeholder for template in written for placeholder in placeholders(template)]
+    used = [templates.get(p.path, "") for p in found if p.name == "templates"]
+    return {p.name for p in found} | {p.name for text in used for p in placeholders(text)}
+
+
+# -- settings without a field
+
+
+def _unsupported(configuration: Configuration, templates: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each setting that every model refuses, whatever its value."""
+    api, space = configuration.api, configuration.search_space
+    models = [*_models(configuration)]
+    plain = {
+        name: value
+        for name, value in api.request.options.items()
+        if name != "model" and not any(True for _ in placeholders(value))
+    }
+    for name, value in plain.items():
+        if name not in space.parameters:
+            reasons = [_refusal(api, model, name, ([value], 0), plain) for model in models]
+            yield from _problem(f"api.request.options.{name}", models, reasons)
+    for name in sorted(sent_fields(configuration, templates) - {"model"}):
+        parameter = space.parameters[name]
+        allowed = parameter.when.get("model")
+        asked = [model for model in models if allowed is None or model in allowed]
+        tried = _values(parameter)
+        reasons = [_refusal(api, model, name, tried, plain) for model in asked]
+        yield from _problem(f"search_space.parameters.{name}", asked, reasons)
+
+
+def _models(configuration: Configuration) -> Iterator[str]:
+    """Yield the models that may be asked; nothing where a placeholder names them."""
+    parameter = configuration.search_space.parameters.get("model")
+    if isinstance(parameter, CategoricalParam):
+        yield from (choice for choice in parameter.choices if isinstance(choice, str))
+        return
+    written = configuration.api.request.options.get("model")
+    if parameter is None and isinstance(written, str) and not any(placeholders(written)):
+        yield written
+
+
+def _values(parameter: ParameterConfig) -> tuple[list[Json], int]:
+    """Return values that stand for all, and how many of them may pass and yet not be a choice.
+
+    A model that takes one number of a range, its default, does not take the range.
+    """
+    match parameter:
+        case CategoricalParam():
+            return [*parameter.choices], 0
+        case BooleanParam():
+            return [False, True], 0
+        case TextParam():
+            return [*parameter.variants], 0
+        case _:
+            third = (parameter.max - parameter.min) / 3
+            inner = {parameter.min + third, parameter.min + 2 * third}
+            whole = isinstance(parameter, IntParam)
+            values: set[float] = {
+                parameter.min,
+                parameter.max,
+                *(int(v) if whole else v for v in inner),
+            }
+            return [*sorted(values)], 1
+
+
+def _refusal(
+    api: ApiConfig,
+    model: str,
+    name: str,
+    tried: tuple[list[Json], int],
+    others: Mapping[str, Json],
+) -> str | None:
+    """Return why a model refuses all but ``n_spare`` values of a setting, else ``None``."""
+    values, n_spare = tried
+    endpoint = api.models[model].endpoint if model in api.models else api.endpoint
+    chat = make_chat(api, endpoint)
+    reasons = [
+        dict(chat.mapped([], model=model, settings={**others, name: value}).refused).get(name)
+        for value in values
+    ]
+    refused = [reason for reason in reasons if reason is not None]
+    return refused[0] if refused and len(reasons) - len(refused) <= n_spare else None
+
+
+def _problem(key: str, models: list[str], reasons: list[str | None]) -> Iterator[Problem]:
+    if not models or None in reasons:
+        return
+    asked = f"`{models[0]}`" if len(models) == 1 else f"any of the {len(models)} models"
+    yield Problem(
+        key=key,
+        rule=f"must be a setting that {asked} has a field for: {reasons[0]}",
+        value="",
+        fix="Remove it, or write `api.request.unsupported: drop` to leave it out of requests.",
+    )

@@ -1,0 +1,297 @@
+"""Gates before endpoints: who may call now, and what each end of a call means for the next.
+
+Rate limits are counted per endpoint and key, so there is one ``Gate`` for each pair, whatever the
+purpose of its calls. A gate has no queue and nobody waits in it: ``enter`` lets a call pass or says
+when to look again, so that a call which has to wait holds no slot of another endpoint, whoever
+keeps the queue decides who is next, and a stop has nothing to interrupt.
+
+A pause that an answer asks for holds for all calls: for those that have not entered by ``enter``,
+and for those that have by ``clearance``, at the moment they would leave.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
+from convergence_core.traffic import Aimd, Breaker, Pacer, RateInfo
+from tasks.retries import LONGEST_PAUSE_S
+
+__all__ = ["HELD", "Gate", "Gates", "TrafficEvent"]
+
+HELD = "held"
+"""Error type of a call that was held back: nothing was sent."""
+LONGEST_HOLD_S = 60.0
+"""How long a call that has entered is held back: a claim in the journal does not last for ever."""
+SHORTEST_TOLD_S = 5.0
+"""Shorter pauses are no news for people."""
+
+_UNSENT = frozenset({HELD, "stopped"})
+_THROTTLED = frozenset({"http_429", "http_498"})
+"""498 is Groq's for a tier without capacity."""
+_OVERLOADED = frozenset({"http_503", "http_529"})
+"""Too much for the endpoint, or it is down: both are taken in."""
+_ALIVE = frozenset({"http_408", "http_409", "http_425"})
+_SPENT = frozenset({"http_402", "http_429"})
+"""Where a retry is of no use, the account is out of credit."""
+
+_Meaning = Literal["answered", "alive", "throttled", "overloaded", "failed", "refused", "unsent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficEvent:
+    """Something about an endpoint that is worth a line of progress."""
+
+    endpoint: str
+    kind: Literal["slower", "paused", "silent", "back", "down"]
+    text: str
+    """For people, e.g. ``slowed down to 3 in flight: HTTP 429, 12 s``."""
+    limit: int
+    """Calls that may be in flight now."""
+
+
+class Gate:
+    """One endpoint and key, in one event loop. Times are those of its clock."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        max_in_flight: int,
+        run_label: str | None = None,
+        on_event: Callable[[TrafficEvent], None] | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        """Where its calls go: scheme and host, for people."""
+        self.n_in_flight = 0
+        """Calls that have entered and not left."""
+        self.n_throttled = 0
+        """Answers that said it was too much."""
+        self.n_entered = 0
+        """Calls that have entered so far."""
+        self.events: deque[TrafficEvent] = deque(maxlen=100)
+        """The latest events, oldest first."""
+        self._resume = f"`convergence resume {run_label or 'LABEL'}`"
+        self._on_event = on_event
+        self._aimd = Aimd(most=max_in_flight)
+        self._pacer = Pacer()
+        self._breaker = Breaker(endpoint)
+        self._why_down: str | None = None
+
+    @property
+    def limit(self) -> int:
+        """Calls that may be in flight now."""
+        return self._aimd.limit
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the endpoint was given up."""
+        return self._why_down is not None
+
+    # -- calls
+
+    def enter(self, now_s: float) -> float | None:
+        """Let a call pass, or say in how many seconds to look again.
+
+        Returns:
+            ``None``: it has entered, and has to ``leave``. Infinity: until another one has left.
+
+        Raises:
+            EndpointDownError: the endpoint was given up.
+        """
+        if self._why_down is not None:
+            raise EndpointDownError(self._why_down)
+        wait_s = self.wait_s(now_s)
+        if wait_s > 0.0:
+            return wait_s
+        self._breaker.started()
+        self.n_in_flight += 1
+        self.n_entered += 1
+        return None
+
+    def wait_s(self, now_s: float) -> float:
+        """Return for how long no call may enter; infinite: until one has left."""
+        if self.n_in_flight >= self._aimd.limit:
+            return math.inf
+        return max(self._pacer.wait_s(now_s), self._breaker.wait_s(now_s, self.n_in_flight))
+
+    def leave_unused(self) -> None:
+        """Leave without having called."""
+        self.n_in_flight -= 1
+        self.n_entered -= 1
+        self._breaker.unused()
+
+    def leave(self, fault: EvaluationFault | None, now_s: float) -> None:
+        """Leave with the end of a call; ``None``: it was answered."""
+        n_in_flight = self.n_in_flight
+        self.n_in_flight -= 1
+        meaning = _meaning_of(fault)
+        self._pause(_rate_of(fault), now_s)
+        if meaning == "answered":
+            self._aimd.answered(n_in_flight)
+            self._pacer.answered()
+        elif meaning in ("throttled", "overloaded"):
+            self.n_throttled += 1
+            self._slow_down(n_in_flight, fault, now_s)
+        else:
+            self._aimd.ended()
+        self._mind(meaning, fault, now_s)
+
+    # -- at the edges of each exchange (``tasks.stopwatch.Checkpoint``)
+
+    async def clearance(self) -> None:
+        """Wait until the pause is over that began since the call entered.
+
+        Raises:
+            InfrastructureFault: it is a long one; nothing was sent, and it may be asked again.
+        """
+        loop = asyncio.get_running_loop()
+        while (wait_s := self._pacer.wait_s(loop.time())) > 0.0:
+            if wait_s > LONGEST_HOLD_S:
+                raise InfrastructureFault(
+                    f"{self.endpoint} asked to wait {wait_s:.0f} s just before this was sent",
+                    error_type=HELD,
+                    retry_after_s=wait_s,
+                )
+            await asyncio.sleep(wait_s)
+
+    def observe(self, rate: RateInfo) -> None:
+        """Take in what the head of an answer says, as soon as it is there."""
+        self._pause(rate, asyncio.get_running_loop().time())
+
+    # -- inside
+
+    def _mind(self, meaning: _Meaning, fault: EvaluationFault | None, now_s: float) -> None:
+        """Tell the breaker how the call ended."""
+        breaker = self._breaker
+        if meaning == "unsent":
+            breaker.unused()
+        elif meaning in ("answered", "alive", "throttled"):
+            if breaker.answered(is_success=meaning == "answered"):
+                self._tell("back", f"{self.endpoint} answers again")
+        elif meaning == "refused":
+            is_final = fault is not None and fault.error_type in _SPENT
+            breaker.refused(str(fault), is_final=is_final)
+        elif breaker.failed(str(fault), now_s):
+            after_s = breaker.wait_s(now_s, 0)
+            self._tell(
+                "silent",
+                f"{breaker.n_failed} calls in a row failed, trying one in {after_s:.0f} s: {fault}",
+            )
+        if breaker.verdict is not None:
+            self._give_up(breaker.verdict)
+
+    def _slow_down(self, n_in_flight: int, fault: EvaluationFault | None, now_s: float) -> None:
+        before = self.limit
+        if not self._aimd.throttled(n_in_flight):
+            return
+        wait_s = self._pacer.wait_s(now_s)
+        if wait_s == 0.0 and self.limit == 1:
+            self._pacer.back_off(now_s)  # less than one in flight takes time between them
+            wait_s = self._pacer.wait_s(now_s)
+        if self.limit == before:
+            return
+        status = "" if fault is None else fault.error_type.replace("http_", "HTTP ")
+        pause = f", {wait_s:.3g} s" if wait_s > 0.0 else ""
+        self._tell("slower", f"slowed down to {self.limit} in flight: {status}{pause}")
+
+    def _pause(self, rate: RateInfo, now_s: float) -> None:
+        longer_s = self._pacer.observe(rate, now_s)
+        asked_s = rate.retry_after_s or 0.0
+        if asked_s > LONGEST_PAUSE_S:
+            self._give_up(
+                f"{self.endpoint} asks to wait {asked_s:.0f} s, and a run waits no longer than "
+                f"{LONGEST_PAUSE_S:.0f} s."
+            )
+        elif longer_s >= SHORTEST_TOLD_S:
+            wait_s = self._pacer.wait_s(now_s)
+            self._tell("paused", f"paused for {wait_s:.0f} s, as {self.endpoint} asks")
+
+    def _give_up(self, why: str) -> None:
+        if self._why_down is None:
+            self._why_down = (
+                f"{why} Asked {self.n_entered} times by this run; what was answered is kept, and "
+                f"{self._resume} goes on later."
+            )
+            self._tell("down", why)
+
+    def _tell(
+        self, kind: Literal["slower", "paused", "silent", "back", "down"], text: str
+    ) -> None:
+        event = TrafficEvent(endpoint=self.endpoint, kind=kind, text=text, limit=self.limit)
+        self.events.append(event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+
+class Gates:
+    """All gates of one event loop, by endpoint and key."""
+
+    def __init__(
+        self,
+        *,
+        max_in_flight: int,
+        run_label: str | None = None,
+        on_event: Callable[[TrafficEvent], None] | None = None,
+    ) -> None:
+        """Prepare to make gates.
+
+        Args:
+            max_in_flight: most calls in flight through one gate.
+            run_label: what `convergence resume` is to be given, for messages.
+            on_event: told of each event, in the loop's thread.
+        """
+        self._max_in_flight = max_in_flight
+        self._run_label = run_label
+        self._on_event = on_event
+        self._gates: dict[tuple[str, str | None], Gate] = {}
+
+    def of(self, endpoint: str | None, credential: str | None) -> Gate | None:
+        """Return the gate of an endpoint and the variable of its key, made when first asked for.
+
+        Args:
+            endpoint: scheme and host; ``None``: the call leaves no process, and has no gate.
+            credential: name of the environment variable; ``None``: no key is sent.
+        """
+        if endpoint is None:
+            return None
+        key = (endpoint, credential)
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = Gate(
+                endpoint,
+                max_in_flight=self._max_in_flight,
+                run_label=self._run_label,
+                on_event=self._on_event,
+            )
+        return gate
+
+    @property
+    def all(self) -> tuple[Gate, ...]:
+        """The gates made so far."""
+        return tuple(self._gates.values())
+
+
+def _meaning_of(fault: EvaluationFault | None) -> _Meaning:
+    """Return what the end of a call says about its endpoint."""
+    if not isinstance(fault, InfrastructureFault):
+        return "answered"  # maybe with something useless
+    kind = fault.error_type
+    if kind in _UNSENT:
+        return "unsent"
+    if not fault.retryable:
+        return "refused"
+    if kind in _THROTTLED:
+        return "throttled"
+    if kind in _OVERLOADED:
+        return "overloaded"
+    return "alive" if kind in _ALIVE else "failed"
+
+
+def _rate_of(fault: EvaluationFault | None) -> RateInfo:
+    if not isinstance(fault, InfrastructureFault):
+        return RateInfo()
+    return fault.rate or RateInfo(retry_after_s=fault.retry_after_s)

@@ -1,0 +1,76 @@
+"""What a run reaches outside: secrets, prices, and where its requests really go."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import Configuration
+from tasks.authentication import check_environment
+from tasks.prices import prices_of
+from tasks.redaction import ENV_REFERENCE, Redactor, Secrets
+
+_PLACEHOLDER = "offline"
+"""What is sent in place of every key when nobody outside is asked."""
+
+
+class _AnyName(Mapping[str, str]):
+    """An environment in which every variable is set, and to nothing worth hiding."""
+
+    def __getitem__(self, name: str) -> str:
+        return _PLACEHOLDER
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The outside of one run."""
+
+    secrets: Secrets
+    prices: PriceTable
+    mock_url: str | None = None
+    """Server that answers in place of all chat models; ``None``: the real ones are asked."""
+
+    @classmethod
+    def of(cls, configuration: Configuration, *, mock_url: str | None = None) -> Self:
+        """Return the world of a configuration, checked before anything is paid.
+
+        Raises:
+            ConfigurationError: a variable that it names is not set.
+        """
+        prices = prices_of(configuration)
+        if mock_url is not None:
+            return cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
+        check_environment(configuration)
+        return cls(secrets=Secrets(), prices=prices)
+
+    @classmethod
+    def unchecked(cls, configuration: Configuration) -> Self:
+        """Return the world of a configuration whose keys may not be set; for validation."""
+        return cls(secrets=Secrets(), prices=prices_of(configuration))
+
+    def redactor(self, configuration: Configuration) -> Redactor:
+        """Return what keeps this configuration's secrets out of every text."""
+        if self.mock_url is not None:
+            return Redactor()
+        return Redactor.from_configuration(configuration, self.secrets)
+
+    def journal_url(self, configuration: Configuration) -> str | None:
+        """Return the URL of a shared journal; ``None``: it is a file of the store.
+
+        Raises:
+            ConfigurationError: the variable is not set.
+        """
+        written = configuration.storage.journal
+        if written is None:
+            return None
+        (name,) = ENV_REFERENCE.findall(written)
+        return Secrets().get(name, key="storage.journal")

@@ -1,0 +1,279 @@
+"""``estimate`` and ``optimize --dry-run``: what a run would cost, without calling anything."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from convergence_core.budget import prompt_bound
+from convergence_core.store import ParquetStore
+from convergence_core.store.protocols import Row
+from tasks.loading import load
+from tasks.targets import make_target
+from tasks.world import World
+from tests.support.commands import Runner
+from tests.support.optimizations import write_project
+from tests.support.store_rows import generation_tables, run_record
+
+NOWHERE = "http://127.0.0.1:9/v1"
+"""Nobody listens there; whoever calls fails."""
+PRICES = {
+    "small": {"input": 1.0, "output": 4.0},
+    "large": {"input": 10.0, "output": 40.0, "cache_write": 12.5},
+}
+
+
+def chat(folder: Path, **sections: Any) -> Path:
+    """Write the configuration of a chat model with four candidates and three cases."""
+    tree: dict[str, Any] = {
+        "api": {"name": "bot", "kind": "openai", "endpoint": NOWHERE},
+        "search_space": {
+            "parameters": {
+                "model": {"type": "categorical", "choices": ["small", "large"]},
+                "max_tokens": {"type": "int", "min": 100, "max": 300, "step": 200},
+            }
+        },
+        "evaluation": {
+            "test_cases": {"inline": [{"input": text} for text in ("a" * 50, "b" * 400, "c" * 9)]},
+            "metrics": {"answer": {"type": "regex", "pattern": "x"}},
+        },
+        "optimization": {
+            "evolution": {"population_size": 4, "generations": 2},
+            "execution": {"early_stopping": {"enabled": False}},
+        },
+        "prices": PRICES,
+        **sections,
+    }
+    path = folder / "optimization.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def judged(mode: str, votes: int = 1, **llm: Any) -> dict[str, Any]:
+    """Return sections of a configuration with a judge."""
+    return {
+        "llm": {
+            "model": "small",
+            "endpoint": NOWHERE,
+            "max_tokens": 100,
+            "temperature": 0.5,
+            **llm,
+        },
+        "evaluation": {
+            "test_cases": {"inline": [{"input": "a" * 50}, {"input": "b" * 60}]},
+            "metrics": {
+                "quality": {"type": "llm_judge", "mode": mode, "votes": votes, "rubric": "Good?"}
+            },
+        },
+    }
+
+
+def remember(store: Path, name: str = "bot", run_id: str = "01J8ZC0000000000000000ABCD",
+             **attempt: object) -> None:  # fmt: skip
+    """Publish a run of one generation whose six calls used what ``attempt`` says."""
+    written = ParquetStore(store)
+    tables: dict[str, list[Row]] = dict(generation_tables(run_id))
+    tables["attempts"] = [{**row, **attempt} for row in tables["attempts"]]
+    written.publish(run_id, 0, tables)
+    written.save_run(run_record(run_id, name=name))
+    written.close()
+
+
+def role(found: Any, name: str) -> Any:
+    (only,) = (role for role in found["roles"] if role["role"] == name)
+    return only
+
+
+def test_nothing_is_called_and_nothing_is_written(here: Path, cli: Runner):
+    write_project(here)
+    before = sorted(here.iterdir())
+    assert cli("estimate").code == 0
+    assert cli("optimize", "--dry-run").code == 0
+    chat(here)
+    assert cli("estimate").code == 0
+    assert sorted(path for path in here.iterdir() if path.name != "__pycache__") == before
+
+
+def test_calls_are_those_of_the_plan(here: Path, cli: Runner):
+    write_project(here)
+    # 9 search cases x 6 candidates x 4 generations, then 9 + 3 cases of winner and defaults
+    plan = 9 * 6 * 4 + 2 * (9 + 3)
+    found = cli("estimate", "--json").json
+    assert role(found, "target")["calls"] == {"low": plan, "expected": plan, "high": plan}
+    fewer = cli("estimate", "--json", "--generations", "1").json
+    assert role(fewer, "target")["calls"]["high"] == plan - 9 * 6 * 3
+    capped = cli("estimate", "--json", "--max-calls", "100").json
+    assert capped["total"]["calls"]["high"] <= 100
+
+
+def test_early_stopping_makes_a_range(here: Path, cli: Runner):
+    execution = {"early_stopping": {"enabled": True, "patience": 1}}
+    write_project(here, optimization__execution=execution)
+    calls = role(cli("estimate", "--json").json, "target")["calls"]
+    low, high = 9 * 6 * 2 + 24, 9 * 6 * 4 + 24
+    assert calls == {"low": low, "expected": (low + high) / 2, "high": high}
+
+
+def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner):
+    write_project(here, budget={"max_usd": 1})
+    target = role(cli("estimate", "--json").json, "target")
+    assert target["usd"] == {"low": None, "expected": None, "high": None}
+    done = cli("estimate")
+    assert "unknown" in done.out
+    assert "Write `prices: {function: {request: …}}`" in done.out
+    assert "budget.max_usd=1 refuses calls whose price is unknown" in done.out
+
+
+def test_price_of_a_request_is_the_whole_price_of_a_function(here: Path, cli: Runner):
+    write_project(here, prices={"function": {"request": 0.002}})
+    target = role(cli("estimate", "--json").json, "target")
+    assert target["usd"]["high"] == pytest.approx(240 * 0.002)
+    assert target["usd"]["low"] == target["usd"]["high"]
+    assert target["tokens"]["high"] is None
+
+
+def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, cli: Runner):
+    config = chat(here)
+    found = role(cli("estimate", "--json").json, "target")
+    loaded = load(config)
+    target = make_target(loaded, World.unchecked(loaded.configuration))
+    worst = [target.worst_case(p, case) for p in loaded.space.points() for case in loaded.cases]
+    assert found["usd"]["high"] == pytest.approx(
+        found["calls"]["high"] * max(w.usd or 0 for w in worst)
+    )
+    assert found["tokens"]["high"] == found["calls"]["high"] * max(w.tokens or 0 for w in worst)
+    assert 0 < found["usd"]["low"] < found["usd"]["expected"] < found["usd"]["high"]
+    assert found["tokens"]["low"] < found["tokens"]["expected"] < found["tokens"]["high"]
+    assert found["basis"] == "bounds of the requests"
+
+
+def test_model_without_a_price_is_named(here: Path, cli: Runner):
+    chat(here, prices={"small": {"input": 1, "output": 2}})
+    assert "Target: no price is known for large." in cli("estimate").out
+
+
+def test_answer_without_limit_has_no_price_until_one_is_set(here: Path, cli: Runner):
+    parameters = {"model": {"type": "categorical", "choices": ["small", "large"]}}
+    chat(here, search_space={"parameters": parameters})
+    assert "Set `max_tokens` of the request." in cli("estimate").out
+
+
+def test_pictures_have_no_price_before_the_first_run(here: Path, cli: Runner):
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}
+    assert prompt_bound([picture]) is None  # type: ignore[list-item]  # JSON
+    config = chat(here)
+    tree = yaml.safe_load(config.read_text())
+    tree["evaluation"]["test_cases"] = {"inline": [{"input": [picture]}]}
+    config.write_text(yaml.safe_dump(tree))
+    assert "how many tokens pictures" in cli("estimate").out
+    remember(here / "convergence-data", tokens_in=1000, tokens_out=10)
+    assert role(cli("estimate", "--json").json, "target")["unknown"] is None
+
+
+def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
+    chat(here)
+    store = here / "convergence-data"
+    remember(store, tokens_in=100, tokens_out=20, cached_tokens=0)
+    remember(store, run_id="01J8ZC0000000000000000ABCE", tokens_in=100, tokens_out=20)
+    remember(store, name="other", run_id="01J8ZC0000000000000000ABCF", tokens_in=9, tokens_out=9)
+    found = role(cli("estimate", "--json").json, "target")
+    assert found["basis"] == "calibrated by 12 calls of 2 earlier runs"
+    n_calls = found["calls"]["high"]
+    assert found["tokens"] == dict.fromkeys(("low", "expected", "high"), n_calls * 120)
+    assert found["usd"]["low"] == pytest.approx(n_calls * (100 * 1 + 20 * 4) / 1e6)
+    assert found["usd"]["high"] == pytest.approx(n_calls * (100 * 10 + 20 * 40) / 1e6)
+
+
+def test_earlier_costs_calibrate_what_has_no_list_price(here: Path, cli: Runner):
+    write_project(here)
+    remember(here / "convergence-data", name="known", cost_usd=0.25)
+    found = role(cli("estimate", "--json").json, "target")
+    assert found["usd"]["expected"] == pytest.approx(240 * 0.25)
+    assert found["basis"] == "calibrated by 6 calls of 1 earlier run"
+
+
+@pytest.mark.parametrize(("mode", "votes", "each"), [("rating", 3, 3), ("pass_fail", 1, 1)])
+def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, votes: int, each: int):
+    chat(here, **judged(mode, votes))
+    found = cli("estimate", "--json").json
+    target, judge = role(found, "target"), role(found, "judge")
+    assert judge["name"] == "quality"
+    assert judge["calls"]["high"] == each * target["calls"]["high"]
+    assert 0 < judge["usd"]["low"] < judge["usd"]["high"]
+    total = found["total"]
+    assert total["calls"]["high"] == target["calls"]["high"] + judge["calls"]["high"]
+    assert total["usd"]["high"] == pytest.approx(target["usd"]["high"] + judge["usd"]["high"])
+
+
+def test_pairs_are_judged_in_both_orders_and_may_need_the_champions_answer(
+    here: Path, cli: Runner
+):
+    sections = judged("pairwise")
+    parameters = {
+        "model": {"type": "categorical", "choices": ["small", "large"], "default": "small"},
+        "max_tokens": {"type": "int", "min": 100, "max": 300, "default": 100},
+    }
+    chat(here, search_space={"parameters": parameters}, **sections)
+    found = cli("estimate", "--json").json
+    target, judge = role(found, "target")["calls"], role(found, "judge")["calls"]
+    assert judge["low"] == 2 * target["low"]
+    assert target["high"] == target["low"] + 2  # the champion, on either case
+
+
+def test_judge_of_a_function_knows_no_length_before_the_first_run(here: Path, cli: Runner):
+    write_project(here)
+    config = here / "optimization.yaml"
+    tree = yaml.safe_load(config.read_text())
+    tree["llm"] = {"model": "small", "endpoint": NOWHERE}
+    tree["evaluation"]["metrics"]["q"] = {"type": "llm_judge", "rubric": "Good?"}
+    tree["prices"] = {**PRICES, "function": {"request": 0}}
+    config.write_text(yaml.safe_dump(tree))
+    assert "Judge: how long the answers are" in cli("estimate").out
+    remember(
+        here / "convergence-data", name="known", purpose="judge", tokens_in=500, tokens_out=50
+    )
+    judge = role(cli("estimate", "--json").json, "judge")
+    assert judge["usd"]["expected"] == pytest.approx(240 * (500 * 1 + 50 * 4) / 1e6)
+
+
+def test_limit_caps_the_total_and_says_that_it_will_stop_the_run(here: Path, cli: Runner):
+    chat(here)
+    free = cli("estimate", "--json").json["total"]["usd"]
+    expected, most = free["expected"], free["high"]
+    likely = cli("estimate", "--json", "--max-usd", expected / 2).json
+    assert likely["total"]["usd"]["high"] == expected / 2
+    assert any("will probably stop the run early" in note for note in likely["notes"])
+    possible = cli("estimate", "--json", "--max-usd", most * 0.99).json
+    assert any("may stop the run early" in note for note in possible["notes"])
+    enough = cli("estimate", "--json", "--max-usd", most * 1.01).json
+    assert not any("stop the run" in note for note in enough["notes"])
+
+
+def test_shared_answers_may_cost_nothing(here: Path, cli: Runner):
+    chat(here, cache={"epoch": "forever"})
+    found = cli("estimate", "--json").json
+    assert found["total"]["calls"]["low"] == 0
+    assert found["total"]["usd"]["low"] == 0
+    assert any("cache.epoch=forever" in note for note in found["notes"])
+
+
+def test_dry_run_says_what_estimate_says(here: Path, cli: Runner):
+    chat(here)
+    options = ["--max-calls", "7", "--max-usd", "0.5", "--generations", "1"]
+    dry = cli("optimize", "--dry-run", "--json", *options)
+    assert dry.code == 0
+    assert dry.out == cli("estimate", "--json", *options).out
+
+
+def test_table_shows_roles_and_total(here: Path, cli: Runner):
+    chat(here, **judged("rating"))
+    out = cli("estimate").out
+    assert "bot: nothing was called." in out
+    for word in ("target", "judge", "total", "quality", "List prices of 2026-"):
+        assert word in out
+
+
+def test_wrong_configuration_is_bad_input(here: Path, cli: Runner):
+    (here / "optimization.yaml").write_text("api: {name: x}\n")
+    assert cli("estimate").code == 2

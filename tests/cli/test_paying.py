@@ -1,0 +1,119 @@
+"""Runs that are paid for: caps, raised caps, missing cells asked again, and runs without a key."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Runner
+from tests.support.http_server import Answer, LoopbackServer, Request
+
+CHAT = """\
+api:
+  name: bot
+  kind: openai
+  endpoint: https://api.openai.com/v1
+  auth: {type: bearer, token_env: NO_SUCH_KEY_IS_SET}
+  request: {messages: [{role: system, content: "{prompt}"}, {role: user, content: "{input.q}"}]}
+search_space:
+  parameters:
+    model: {type: categorical, choices: [gpt-4o-mini, gpt-4o], default: gpt-4o-mini}
+    temperature: {type: float, min: 0.0, max: 1.0, default: 0.0}
+    max_tokens: {type: int, min: 4, max: 16, default: 8}
+    prompt: {type: text, variants: [Answer briefly., Answer with one number.], default: Answer briefly.}
+evaluation:
+  test_cases: [{id: a, input: {q: "2 + 3 ="}, expected: "5"}, {id: b, input: {q: "4 + 4 ="}, expected: "8"}]
+  metrics: {exact_match: {weight: 1}}
+optimization:
+  seed: 3
+  evolution: {population_size: 4, generations: 3, elite_size: 1}
+  execution: {early_stopping: {enabled: false}}
+"""
+
+ENDPOINT = """\
+api: {{name: shop, kind: http, endpoint: "{url}"}}
+search_space: {{parameters: {{k: {{type: int, min: 1, max: 9, default: 2}}}}}}
+evaluation:
+  test_cases: [{{id: a, input: {{q: 1}}, expected: 1}}, {{id: b, input: {{q: 2}}, expected: 2}}]
+  metrics: {{exact_match: {{weight: 1}}}}
+optimization:
+  seed: 3
+  evolution: {{population_size: 3, generations: 2, elite_size: 1}}
+  execution: {{max_retries: 0, early_stopping: {{enabled: false}}}}
+"""
+
+PAID_TWICE = (
+    "select count(*) as n from (select call_key from attempts where state = 'done' "
+    "group by call_key having count(*) > 1)"
+)
+
+
+@pytest.mark.prefect
+def test_offline_needs_no_key_and_a_raised_cap_goes_on(here: Path, cli: Runner):
+    (here / "optimization.yaml").write_text(CHAT)
+    refused = cli("optimize")
+    assert refused.code == 2
+    assert "NO_SUCH_KEY_IS_SET" in refused.err
+
+    capped = cli("optimize", "--offline", "--json", "--max-usd", "0.0005")
+    assert capped.code == 3, capped.err
+    assert capped.json["status"] == "budget"
+    assert "budget.max_usd=0.0005" in capped.json["reason"]
+    assert 0 < capped.json["cost_usd"] <= 0.0005
+    assert capped.json["system"] == "bot.offline"
+
+    without = cli("resume", "--max-usd", "1", capped.json["label"])
+    assert without.code == 2
+    assert "--offline" in without.err
+
+    raised = cli("resume", "--offline", "--json", "--max-usd", "1", capped.json["label"])
+    assert raised.code == 0, raised.err
+    assert raised.json["run_id"] == capped.json["run_id"]
+    assert raised.json["status"] == "done"
+    assert raised.json["n_calls"] > capped.json["n_calls"]
+    assert raised.json["generations_run"] >= 3
+    (row,) = cli("query", PAID_TWICE, "--json").json
+    assert row["n"] == 0
+
+
+def test_an_unknown_price_is_refused_under_a_cap_before_any_call(here: Path, cli: Runner):
+    (here / "optimization.yaml").write_text(CHAT.replace("gpt-4o]", "home-made]"))
+    done = cli("optimize", "--offline", "--max-usd", "1")
+    assert done.code == 2
+    assert "`home-made`" in done.err
+    assert "allow_unknown_prices" in done.err
+    assert not (here / "convergence-data" / "live").exists()
+
+
+@pytest.mark.prefect
+def test_missing_cells_of_a_finished_run_are_asked_again(here: Path, cli: Runner):
+    is_ill = True
+
+    def answer(request: Request) -> Answer:
+        if is_ill and request.body["q"] == 2:
+            return Answer({"detail": "busy"}, 503)
+        return Answer({"result": request.body["q"]})
+
+    with LoopbackServer(answer) as server:
+        (here / "optimization.yaml").write_text(ENDPOINT.format(url=server.url))
+        first = cli("optimize", "--json")
+        assert first.code == 0, first.err
+        assert first.json["n_missing"] > 0
+        finished = cli("resume", first.json["label"])
+        assert finished.code == 2
+        assert "--retry-errors" in finished.err
+
+        is_ill = False
+        n_before = len(server.requests)
+        healed = cli("resume", "--retry-errors", "--json", first.json["label"])
+        assert healed.code == 0, healed.err
+        asked = [request.body["q"] for request in server.requests[n_before:]]
+    assert set(asked) == {2}
+    assert healed.json["run_id"] == first.json["run_id"]
+    assert healed.json["winner"]["search"]["mean"] > first.json["winner"]["search"]["mean"]
+    (row,) = cli(
+        "query",
+        "select count(*) as n from (select candidate_id, case_id, replicate, role from evaluations "
+        "group by all having count(reward) = 0)",
+        "--json",
+    ).json
+    assert row["n"] == 0

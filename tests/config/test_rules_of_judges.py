@@ -1,0 +1,335 @@
+"""Rules of metrics of type ``llm_judge``, and of the model that judges."""
+
+from typing import Any
+
+import pytest
+
+from convergence_core.config import LlmConfig, MetricConfig, parse_mapping
+from tests.support.config_examples import (
+    JUDGED,
+    MINIMAL,
+    REMOVED,
+    Rule,
+    check_rule,
+    edited,
+    problems_of,
+)
+
+P = "search_space/parameters/"
+Q = "evaluation/metrics/quality"
+KEY = "evaluation.metrics.quality"
+LLM = {"model": "openai/gpt-4o-mini", "api_key_env": "OPENAI_API_KEY"}
+CHAMPION = {"t": 0.5, "n": 3, "m": "a"}
+PAIRWISE = edited({Q + "/mode": "pairwise", Q + "/champion": CHAMPION}, JUDGED)
+
+RULES: dict[str, tuple[dict[str, Any], Rule]] = {
+    "no judge": (
+        JUDGED,
+        ({"llm": REMOVED}, f"{KEY}.llm", "is required by type `llm_judge`", "openai/gpt-4o-mini"),
+    ),
+    "no rubric": (
+        JUDGED,
+        ({Q + "/rubric": REMOVED}, f"{KEY}.rubric", "unless there is a `rubric_path`", "in words"),
+    ),
+    "no rubric for pairs": (
+        PAIRWISE,
+        ({Q + "/rubric": REMOVED}, f"{KEY}.rubric", "unless there is a `rubric_path`", "in words"),
+    ),
+    "blank rubric": (
+        JUDGED,
+        ({Q + "/rubric": " "}, f"{KEY}.rubric", "must not be empty", "good answer"),
+    ),
+    "two rubrics": (
+        JUDGED,
+        (
+            {Q + "/rubric_path": "a.md"},
+            f"{KEY}.rubric_path",
+            "must not stand beside `rubric`",
+            "Remove one",
+        ),
+    ),
+    "votes that may tie": (
+        JUDGED,
+        ({Q + "/votes": 2}, f"{KEY}.votes", "must be odd", "Write 3"),
+    ),
+    "no votes": (
+        JUDGED,
+        ({Q + "/votes": 0}, f"{KEY}.votes", "must be at least 1", "1 or more"),
+    ),
+    "unknown mode": (
+        JUDGED,
+        ({Q + "/mode": "ranking"}, f"{KEY}.mode", "must be one of", "Did you mean `rating`?"),
+    ),
+    "champion of ratings": (
+        JUDGED,
+        ({Q + "/champion": "default"}, f"{KEY}.champion", "with mode `rating`", "mode: pairwise"),
+    ),
+    "champion of no defaults": (
+        PAIRWISE,
+        (
+            {Q + "/champion": REMOVED},
+            f"{KEY}.champion",
+            "since none of them has a `default`",
+            "{t: …, n: …, m: …}",
+        ),
+    ),
+    "champion that is a text": (
+        PAIRWISE,
+        ({Q + "/champion": "best"}, f"{KEY}.champion", "must be `default` or a mapping", "small"),
+    ),
+    "champion of an unknown parameter": (
+        PAIRWISE,
+        (
+            {Q + "/champion/nn": 1},
+            f"{KEY}.champion.nn",
+            "must name a parameter",
+            "Did you mean `n`?",
+        ),
+    ),
+    "champion out of bounds": (
+        PAIRWISE,
+        (
+            {Q + "/champion/t": 1.5},
+            f"{KEY}.champion.t",
+            "between min=0.0 and max=1.0 of `t`",
+            "can take",
+        ),
+    ),
+    "champion of another choice": (
+        PAIRWISE,
+        ({Q + "/champion/m": "c"}, f"{KEY}.champion.m", "one of `choices` of `m`", "can take"),
+    ),
+    "champion of a list": (
+        PAIRWISE,
+        ({Q + "/champion/t": [1]}, f"{KEY}.champion.t", "between min", "can take"),
+    ),
+    "champion that lacks a parameter": (
+        PAIRWISE,
+        (
+            {Q + "/champion": {"t": 0.5, "m": "a"}},
+            f"{KEY}.champion",
+            "must have a value of `n` too",
+            "Add `n: …`",
+        ),
+    ),
+    "labels of pairs": (
+        PAIRWISE,
+        (
+            {Q + "/label_field": "label"},
+            f"{KEY}.label_field",
+            "labels are of answers",
+            "mode: rating",
+        ),
+    ),
+    "least rating from 1 to 10": (
+        JUDGED,
+        ({Q + "/min": 7}, f"{KEY}.min", "between 0 and 1", "0.667 for a rating of 7"),
+    ),
+    "scale from 1 to 10": (
+        JUDGED,
+        (
+            {Q + "/scale": {"good": 10, "bad": 0}},
+            f"{KEY}.scale.good",
+            "between 0 and 1",
+            "Write 1 for a rating of 10",
+        ),
+    ),
+    "model without a provider": (
+        JUDGED,
+        ({"llm/model": "gpt-4o-mini"}, "llm.model", "must begin with `openai/`", "`endpoint:`"),
+    ),
+    "model of another provider": (
+        JUDGED,
+        ({"llm/model": "claude/x"}, "llm.model", "`groq/`, `gemini/`", "openai/gpt-4o-mini"),
+    ),
+    "provider without a key": (
+        JUDGED,
+        (
+            {"llm": {"model": "groq/x"}},
+            "llm.api_key_env",
+            "is required by models of `groq`",
+            "GROQ_API_KEY",
+        ),
+    ),
+    "azure without an endpoint": (
+        JUDGED,
+        (
+            {"llm/model": "azure/x"},
+            "llm.endpoint",
+            "is required by models of `azure`",
+            "your resource",
+        ),
+    ),
+    "no model": (
+        JUDGED,
+        ({"llm/model": REMOVED}, "llm.model", "is required", "openai/gpt-4o-mini"),
+    ),
+    "endpoint that is no URL": (
+        JUDGED,
+        ({"llm/endpoint": "localhost"}, "llm.endpoint", "begins with http://", "https://"),
+    ),
+    "endpoint of the metric's judge": (
+        JUDGED,
+        ({Q + "/llm": {"endpoint": "x"}}, f"{KEY}.llm.endpoint", "begins with http", "https://"),
+    ),
+    "temperature of the judge": (
+        JUDGED,
+        ({"llm/temperature": 3}, "llm.temperature", "must be at most 2", "or less"),
+    ),
+    "judge for nobody": (
+        MINIMAL,
+        ({"llm": LLM}, "llm", "no metric of type `llm_judge` asks it", "Remove it"),
+    ),
+    "original's judge for nobody": (
+        MINIMAL,
+        ({"society/llm": LLM}, "society.llm", "no metric of type", "Remove it"),
+    ),
+    "judge in both places": (
+        JUDGED,
+        ({"society/llm": LLM}, "society.llm", "must not stand beside `llm`", "Remove one"),
+    ),
+    "both spellings": (
+        JUDGED,
+        (
+            {"llm/base_url": "http://x", "llm/endpoint": "http://y"},
+            "llm.base_url",
+            "must not stand beside `endpoint`",
+            "Remove one",
+        ),
+    ),
+}
+
+OF_JUDGES: dict[str, Any] = {
+    "mode": "pass_fail",
+    "rubric": "x",
+    "rubric_path": "x.md",
+    "votes": 3,
+    "champion": "default",
+    "label_field": "label",
+    "llm": LLM,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule_is_reported_where_it_is_broken(name):
+    base, rule = RULES[name]
+    check_rule(rule, base)
+
+
+@pytest.mark.parametrize("key", OF_JUDGES)
+def test_key_of_judges_is_refused_on_another_metric(key):
+    changes = {f"evaluation/metrics/exact_match/{key}": OF_JUDGES[key]}
+    (problem,) = problems_of(changes)
+    assert problem.key == f"evaluation.metrics.exact_match.{key}"
+    assert problem.rule == "has no effect on a metric of type `exact_match`"
+    assert "`llm_judge`" in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        (JUDGED, {Q + "/rubric": REMOVED, Q + "/rubric_path": "rubric.md"}),
+        (JUDGED, {Q + "/mode": "pass_fail", Q + "/votes": 5, Q + "/label_field": "expected.a[0]"}),
+        (JUDGED, {Q + "/field": "answer", Q + "/expected_field": "text"}),
+        (JUDGED, {Q + "/scale": {"good": 1, "bad": 0.5}, Q + "/min": 0.1, Q + "/max": 1}),
+        (JUDGED, {"llm": REMOVED, Q + "/llm": LLM}),
+        (JUDGED, {"llm": {"model": "local", "endpoint": "http://127.0.0.1:1/v1"}}),
+        (JUDGED, {"llm": {"model": "any/thing", "endpoint": "https://x/v1", "api_key_env": "K"}}),
+        (PAIRWISE, {}),
+        (PAIRWISE, {P + "n/when": {"m": "b"}, Q + "/champion": {"t": 0, "m": "a"}}),
+        (PAIRWISE, {P + "p": {"type": "text", "variants": ["a.md", "b"]}, Q + "/champion/p": "a.md"}),
+        (
+            PAIRWISE,
+            {
+                Q + "/champion": "default",
+                P + "t/default": 0.5,
+                P + "n/default": 1,
+                P + "m/default": "a",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_right_for_a_judge_is_accepted(base, changes):
+    assert problems_of(changes, base) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        ("max_tokens", 0),
+        ("max_tokens", 1.5),
+        ("timeout_seconds", 0),
+        ("parallel_workers", 0),
+        ("parallel_workers", 513),
+        ("temperature", -1),
+        ("temperature", "hot"),
+        ("endpoint", ""),
+        ("model", 3),
+        ("seed", 1),
+    ],
+)
+@pytest.mark.parametrize("path", ["llm", Q + "/llm"])
+def test_wrong_value_of_a_judge_is_refused_where_it_stands(path, key, wrong):
+    found = problems_of({f"{path}/{key}": wrong}, JUDGED)
+    assert [problem.key for problem in found] == [f"{path}/{key}".replace("/", ".")]
+
+
+def judge_of(changes: dict[str, Any]) -> MetricConfig:
+    return parse_mapping(edited(changes, JUDGED)).evaluation.metrics["quality"]
+
+
+def test_a_judge_measures_rewards_of_which_more_is_better():
+    judge = judge_of({})
+    assert (judge.direction, judge.scale, judge.mode, judge.votes) == ("higher", None, "rating", 1)
+
+
+def test_the_original_place_and_spelling_of_the_model_are_read():
+    written = {"model": "m", "base_url": "http://x/v1", "temperature": 0.7, "max_tokens": 1000}
+    configuration = parse_mapping(
+        edited({"llm": REMOVED, "society": {"enabled": False, "llm": written}}, JUDGED)
+    )
+    assert configuration.llm == LlmConfig(
+        model="m", endpoint="http://x/v1", temperature=0.7, max_tokens=1000
+    )
+
+
+def test_a_problem_is_told_where_the_original_has_it():
+    (problem,) = problems_of(
+        {"llm": REMOVED, "society/llm": {**LLM, "base_url": "ftp://x"}}, JUDGED
+    )
+    assert problem.key == "society.llm.base_url"
+
+
+def test_a_temperature_left_empty_is_not_sent():
+    assert judge_of({Q + "/llm": {"temperature": None}}).llm == LlmConfig(
+        model="openai/gpt-4o-mini", api_key_env="OPENAI_API_KEY", temperature=None
+    )
+    configuration = parse_mapping(edited({"llm/temperature": None}, JUDGED))
+    assert configuration.llm is not None
+    assert configuration.llm.temperature is None
+    assert parse_mapping(edited({"llm/max_tokens": None}, JUDGED)).llm == LlmConfig(
+        model="openai/gpt-4o-mini", api_key_env="OPENAI_API_KEY"
+    )
+
+
+@pytest.mark.parametrize(
+    ("general", "own", "endpoint", "key"),
+    [
+        ({}, {"model": "openai/large"}, None, "OPENAI_API_KEY"),
+        ({}, {"model": "groq/x", "api_key_env": "GROQ_KEY"}, None, "GROQ_KEY"),
+        ({}, {"endpoint": "http://x/v1"}, "http://x/v1", None),
+        ({"endpoint": "http://y"}, {"votes": 1}, "http://y", "OPENAI_API_KEY"),
+        ({"model": "a/b", "endpoint": "http://y"}, {"model": "c/d"}, "http://y", "OPENAI_API_KEY"),
+    ],
+)
+def test_a_key_is_never_sent_to_another_endpoint(general, own, endpoint, key):
+    own = {name: value for name, value in own.items() if name != "votes"}
+    changes = {f"llm/{name}": value for name, value in general.items()}
+    llm = judge_of({**changes, "llm/max_tokens": 9, Q + "/llm": own}).llm
+    assert llm is not None
+    assert (llm.endpoint, llm.api_key_env, llm.max_tokens) == (endpoint, key, 9)
+
+
+def test_one_mistake_of_the_general_judge_is_told_once():
+    found = problems_of({"llm/max_tokens": 0, Q + "/llm": {"temperature": 1}}, JUDGED)
+    assert [problem.key for problem in found] == ["llm.max_tokens"]

@@ -1,0 +1,31 @@
+"""A mock server for the folder's tests, and clients for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+from convergence.mock.running import MockServer
+
+Asking: TypeAlias = Callable[[AsyncOpenAI], Awaitable[Any]]
+
+
+def ask(server: MockServer, asking: Asking, **options: Any) -> Any:
+    """Run requests with the real client; it does not retry."""
+    options = {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, **options}
+
+    async def go() -> Any:
+        # Loopback speaks no TLS, and loading the certificates takes longer than all requests.
+        transport = DefaultAsyncHttpxClient(verify=False)
+        async with AsyncOpenAI(**options, http_client=transport) as client:
+            return await asking(client)
+
+    return asyncio.run(go())
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[MockServer]:
+    with MockServer() as running:
+        yield running

@@ -1,0 +1,254 @@
+"""The endpoints, over real sockets with the real ``openai`` client."""
+
+import asyncio
+import json
+import math
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import AsyncAzureOpenAI
+
+from convergence.mock.embeddings import embed
+from convergence.mock.running import MockServer
+from tests.mock.conftest import ask
+
+USER: Any = [{"role": "user", "content": "What is 20 + 3?"}]
+SYSTEM = "Answer exactly, only with the result, in this format, step by step."
+
+
+def chat(server: MockServer, content: str = "What is 20 + 3?", **fields: Any) -> Any:
+    said = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
+    fields = {"model": "gpt-4o-mini", "messages": said, **fields}
+    return ask(server, lambda client: client.chat.completions.create(**fields))
+
+
+def refused(server: MockServer, content: str = "What is 20 + 3?", **fields: Any) -> str:
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(server, content, **fields)
+    return str(caught.value.body["message"])  # type: ignore[index]
+
+
+def test_a_chat_is_answered_with_usage(server: MockServer):
+    answer = chat(server, temperature=0.0)
+    (choice,) = answer.choices
+    assert (choice.message.role, choice.finish_reason, choice.index) == ("assistant", "stop", 0)
+    assert choice.message.content == "23"
+    usage = answer.usage
+    # 17 pieces of the instructions, 6 of the question, 4 for each message, 2 for the answer's start
+    assert usage.prompt_tokens == 17 + 6 + 4 + 4 + 2
+    assert usage.completion_tokens == 1
+    assert usage.total_tokens == usage.prompt_tokens + 1
+    assert usage.prompt_tokens_details.cached_tokens == 0
+    assert usage.completion_tokens_details.reasoning_tokens == 0
+
+
+def test_reasoning_is_billed_within_the_completion(server: MockServer):
+    usage = chat(server, reasoning_effort="medium").usage
+    assert usage.completion_tokens_details.reasoning_tokens == 128
+    assert usage.completion_tokens == 129
+
+
+def test_long_prompts_are_cached_in_units_of_128(server: MockServer):
+    long = "word " * 3000
+    first = chat(server, long, model="cached").usage
+    again = chat(server, long, model="cached").usage
+    assert first.prompt_tokens_details.cached_tokens == 0
+    cached = again.prompt_tokens_details.cached_tokens
+    assert cached % 128 == 0
+    assert 2900 < cached <= again.prompt_tokens
+
+
+def test_several_choices_differ_and_are_billed_together(server: MockServer):
+    answer = chat(server, "Tell me about moons.", n=12, temperature=2.0, model="m")
+    texts = [choice.message.content for choice in answer.choices]
+    assert [choice.index for choice in answer.choices] == list(range(12))
+    assert len(set(texts)) > 1
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_a_limit_ends_the_answer(server: MockServer, field):
+    answer = chat(server, "Repeat: one two three four five", **{field: 2})
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.completion_tokens == 2
+
+
+def test_streams_join_to_the_whole_answer_and_tell_usage(server: MockServer):
+    content = "Repeat: one two three four five"
+
+    async def stream(client):
+        said = [{"role": "user", "content": content}]
+        options = {"include_usage": True}
+        events = await client.chat.completions.create(
+            model="m", messages=said, stream=True, stream_options=options
+        )
+        return [event async for event in events]
+
+    events = ask(server, stream)
+    told = [e.choices[0] for e in events if e.choices]
+    whole = ask(
+        server,
+        lambda c: c.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": content}]
+        ),
+    )
+    assert "".join(c.delta.content or "" for c in told) == whole.choices[0].message.content
+    assert [c.finish_reason for c in told[:-1]] == [None] * (len(told) - 1)
+    assert told[-1].finish_reason == "stop"
+    assert [e.usage for e in events[:-1]] == [None] * (len(events) - 1)
+    assert events[-1].usage == whole.usage
+
+
+def test_streams_without_usage_are_counted_as_untold(server: MockServer):
+    server.reset()
+
+    async def stream(client):
+        events = await client.chat.completions.create(model="s", messages=USER, stream=True)
+        return [event.usage async for event in events]
+
+    assert set(ask(server, stream)) == {None}
+    stats = server.stats()
+    assert (stats["answered"], stats["tokens"]) == (1, {})
+    assert stats["untold_tokens"]["s"]["completion_tokens"] == 1
+
+
+def test_forced_tools_are_called(server: MockServer):
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}}]
+    named = {"type": "function", "function": {"name": "weather"}}
+    for choice, finish in ((named, "stop"), ("required", "tool_calls")):
+        answer = chat(server, "city: Bonn", tools=tools, tool_choice=choice, temperature=0.0)
+        (call,) = answer.choices[0].message.tool_calls
+        assert call.function.name == "weather"
+        assert list(json.loads(call.function.arguments)) == ["city"]
+        assert answer.choices[0].finish_reason == finish
+    assert chat(server, tools=tools, tool_choice="auto").choices[0].message.tool_calls is None
+    wrong = {"type": "function", "function": {"name": "nothing"}}
+    assert "must name one of" in refused(server, tools=tools, tool_choice=wrong)
+
+
+def test_structured_answers(server: MockServer):
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema, "strict": True}}
+    answer = chat(server, response_format=form, temperature=0.0)
+    assert json.loads(answer.choices[0].message.content) == {"sum": 23}
+    json_object = {"type": "json_object"}
+    plain = chat(server, "Answer in JSON: what is 20 + 3?", response_format=json_object)
+    assert isinstance(json.loads(plain.choices[0].message.content), dict)
+    assert "the word 'json'" in refused(server, response_format=json_object)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"temperature": 2.5}, "`temperature` must lie between 0 and 2"),
+        ({"max_tokens": 0}, "`max_tokens` must lie between"),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "cannot both be given"),
+        ({"logprobs": True, "top_logprobs": 21}, "`top_logprobs` must lie between 0 and 20"),
+        ({"top_logprobs": 2}, "needs `logprobs: true`"),
+        ({"logprobs": True}, "knows 63 words and 'Answer' is none of them"),
+        ({"messages": []}, "`messages` must be a list of messages"),
+        ({"model": ""}, "`model` must be a text"),
+        ({"extra_body": {"prompt_logprobs": 0}}, "Use `/v1/completions` with `echo: true`"),
+        ({"extra_body": {"n": "two"}}, "`n` must be a number"),
+        ({"extra_body": {"response_format": {"type": "xml"}}}, "must be text, json_object"),
+    ],
+)
+def test_wrong_requests_are_refused_with_a_reason(server: MockServer, fields, rule):
+    assert rule in refused(server, **fields)
+
+
+def test_embeddings_are_normalised_repeatable_and_near_for_shared_words(server: MockServer):
+    texts = ["the red fox", "a red fox", "stock markets fell"]
+
+    def vectors(**fields: Any) -> Any:
+        return ask(
+            server, lambda c: c.embeddings.create(model="e", input=texts, dimensions=64, **fields)
+        )
+
+    packed, plain = vectors(), vectors(encoding_format="float")
+    assert [len(one.embedding) for one in packed.data] == [64] * 3
+    for one, other, text in zip(packed.data, plain.data, texts, strict=True):
+        assert one.embedding == pytest.approx(other.embedding, abs=1e-6)
+        assert other.embedding == embed(text, 64)
+        assert math.fsum(x * x for x in other.embedding) == pytest.approx(1.0)
+
+    def near(a: int, b: int) -> float:
+        pairs = zip(plain.data[a].embedding, plain.data[b].embedding, strict=True)
+        return math.fsum(x * y for x, y in pairs)
+
+    assert near(0, 1) > near(0, 2)
+    assert plain.usage.prompt_tokens == 3 + 3 + 4
+
+
+def test_azure_paths_name_the_deployment_and_need_a_version(server: MockServer):
+    async def azure() -> Any:
+        async with AsyncAzureOpenAI(
+            azure_endpoint=server.url, api_key="none", api_version="2024-10-21", max_retries=0
+        ) as client:
+            return await client.chat.completions.create(model="my-deployment", messages=USER)
+
+    assert asyncio.run(azure()).model == "my-deployment"
+    path = f"{server.url}/openai/deployments/d/chat/completions"
+    assert httpx.post(path, json={"messages": USER}).status_code == 404
+
+
+@pytest.mark.parametrize("prefix", ["/openai/v1", "/v1beta/openai"])
+def test_compatible_paths_of_other_providers(server: MockServer, prefix):
+    base = server.url + prefix
+    answer = ask(
+        server, lambda c: c.chat.completions.create(model="m", messages=USER), base_url=base
+    )
+    assert answer.choices[0].message.content
+
+
+def test_models_are_listed(server: MockServer):
+    async def names(client):
+        return [model.id async for model in client.models.list()]
+
+    assert "tiny" in ask(server, names)
+
+
+def test_gemini_speaks_its_own_protocol(server: MockServer):
+    body = {
+        "systemInstruction": {"parts": [{"text": SYSTEM}]},
+        "contents": [{"role": "user", "parts": [{"text": "What is 20 + 3?"}]}],
+        "generationConfig": {"temperature": 0, "thinkingConfig": {"thinkingBudget": 200}},
+    }
+    base = f"{server.url}/v1beta/models/gemini-2.5-flash"
+    answer = httpx.post(f"{base}:generateContent", params={"key": "none"}, json=body).json()
+    (candidate,) = answer["candidates"]
+    assert candidate["content"] == {"role": "model", "parts": [{"text": "23"}]}
+    assert candidate["finishReason"] == "STOP"
+    usage = answer["usageMetadata"]
+    assert (usage["candidatesTokenCount"], usage["thoughtsTokenCount"]) == (1, 128)
+    assert usage["totalTokenCount"] == usage["promptTokenCount"] + 129
+    streamed = httpx.post(f"{base}:streamGenerateContent", params={"alt": "sse"}, json=body)
+    events = [json.loads(line[6:]) for line in streamed.text.splitlines() if line]
+    told = [e["candidates"][0]["content"]["parts"][0]["text"] for e in events]
+    assert "".join(told) == "23"
+    assert events[-1]["usageMetadata"] == usage
+    wanted = {**body, "generationConfig": {
+        "responseMimeType": "application/json",
+        "responseSchema": {"type": "OBJECT", "properties": {"sum": {"type": "INTEGER"}}},
+        "maxOutputTokens": 2,
+    }}  # fmt: skip
+    (cut,) = httpx.post(f"{base}:generateContent", json=wanted).json()["candidates"]
+    assert cut["finishReason"] == "MAX_TOKENS"
+    error = httpx.post(f"{base}:generateContent", json={}).json()["error"]
+    assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
+
+
+def test_unknown_paths_say_what_there_is(server: MockServer):
+    answer = httpx.post(f"{server.url}/v2/answers", json={})
+    assert answer.status_code == 404
+    assert "/v1/chat/completions" in answer.json()["error"]["message"]
+    assert httpx.get(f"{server.url}/v1/chat/completions").status_code == 405
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"model": NaN}'])
+def test_bodies_that_are_no_json_object_are_refused(server: MockServer, body):
+    answer = httpx.post(f"{server.url}/v1/chat/completions", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"

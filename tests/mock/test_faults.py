@@ -1,0 +1,321 @@
+"""Faults on purpose, limits, counts and the log, as clients meet them."""
+
+import asyncio
+import json
+import math
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from convergence.mock.faults import FATES, Bucket, fate_of, retry_after
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
+from convergence_core.errors import ConfigurationError
+from tests.mock.conftest import ask
+
+CHAOS: dict[str, Any] = {
+    "rate_429": 0.2,
+    "retry_after_s": 0.05,
+    "rate_500": 0.1,
+    "rate_cut": 0.1,
+    "rate_invalid": 0.1,
+}
+
+
+def said(i: int) -> Any:
+    return [{"role": "user", "content": f"What is {i} + 1?"}]
+
+
+async def outcome(client: Any, i: int, **fields: Any) -> str:
+    """Return what a client sees of one attempt, in the words of the fates."""
+    try:
+        answer = await client.chat.completions.create(model="m", messages=said(i), **fields)
+    except openai.RateLimitError:
+        return "429"
+    except openai.InternalServerError:
+        return "500"
+    except openai.APITimeoutError:
+        return "hang"
+    except openai.APIConnectionError:
+        return "cut"
+    except (openai.APIResponseValidationError, json.JSONDecodeError):
+        return "invalid"
+    return "answer" if answer.choices else "invalid"
+
+
+def outcomes(server: MockServer, order: list[int], **fields: Any) -> dict[int, str]:
+    async def go(client: Any) -> list[str]:
+        places = asyncio.Semaphore(16)
+
+        async def one(i: int) -> str:
+            async with places:
+                return await outcome(client, i, **fields)
+
+        return list(await asyncio.gather(*map(one, order)))
+
+    return dict(zip(order, ask(server, go), strict=True))
+
+
+def test_fates_have_the_stated_frequencies():
+    rates = {"429": 0.2, "500": 0.1, "hang": 0.05, "cut": 0.05, "invalid": 0.05}
+    options = MockOptions(**{f"rate_{name}": rate for name, rate in rates.items()})  # type: ignore[arg-type]  # shares all
+    n = 20_000
+    met: Counter[str] = Counter(fate_of(options, f"request {i // 4}", i % 4) for i in range(n))
+    assert set(met) == set(FATES)
+    for name, rate in rates.items():
+        deviation = math.sqrt(n * rate * (1.0 - rate))
+        assert abs(met[name] - n * rate) < 3.5 * deviation, (name, met[name] / n, rate)
+
+
+def test_every_attempt_has_its_own_fate_whatever_the_order():
+    order = list(range(60))
+    seen = []
+    for arranged in (order, order[::-1]):
+        with MockServer(MockOptions(**CHAOS)) as server:
+            attempts = [outcomes(server, arranged), outcomes(server, arranged)]
+            by_fate = server.stats()["by_fate"]
+        assert Counter(fate for met in attempts for fate in met.values()) == by_fate
+        assert set(by_fate) == set(FATES) - {"hang"}
+        seen.append(attempts)
+    assert seen[0] == seen[1]
+    assert seen[0][0] != seen[0][1]
+
+
+def test_another_seed_has_other_fates():
+    def fates(seed: int) -> list[str]:
+        options = MockOptions(**CHAOS, seed=seed)
+        return [fate_of(options, f"request {i}", 1) for i in range(50)]
+
+    assert fates(0) == fates(0) != fates(1)
+
+
+def test_what_clients_could_not_read_is_counted_apart():
+    with MockServer(MockOptions(**CHAOS)) as server:
+        seen = Counter(outcomes(server, list(range(100))).values())
+        stats = server.stats()
+    assert stats["answered"] == stats["tokens"]["m"]["answers"] == seen["answer"]
+    assert stats["untold_tokens"]["m"]["answers"] == seen["cut"] + seen["invalid"]
+    assert stats["by_status"] == {
+        "200": seen["answer"] + seen["cut"] + seen["invalid"],
+        "429": seen["429"],
+        "500": seen["500"],
+    }
+
+
+def test_streams_are_cut_and_spoiled_too():
+    async def stream(client: Any) -> str:
+        text = ""
+        try:
+            events = await client.chat.completions.create(
+                model="m",
+                messages=[{"role": "user", "content": "Say: " + "a b " * 9}],
+                stream=True,
+            )
+            async for event in events:
+                text += event.choices[0].delta.content or ""
+        except (json.JSONDecodeError, openai.APIError, openai.APIResponseValidationError) as error:
+            return type(error).__name__
+        except Exception as error:  # noqa: BLE001 - the transport's own, which the client lets through
+            return type(error).__name__
+        return f"whole: {text}"
+
+    for rates in ({"rate_cut": 1.0}, {"rate_invalid": 1.0}):
+        with MockServer(MockOptions(**rates)) as server:  # type: ignore[arg-type]
+            assert not ask(server, stream).startswith("whole")
+
+
+def test_hanging_requests_block_no_others():
+    options = MockOptions(rate_hang=0.3, hang_s=600.0)
+    order = list(range(40))
+    with MockServer(options) as server:
+        seen = Counter(outcomes(server, order, timeout=0.5).values())
+        deadline = time.monotonic() + 10.0
+        while server.stats()["in_flight"] and time.monotonic() < deadline:
+            outcomes(server, [])
+        stats = server.stats()
+    assert seen == {"hang": stats["by_fate"]["hang"], "answer": stats["by_fate"]["answer"]}
+    assert seen["hang"] > 5
+    assert stats["abandoned"] == seen["hang"]
+
+
+def test_a_hang_that_is_waited_for_is_answered():
+    with MockServer(MockOptions(rate_hang=1.0, hang_s=0.2)) as server:
+        assert outcomes(server, [1]) == {1: "answer"}
+
+
+def test_a_server_that_closes_ends_its_hanging_requests():
+    with MockServer(MockOptions(rate_hang=1.0, hang_s=600.0)) as server:
+
+        async def go(client: Any) -> str:
+            asking = asyncio.create_task(outcome(client, 1))
+            while not server.stats()["by_fate"]:
+                await asyncio.sleep(0)
+            await asyncio.to_thread(server.close)
+            return await asking
+
+        assert ask(server, go) == "500"
+
+
+def test_latency_is_added_to_every_answer():
+    with MockServer(MockOptions(latency_ms=80.0)) as server:
+        start = time.monotonic()
+        outcomes(server, list(range(20)))
+        assert time.monotonic() - start >= 0.08
+
+
+@pytest.mark.parametrize(
+    ("form", "header"),
+    [("seconds", ("retry-after", "0.05")), ("ms", ("retry-after-ms", "50"))],
+)
+def test_a_429_says_when_to_come_again(form, header):
+    with MockServer(
+        MockOptions(rate_429=1.0, retry_after_s=0.05, retry_after_form=form)
+    ) as server:
+        answer = httpx.post(f"{server.url}/v1/chat/completions", json={"model": "m"})
+    assert answer.status_code == 429
+    assert answer.headers[header[0]] == header[1]
+    assert answer.json()["error"]["type"] == "rate_limit_error"
+
+
+def test_dates_are_rounded_up_to_whole_seconds():
+    options = MockOptions(retry_after_form="date")
+    headers, asked_s = retry_after(options, 0.5, now_s=1_700_000_000.25)
+    assert headers == {"retry-after": "Tue, 14 Nov 2023 22:13:21 GMT"}
+    assert asked_s == pytest.approx(0.75)
+
+
+def test_clients_that_ignore_a_pause_are_counted():
+    body = {"model": "m", "messages": said(1)}
+    with MockServer(MockOptions(rate_429=1.0, retry_after_s=30.0)) as server:
+        for _ in range(3):
+            httpx.post(f"{server.url}/v1/chat/completions", json=body)
+        httpx.post(f"{server.url}/v1/chat/completions", json={**body, "seed": 1})
+        assert server.stats()["retry_after_violations"] == 2
+    with MockServer(MockOptions(rate_429=0.5, retry_after_s=0.02)) as server:
+        ask(server, lambda c: c.chat.completions.create(**body), max_retries=20)
+        assert server.stats()["retry_after_violations"] == 0
+
+
+def test_rate_headers_are_sent_with_answers_and_refusals():
+    body = {"model": "m", "messages": said(1)}
+    with MockServer(MockOptions(limit_rpm=60)) as server:
+        url = f"{server.url}/v1/chat/completions"
+        answers = [httpx.post(url, json=body) for _ in range(3)]
+        assert [a.status_code for a in answers] == [200, 429, 429]
+        for answer in answers:
+            assert answer.headers["x-ratelimit-limit-requests"] == "60"
+            assert answer.headers["x-ratelimit-remaining-requests"] == "0"
+            assert int(answer.headers["x-ratelimit-remaining-tokens"]) > 0
+            assert answer.headers["x-ratelimit-reset-requests"].endswith("ms")
+        assert 0.0 < float(answers[1].headers["retry-after"]) <= 1.0
+        assert server.stats()["by_fate"] == {"answer": 1, "limit": 2}
+
+
+def test_without_a_limit_the_headers_promise_room():
+    body = {"model": "m", "messages": said(1)}
+    with MockServer() as server, httpx.Client() as client:
+        for _ in range(50):
+            headers = client.post(f"{server.url}/v1/chat/completions", json=body).headers
+            assert int(headers["x-ratelimit-remaining-requests"]) > 1_000_000
+            assert int(headers["x-ratelimit-remaining-tokens"]) > 1_000_000
+
+
+def test_a_bucket_holds_one_seconds_worth():
+    now = 0.0
+    bucket = Bucket(600.0, lambda: now)  # ten a second
+    assert [bucket.take() for _ in range(10)] == [0.0] * 10
+    assert bucket.take() == pytest.approx(0.1)
+    now = 0.35
+    assert [bucket.take() for _ in range(3)] == [0.0] * 3
+    assert bucket.take() == pytest.approx(0.05)
+    now = 100.0
+    assert (bucket.remaining, bucket.reset_s) == (10, 0.0)
+
+
+def test_more_requests_in_flight_than_allowed_are_refused():
+    with MockServer(MockOptions(limit_concurrency=4, latency_ms=300.0)) as server:
+        seen = Counter(outcomes(server, list(range(12))).values())
+        stats = server.stats()
+    assert seen["answer"] >= 4
+    assert seen["429"] == stats["by_fate"]["limit"] > 0
+    assert stats["max_in_flight"] > 4
+
+
+def test_a_key_is_asked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("MOCK_KEY", "canary-4711")
+    log = tmp_path / "log.jsonl"
+    with MockServer(MockOptions(key_env="MOCK_KEY", log=log)) as server:
+        with pytest.raises(openai.AuthenticationError):
+            ask(server, lambda c: c.chat.completions.create(model="m", messages=said(1)))
+        ask(
+            server,
+            lambda c: c.chat.completions.create(model="m", messages=said(1)),
+            api_key="canary-4711",
+        )
+        path = "/v1beta/models/g:generateContent"
+        body = {"contents": [{"parts": [{"text": "hello"}]}]}
+        for form in (
+            {"params": {"key": "canary-4711"}},
+            {"headers": {"x-goog-api-key": "canary-4711"}},
+        ):
+            assert httpx.post(server.url + path, json=body, **form).status_code == 200  # type: ignore[arg-type]
+        stats = server.stats()
+        assert "canary" not in repr(server.options) + json.dumps(stats)
+    assert stats["by_status"] == {"401": 1, "200": 3}
+    assert "canary" not in log.read_text()
+    monkeypatch.delenv("MOCK_KEY")
+    with pytest.raises(ConfigurationError, match="MOCK_KEY"):
+        MockServer(MockOptions(key_env="MOCK_KEY"))
+
+
+def test_stats_and_reset_over_http():
+    with MockServer() as server:
+        for i in (1, 2, 1):
+            outcomes(server, [i])
+        stats = httpx.get(f"{server.url}/mock/stats").json()
+        assert (stats["calls"], stats["distinct_requests"], stats["answered_again"]) == (3, 2, 1)
+        assert len(stats["recent"]) == 3
+        assert stats["recent"][0] == stats["recent"][2]
+        assert stats["max_in_flight"] == 1
+        assert stats["in_flight"] == 0
+        httpx.post(f"{server.url}/mock/reset")
+        assert server.stats()["calls"] == 0
+
+
+def test_the_log_has_a_line_for_every_request_before_its_answer(tmp_path: Path):
+    log = tmp_path / "log.jsonl"
+    with MockServer(MockOptions(log=log, rate_500=0.3)) as server:
+        seen: list[str] = []
+        rows: list[Any] = []
+        for i in range(20):
+            seen += outcomes(server, [i % 10]).values()
+            rows = [json.loads(line) for line in log.read_text().splitlines()]
+            assert len(rows) == i + 1
+        stats = server.stats()
+    assert [row["fate"] for row in rows] == seen
+    assert [row["attempt"] for row in rows] == [1] * 10 + [2] * 10
+    assert [row["hash"] for row in rows] == stats["recent"]
+    paid = [row["prompt_tokens"] for row in rows if row["status"] == 200]
+    assert sum(paid) == stats["tokens"]["m"]["prompt_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"rate_429": 1.2}, "`rate_429` must lie between 0 and 1, but got 1.2"),
+        ({"rate_429": 0.7, "rate_500": 0.6}, "must not add up to more than 1, but got 1.3"),
+        ({"retry_after_s": -1.0}, "`retry_after` must be 0 or more"),
+        ({"limit_rpm": 0}, "`limit_rpm` must be more than 0"),
+        ({"retry_after_form": "years"}, "Choose among seconds, ms, date"),
+        ({"fault_modes": ("sleepy",)}, "`fault_mode` must be known, but got sleepy"),
+    ],
+)
+def test_impossible_options_are_refused(settings, rule):
+    with pytest.raises(ConfigurationError) as caught:
+        MockOptions(**settings)
+    assert rule in str(caught.value)

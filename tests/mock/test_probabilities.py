@@ -1,0 +1,195 @@
+"""Echo, log-probabilities and decisions, over real sockets with the real ``openai`` client."""
+
+import math
+from typing import Any
+
+import openai
+import pytest
+
+from convergence.mock.model import tiny_model
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
+from convergence.mock.world import BINS, stories
+from tests.mock.conftest import ask
+
+STORY = next(stories(1, seed=9))
+PROMPT = STORY.prompt(("best", "ant", "near", "t3"))
+
+
+def echo(server: MockServer, prompt: str = f"{PROMPT} b4", **fields: Any) -> Any:
+    fields = {"model": "tiny", "echo": True, "logprobs": 0, "max_tokens": 0, **fields}
+    answer = ask(server, lambda client: client.completions.create(prompt=prompt, **fields))
+    return answer, answer.choices[0].logprobs
+
+
+def next_word(server: MockServer, prompt: str = PROMPT, **fields: Any) -> dict[str, float]:
+    answer = ask(
+        server,
+        lambda client: client.chat.completions.create(
+            model="tiny",
+            messages=[{"role": "user", "content": prompt}],
+            logprobs=True,
+            top_logprobs=20,
+            max_tokens=1,
+            **fields,
+        ),
+    )
+    (entry,) = answer.choices[0].logprobs.content
+    assert entry.token == answer.choices[0].message.content
+    return {top.token: top.logprob for top in entry.top_logprobs}
+
+
+def decide(server: MockServer, prompt: str = PROMPT) -> dict[Any, float]:
+    told, instructions = prompt.split(" cfg ")
+    question: Any = {
+        "type": "choice",
+        "name": "outcome",
+        "instructions": f"cfg {instructions}",
+        "choices": [{"value": one} for one in BINS],
+    }
+    answer = ask(
+        server,
+        lambda client: client.decisions.create(model="tiny", input=told, questions=[question]),
+    )
+    return {one.value: one.probability for one in answer.answers[0].probabilities}
+
+
+def test_echo_gives_the_models_own_logprobs(server: MockServer):
+    answer, logprobs = echo(server)
+    expected = tiny_model().logprobs(f"{PROMPT} b4")
+    assert logprobs.token_logprobs == expected
+    assert math.fsum(logprobs.token_logprobs[1:]) == math.fsum(
+        e for e in expected if e is not None
+    )
+    assert answer.usage.prompt_tokens == len(logprobs.tokens) == len(PROMPT.split()) + 1
+    assert answer.choices[0].text == f"{PROMPT} b4"
+    for token, offset in zip(logprobs.tokens, logprobs.text_offset, strict=True):
+        assert answer.choices[0].text[offset : offset + len(token)] == token
+
+
+def test_echo_chat_and_decisions_agree_at_any_temperature(server: MockServer):
+    decided = decide(server)
+    assert sum(decided.values()) == pytest.approx(1.0, abs=1e-12)
+    for temperature in (0.2, 1.0):
+        likely = next_word(server, temperature=temperature)
+        for one in BINS:
+            *_, echoed = echo(server, f"{PROMPT} {one}", temperature=temperature)[1].token_logprobs
+            assert abs(echoed - likely[one]) <= 1e-6
+            assert abs(echoed - math.log(decided[one])) <= 1e-3
+
+
+def test_oracle_thoughts_raise_the_likelihood_over_the_wire(server: MockServer):
+    told = [(s, s.prompt(("best", s.optimum.words[0], "near", s.optimum.words[1]))) for s in
+            stories(40, seed=4)]  # fmt: skip
+    prompts = [f"{prompt} {s.answer}" for s, prompt in told]
+    prompts += [f"{s.prompt(('none',))} {s.answer}" for s, _ in told]
+    answer = ask(
+        server,
+        lambda c: c.completions.create(
+            model="tiny", prompt=prompts, echo=True, logprobs=0, max_tokens=0
+        ),
+    )
+    last = [choice.logprobs.token_logprobs[-1] for choice in answer.choices]
+    gains = [a - b for a, b in zip(last[:40], last[40:], strict=True)]
+    assert sum(gains) / 40 > 0.6
+
+
+def test_completions_continue_after_the_echo(server: MockServer):
+    answer, logprobs = echo(server, PROMPT, max_tokens=1, logprobs=3)
+    assert answer.choices[0].text.split()[:-1] == PROMPT.split()
+    assert len(logprobs.tokens) == len(PROMPT.split()) + 1
+    assert len(logprobs.top_logprobs[-1]) in (3, 4)
+    assert answer.usage.completion_tokens == 1
+    ids = [5, 6]
+    words = ask(server, lambda c: c.completions.create(model="tiny", prompt=ids, max_tokens=3))
+    assert words.usage.prompt_tokens == 2
+
+
+@pytest.mark.parametrize("fields", [{"echo": True}, {"logprobs": 1}])
+def test_echo_and_logprobs_are_strict_about_words(server: MockServer, fields):
+    with pytest.raises(openai.BadRequestError, match="'Hello' is none of them"):
+        ask(server, lambda c: c.completions.create(model="m", prompt="Hello there", **fields))
+    free = ask(server, lambda c: c.completions.create(model="m", prompt="Hello there"))
+    assert free.choices[0].text
+
+
+def test_decisions_answer_every_kind_of_question(server: MockServer):
+    told = "<bos> think best ant near t3 end"
+    letters = [{"value": letter, "description": word}
+               for letter, word in zip("ABCDEFGHIJ", reversed(BINS), strict=True)]  # fmt: skip
+    questions: Any = [
+        {"type": "predicate", "instructions": "it will be", "name": "p"},
+        {"type": "choice", "instructions": "cfg ant t3 ->", "choices": letters},
+        {"type": "score", "instructions": "cfg ant t3 ->", "levels": [{"label": b} for b in BINS]},
+    ]
+    answer = ask(
+        server, lambda c: c.decisions.create(model="tiny", input=told, questions=questions)
+    )
+    predicate, choice, score = answer.answers
+    assert 0.0 < predicate.probability < 1.0
+    assert (predicate.name, choice.choice) == ("p", "A")  # A stands for b9
+    assert 8.0 < score.score <= 9.0
+    assert [p.probability for p in choice.probabilities] == pytest.approx(
+        [p.probability for p in reversed(score.probabilities)]
+    )
+    assert answer.usage.input_tokens == 7 + 3 + 4 + 4
+    assert answer.usage.output_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("question", "rule"),
+    [
+        ({"type": "choice", "instructions": "Hello", "choices": []}, "'Hello' is none"),
+        ({"type": "choice", "instructions": "->", "choices": [{"value": "b0"}]}, "2 to 255"),
+        ({"type": "choice", "instructions": "->", "choices": [{"value": "b0"}] * 2}, "unique"),
+        ({"type": "essay", "instructions": "->"}, "must be predicate, choice or score"),
+    ],
+)
+def test_wrong_questions_are_refused(server: MockServer, question, rule):
+    with pytest.raises(openai.BadRequestError, match=rule):
+        ask(server, lambda c: c.decisions.create(model="t", input="<bos>", questions=[question]))
+
+
+def test_strict_servers_refuse_unknown_words_in_chats():
+    with MockServer(MockOptions(strict=True)) as strict:
+        said: Any = [{"role": "user", "content": "Answer this"}]
+        with pytest.raises(openai.BadRequestError, match="'Answer' is none of them"):
+            ask(strict, lambda c: c.chat.completions.create(model="m", messages=said))
+        assert set(next_word(strict)) >= set(BINS)
+
+
+def test_fault_modes_of_echo_and_chat():
+    def gap(mode: Any, **fields: Any) -> float:
+        with MockServer(MockOptions(fault_modes=(mode,))) as faulty:
+            *_, echoed = echo(faulty, f"{PROMPT} b8", **fields)[1].token_logprobs
+            return abs(float(echoed) - next_word(faulty)["b8"])
+
+    assert gap("off_by_one") > 5.0
+    assert gap("temperature", temperature=0.2) > 0.1
+    with MockServer(MockOptions(fault_modes=("ignore",))) as faulty:
+        answer, logprobs = echo(faulty, max_tokens=2)
+        assert logprobs is None
+        assert PROMPT not in answer.choices[0].text
+
+
+def test_a_stale_server_changes_its_mind_after_an_overlapping_prompt(server: MockServer):
+    other = PROMPT.replace("best ant near t3", "best ant near t9")
+
+    def three(running: MockServer) -> list[list[float]]:
+        return [echo(running, f"{p} b8")[1].token_logprobs for p in (PROMPT, other, PROMPT)]
+
+    first, _, again = three(server)
+    assert first == again
+    with MockServer(MockOptions(fault_modes=("stale",))) as faulty:
+        first, _, again = three(faulty)
+        assert abs(first[-1] - again[-1]) > 0.001
+
+
+def test_fault_modes_of_decisions(server: MockServer):
+    exact = decide(server)
+    with MockServer(MockOptions(fault_modes=("rounded",))) as faulty:
+        assert decide(faulty) == {one: round(p, 2) for one, p in exact.items()}
+    with MockServer(MockOptions(fault_modes=("no_decisions",))) as faulty:
+        with pytest.raises(openai.InternalServerError) as caught:
+            decide(faulty)
+        assert caught.value.status_code == 501

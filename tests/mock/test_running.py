@@ -1,0 +1,104 @@
+"""The server as a thread and as a command: starts, stops, and is the same in every process."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+import typer
+
+from convergence.cli.mocking import mock
+from convergence.mock.running import MockError, MockServer
+from tests.mock.answers import digest
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*arguments: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+    )
+
+
+def start_mock(*arguments: str) -> subprocess.Popen[str]:
+    code = "import sys, typer; from convergence.cli.mocking import mock; typer.run(mock)"
+    return start("-c", code, *arguments)
+
+
+def test_answers_are_the_same_in_every_process():
+    children = [start("-m", "tests.mock.answers", PYTHONHASHSEED=seed) for seed in ("1", "2")]
+    printed = [child.communicate(timeout=60)[0].strip() for child in children]
+    assert printed == [digest()] * 2
+
+
+def test_closing_leaves_no_thread_and_no_listener():
+    before = set(threading.enumerate())
+    with MockServer() as server:
+        assert httpx.get(f"{server.url}/v1/models").status_code == 200
+    server.close()  # again: nothing happens
+    assert set(threading.enumerate()) == before
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/v1/models")
+
+
+def test_a_server_that_never_ran_can_be_closed():
+    MockServer().close()
+
+
+def test_a_taken_port_is_named():
+    with MockServer() as server:
+        port = int(server.url.rpartition(":")[2])
+        with pytest.raises(MockError, match=f"`port` {port} of 127.0.0.1 cannot be listened on"):
+            MockServer(port=port)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = (
+        "import sys, convergence.mock, convergence.cli.mocking\n"
+        "print([m for m in ('numpy', 'starlette', 'uvicorn', 'openai', 'prefect', 'pydantic')"
+        " if m in sys.modules])"
+    )
+    with start("-c", code) as child:
+        assert child.communicate(timeout=60)[0].strip() == "[]"
+
+
+def test_the_command_prints_its_address_serves_and_stops_cleanly():
+    with start_mock(
+        "--port", "0", "--quiet", "--rate-hang", "1", "--hang-seconds", "600"
+    ) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().strip()
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/v1/chat/completions", json=body, timeout=0.2)
+        assert httpx.get(f"{url}/mock/stats").json()["by_fate"] == {"hang": 1}
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (0, "", "")
+
+
+def test_the_command_has_a_flag_for_every_option():
+    from dataclasses import fields
+
+    from convergence.mock.options import MockOptions
+
+    names = {"retry_after_s": "retry_after", "hang_s": "hang_seconds", "key_env": "require_key",
+             "fault_modes": "fault_mode"}  # fmt: skip
+    command = typer.main.get_command(_app())
+    flags = {parameter.name for parameter in command.params}
+    assert {names.get(field.name, field.name) for field in fields(MockOptions)} <= flags
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer(add_completion=False)
+    app.command()(mock)
+    return app

@@ -1,0 +1,210 @@
+"""Answers of chat providers as they come over the wire, and targets that ask for them."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import parse_mapping
+from convergence_core.errors import EvaluationFault
+from convergence_core.records import Case, Reply
+from tasks.redaction import Secrets
+from tasks.targets.chat import ChatTarget
+from tests.support.configurations import chat_api, mapping
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
+
+CASE = Case(case_id="a", input={"q": "one"}, expected="1")
+TEMPERATURE = {"temperature": {"type": "float", "min": 0, "max": 1}}
+NO_PRICES = PriceTable(version="2026-01-01")
+
+
+def target_of(
+    api: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str] | None = None,
+    prices: PriceTable = NO_PRICES,
+    mock_url: str | None = None,
+    **sections: Any,
+) -> ChatTarget:
+    """The chat target of a configuration; its space has a temperature unless one is given."""
+    sections.setdefault("search_space__parameters", TEMPERATURE)
+    configuration = parse_mapping(mapping(api=api, **sections))
+    return ChatTarget(
+        configuration,
+        templates={},
+        secrets=Secrets(environ or {}),
+        workers=configuration.optimization.execution.parallel_workers,
+        prices=prices,
+        mock_url=mock_url,
+    )
+
+
+def ask(
+    api: Mapping[str, Any],
+    *,
+    params: Mapping[str, Any] | None = None,
+    case: Case = CASE,
+    **settings: Any,
+) -> Reply:
+    """Ask the target of a configuration once."""
+    target = target_of(api, **settings)
+
+    async def go() -> Reply:
+        try:
+            return await target.call({"temperature": 0.5} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def azure_api(url: str, **more: Any) -> dict[str, Any]:
+    return {**chat_api(url, **more), "kind": "azure"}
+
+
+def groq_api(url: str, **more: Any) -> dict[str, Any]:
+    return {**chat_api(url, **more), "kind": "groq"}
+
+
+def gemini_api(url: str, **more: Any) -> dict[str, Any]:
+    return {**chat_api(url, **more), "kind": "gemini"}
+
+
+def native_api(url: str, **more: Any) -> dict[str, Any]:
+    return {**chat_api(url, **more), "kind": "gemini", "protocol": "native"}
+
+
+CHAT_APIS: dict[str, Any] = {
+    "openai": chat_api,
+    "azure": azure_api,
+    "groq": groq_api,
+    "gemini": gemini_api,
+    "native": native_api,
+}
+KEY = "canary-0123456789"
+ENVIRON = {"CANARY": KEY}
+
+
+def answer_of(kind: str, text: str = "hello") -> Answer:
+    """An answer in the form of one of ``CHAT_APIS``."""
+    return gemini_answer(text) if kind == "native" else chat_answer(text)
+
+
+def sent(
+    api: Callable[[str], Mapping[str, Any]], *, answer: Answer | None = None, **settings: Any
+) -> tuple[Request, Reply]:
+    """Ask once and return the one request that the server saw, and the reply."""
+    found = answer or chat_answer("hello")
+    with LoopbackServer(lambda _: found) as server:
+        reply = ask(api(server.url), environ=ENVIRON, **settings)
+    (request,) = server.requests
+    return request, reply
+
+
+def fault_of(
+    api: Callable[[str], Mapping[str, Any]], answer: Answer, **settings: Any
+) -> EvaluationFault:
+    """Ask once and return how that failed."""
+    with LoopbackServer(lambda _: answer) as server, pytest.raises(EvaluationFault) as caught:
+        ask(api(server.url), environ=ENVIRON, **settings)
+    return caught.value
+
+
+def tool_calls(*calls: tuple[str, Any]) -> list[dict[str, Any]]:
+    """Calls of the chat protocol: names and arguments, as text or as what JSON makes of it."""
+    return [
+        {
+            "id": f"call_{i}",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": given if isinstance(given, str) else json.dumps(given),
+            },
+        }
+        for i, (name, given) in enumerate(calls)
+    ]
+
+
+# -- streams
+
+
+def events(pieces: Sequence[Any], *, done: bool = True, end: str = "\n\n") -> Answer:
+    """A stream of server-sent events."""
+    data = [json.dumps(piece, ensure_ascii=False) for piece in pieces]
+    data += ["[DONE]"] if done else []
+    body = "".join(f"data: {item}{end}" for item in data)
+    return Answer(body.encode(), headers={"content-type": "text/event-stream"})
+
+
+def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    """A chunk of the chat protocol."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "served",
+        "choices": [{"index": 0, "finish_reason": finish_reason, "delta": delta}],
+    }
+
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+USAGE_CHUNK: dict[str, Any] = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "served",
+    "choices": [],
+    "usage": USAGE,
+}
+HELLO_CHUNKS = [
+    chunk(role="assistant", content=""),
+    chunk(content="hel"),
+    chunk(content="lo"),
+    chunk("stop"),
+    USAGE_CHUNK,
+]
+
+
+# -- Gemini's own protocol
+
+
+def gemini_answer(
+    *parts: Any, finish_reason: str | None = "STOP", usage: Any = None, **more: Any
+) -> Answer:
+    """A whole answer of ``generateContent``; texts are parts."""
+    return Answer(gemini_piece(*parts, finish_reason=finish_reason, usage=usage, **more))
+
+
+def gemini_piece(
+    *parts: Any, finish_reason: str | None = None, usage: Any = None, **more: Any
+) -> dict[str, Any]:
+    """One answer of ``streamGenerateContent``."""
+    listed = [{"text": part} if isinstance(part, str) else part for part in parts]
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": listed}, "index": 0}
+    if finish_reason is not None:
+        candidate["finishReason"] = finish_reason
+    return {
+        "candidates": [candidate],
+        "usageMetadata": usage or {"promptTokenCount": 7, "candidatesTokenCount": 3},
+        "modelVersion": "gemini-served",
+        **more,
+    }
+
+
+def gemini_error(status: int, message: str = "no", reason: str | None = None) -> Answer:
+    """An error as Google's services send it."""
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]
+    return Answer(
+        {
+            "error": {
+                "code": status,
+                "message": message,
+                "status": "INVALID_ARGUMENT",
+                "details": details if reason else [],
+            }
+        },
+        status,
+    )

@@ -1,0 +1,90 @@
+"""What calls of a function cost: as it says, else the price of a request, else nobody knows."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.errors import CandidateFault
+from convergence_core.records import Case, Usage
+from convergence_core.target import WorstCase
+from tasks.targets.function import make_function_target
+
+CASE = Case(case_id="c", input={"x": 3}, expected=3)
+NO_PRICES = PriceTable(version="2026-01-01")
+PRICES = NO_PRICES.with_overrides({"function": {"request": 0.002}})
+
+
+def use(function, prices, *, calls=True) -> Any:
+    target = make_function_target(
+        function,
+        known={"x", "k"},
+        workers=1,
+        timeout_s=10.0,
+        key="api.function",
+        process_path=None,
+        base_dir=Path(),
+        name="f",
+        prices=prices,
+    )
+
+    async def go() -> Any:
+        try:
+            return await target.call({"k": 2}, CASE) if calls else target.worst_case({}, CASE)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def answer(case_input, params):
+    return "r"
+
+
+@pytest.mark.parametrize("prices", [None, NO_PRICES])
+def test_without_a_price_the_cost_is_unknown(prices):
+    assert use(answer, prices).cost_usd is None
+    assert use(answer, prices, calls=False) == WorstCase()
+
+
+def test_a_price_per_request_is_its_cost_and_its_worst_case():
+    reply = use(answer, PRICES)
+    assert (reply.cost_usd, reply.price_version) == (0.002, "config")
+    assert use(answer, PRICES, calls=False) == WorstCase(usd=0.002)
+
+
+def test_what_the_function_says_is_believed():
+    reply = use(lambda case_input, params: {"result": 1, "cost_usd": 0.5}, PRICES)
+    assert (reply.cost_usd, reply.price_version) == (0.5, None)
+
+
+def failing(case_input, params):
+    raise ValueError("no")
+
+
+def billed_of(function, prices) -> Any:
+    with pytest.raises(CandidateFault) as caught:
+        use(function, prices)
+    return caught.value.billed
+
+
+def test_a_call_that_failed_costs_its_request():
+    billed = billed_of(failing, PRICES)
+    assert (billed.cost_usd, billed.price_version) == (0.002, "config")
+    assert billed_of(failing, NO_PRICES) is None
+
+
+def test_a_failure_that_is_reported_with_its_cost_is_billed_so():
+    def reports(case_input, params):
+        return {"success": False, "error": "e", "cost_usd": 0.5, "tokens_in": 3, "model": "m"}
+
+    for prices in (None, PRICES):
+        billed = billed_of(reports, prices)
+        assert (billed.cost_usd, billed.price_version, billed.model) == (0.5, None, "m")
+        assert billed.usage == Usage(prompt_tokens=3)
+
+
+def test_a_failure_that_is_reported_without_numbers_is_not_billed():
+    assert billed_of(lambda case_input, params: {"success": False, "error": "e"}, None) is None

@@ -1,0 +1,218 @@
+"""Python functions as targets: how they are called, and what their results mean."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from convergence_core.errors import CandidateFault, ConfigurationError
+from convergence_core.records import Case, Usage, canonical_json
+from tasks.call_forms import call_form
+from tests.support.sessions import function_target
+
+CASE = Case(case_id="c", input={"x": 3}, expected=3)
+
+
+def ask(function, *, case=CASE, params=None, **settings) -> Any:
+    async def go() -> Any:
+        target = function_target(function, **settings)
+        try:
+            return await target.call({"k": 2} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+# -- call forms
+
+
+def by_split(case_input, params):
+    return [case_input, params]
+
+
+def by_input_and_params(input, params):  # noqa: A002 - the documented form
+    return [input, params]
+
+
+def by_merged(everything):
+    return everything
+
+
+def by_names(x, k):
+    return [x, k]
+
+
+def by_names_and_default(x, k=7, other="o"):
+    return [x, k, other]
+
+
+def by_any_names(**everything):
+    return everything
+
+
+def by_spread(case_input, **params):
+    return [case_input, params]
+
+
+def by_input_and_names(case_input, *, k):
+    return [case_input, k]
+
+
+def by_position_only(case_input, params, /):
+    return [case_input, params]
+
+
+def by_star(*both):
+    return list(both)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (by_split, [{"x": 3}, {"k": 2}]),
+        (by_input_and_params, [{"x": 3}, {"k": 2}]),
+        (by_merged, {"x": 3, "k": 2}),
+        (by_names, [3, 2]),
+        (by_names_and_default, [3, 2, "o"]),
+        (by_any_names, {"x": 3, "k": 2}),
+        (by_spread, [{"x": 3}, {"k": 2}]),
+        (by_input_and_names, [{"x": 3}, 2]),
+        (by_position_only, [{"x": 3}, {"k": 2}]),
+        (by_star, [{"x": 3}, {"k": 2}]),
+    ],
+)
+def test_each_call_form_gets_input_and_parameters(function, expected):
+    assert ask(function).value == expected
+
+
+def test_parameters_overlay_the_input():
+    assert ask(by_any_names, params={"x": 9}).value == {"x": 9}
+
+
+def test_an_input_that_is_no_mapping_is_called_input():
+    case = Case(case_id="c", input="hello")
+    assert ask(by_any_names, case=case, known=frozenset({"k"})).value == {"input": "hello", "k": 2}
+
+
+def test_arguments_that_nobody_knows_are_a_problem_that_names_them():
+    def wants_more(x, k, colour):
+        return None
+
+    with pytest.raises(ConfigurationError, match="colour"):
+        call_form(wants_more, frozenset({"x", "k"}), key="api.function")
+
+
+def test_a_function_without_arguments_is_a_problem():
+    with pytest.raises(ConfigurationError, match="def f"):
+        call_form(lambda: 1, frozenset({"x", "k"}), key="api.function")
+
+
+def test_the_input_of_a_case_is_not_changed_by_a_function_that_changes_its_parameters():
+    params = {"k": 2}
+
+    def changes(case_input, params):
+        params.clear()
+        return 1
+
+    ask(changes, params=params)
+    assert params == {"k": 2}
+
+
+# -- results
+
+
+@dataclasses.dataclass
+class Found:
+    text: str
+    score: float
+
+
+class Model(BaseModel):
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (None, None),
+        ("text", "text"),
+        ([1, (2, 3)], [1, [2, 3]]),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.bool_(True), True),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (Found("a", 0.5), {"text": "a", "score": 0.5}),
+        (Model(text="a"), {"text": "a"}),
+        ({1: "a"}, {"1": "a"}),
+        ("lone \ud800 surrogate", "lone \ufffd surrogate"),
+        ({"result": [1], "other": 2}, {"result": [1], "other": 2}),
+    ],
+)
+def test_results_become_json(result, expected):
+    reply = ask(lambda case_input, params: result)
+    assert reply.value == expected
+    canonical_json(reply.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("result", "error_type", "words"),
+    [
+        (float("nan"), "not_finite", "nan"),
+        ({"a": [1.0, float("inf")]}, "not_finite", "a[1]"),
+        (np.array([np.nan]), "not_finite", "nan"),
+        ({1, 2}, "not_json", "set"),
+        ({"f": open}, "not_json", "`f`"),
+        (b"bytes", "not_json", "bytes"),
+        ({(1, 2): 3}, "not_json", "tuple"),
+    ],
+)
+def test_results_that_json_cannot_carry_are_the_candidates_fault(result, error_type, words):
+    with pytest.raises(CandidateFault) as caught:
+        ask(lambda case_input, params: result)
+    assert caught.value.error_type == error_type
+    assert words in str(caught.value)
+
+
+def test_a_result_that_contains_itself_is_the_candidates_fault():
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(CandidateFault, match="contains itself"):
+        ask(lambda case_input, params: loop)
+
+
+def test_an_envelope_says_more_than_its_value():
+    envelope = {
+        "result": "r",
+        "cost_usd": 0.25,
+        "tokens_in": 3,
+        "tokens_out": 4,
+        "metrics": {"ndcg": np.float64(0.5)},
+    }
+    reply = ask(lambda case_input, params: envelope)
+    assert (reply.value, reply.cost_usd, reply.price_version) == ("r", 0.25, None)
+    assert reply.usage == Usage(prompt_tokens=3, completion_tokens=4)
+    assert reply.extra == {"ndcg": 0.5}
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"result": 1, "cost_usd": "free"},
+        {"result": 1, "cost_usd": -1},
+        {"result": 1, "metrics": {"a": "b"}},
+        {"result": 1, "metrics": [1]},
+    ],
+)
+def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
+    with pytest.raises(CandidateFault) as caught:
+        ask(lambda case_input, params: envelope)
+    assert caught.value.error_type == "bad_result"
+
+
+def test_a_reported_failure_is_the_candidates_fault_with_its_reason():
+    with pytest.raises(CandidateFault, match="no index"):
+        ask(lambda case_input, params: {"success": False, "error": "no index"})

@@ -1,0 +1,266 @@
+"""What goes wrong with a call over real sockets: whose fault it is, when it ends, what it costs."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from convergence_core.budget.prices import Price, PriceTable
+from convergence_core.errors import (
+    Billed,
+    CandidateFault,
+    InfrastructureFault,
+)
+from convergence_core.records import Usage
+from convergence_core.target import WorstCase
+from convergence_core.traffic import RateInfo
+from tasks.redaction import Secrets
+from tasks.targets.endpoint import HttpTarget
+from tests.support.configurations import http_api, loaded
+from tests.support.http_server import Answer, LoopbackServer
+from tests.support.http_targets import CASE, ask, fault_of, made_target
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504])
+def test_rate_limits_and_server_errors_may_heal(status):
+    fault = fault_of(Answer({}, status, {"retry-after": "3"}))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.retry_after_s, fault.error_type) == (
+        True,
+        3.0,
+        f"http_{status}",
+    )
+    assert fault.rate == RateInfo(retry_after_s=3.0)
+
+
+def test_limits_that_a_refusal_names_are_in_its_fault():
+    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m2s"}
+    fault = fault_of(Answer({}, 429, headers))
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.rate == RateInfo(remaining_requests=0, reset_s=62.0)
+    assert fault.retry_after_s is None
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_access_does_not_heal_and_names_the_variable(status):
+    with LoopbackServer(lambda _: Answer({}, status)) as server:
+        auth = {"type": "bearer", "token_env": "MY_TOKEN"}
+        with pytest.raises(InfrastructureFault, match="MY_TOKEN") as caught:
+            ask(http_api(server.url, auth=auth), environ={"MY_TOKEN": "wrong"})
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(402, {}), (429, {"error": {"code": "insufficient_quota"}})],
+)
+def test_spent_credit_does_not_heal_and_is_nobodys_low_reward(status, body):
+    with LoopbackServer(lambda _: Answer(body, status)) as server:
+        auth = {"type": "bearer", "token_env": "MY_TOKEN"}
+        with pytest.raises(InfrastructureFault, match="MY_TOKEN is out of credit") as caught:
+            ask(http_api(server.url, auth=auth), environ={"MY_TOKEN": "right"})
+    assert (caught.value.retryable, caught.value.error_type) == (False, f"http_{status}")
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+def test_other_refusals_are_what_the_parameters_caused(status):
+    fault = fault_of(Answer({"detail": "k is too large"}, status))
+    assert isinstance(fault, CandidateFault)
+    assert "k is too large" in fault.details
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        (Answer(b'{"result": "hal'), "bad_body"),
+        (Answer(b""), "bad_body"),
+        (Answer(b"<html>gateway</html>", headers={"content-type": "text/html"}), "bad_body"),
+        (Answer({"result": "x" * 1000}, cut_after=50), "network"),
+    ],
+)
+def test_cut_and_broken_bodies_may_heal(answer, error_type):
+    fault = fault_of(answer)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.error_type) == (True, error_type)
+    assert fault.may_be_billed, "the server did its work"
+
+
+def test_nan_in_an_answer_is_the_candidates_fault():
+    fault = fault_of(Answer(b'{"result": NaN}'))
+    assert (fault.fault, fault.error_type) == ("candidate", "not_finite")
+
+
+def test_a_server_that_is_not_there_is_the_networks_fault():
+    with LoopbackServer(lambda _: Answer({})) as server:
+        url = server.url
+    with pytest.raises(InfrastructureFault) as caught:
+        ask(http_api(url))
+    assert caught.value.error_type == "network"
+    assert not caught.value.may_be_billed
+
+
+# -- time
+
+
+def test_a_server_that_hangs_times_out_and_may_heal():
+    fault = fault_of(Answer(hangs=True), request={"timeout_seconds": 0.1})
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("timeout", True, True)
+
+
+def test_a_server_that_never_begins_to_answer_ends_at_the_first_byte():
+    request = {"timeout_seconds": 60, "first_byte_seconds": 0.1}
+    fault = fault_of(Answer(hangs=True), request=request)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable) == ("first_byte_timeout", True)
+    assert fault.may_be_billed
+    assert str(fault).endswith("within 0.1 s")
+
+
+class DrippingServer:
+    """Sends the head of an answer at once, and its body one byte at a time, without end."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> "DrippingServer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while not self._stopped.wait(0.01):
+                connection.sendall(b" ")
+
+
+def test_a_body_that_never_ends_ends_at_the_total_though_every_byte_is_in_time():
+    request = {"timeout_seconds": 0.3, "first_byte_seconds": 0.2}
+    with DrippingServer() as server, pytest.raises(InfrastructureFault) as caught:
+        ask(http_api(server.url, request=request))
+    assert (caught.value.error_type, caught.value.may_be_billed) == ("timeout", True)
+    assert "0.3 s" in str(caught.value)
+
+
+def test_a_slow_answer_that_has_begun_in_time_is_waited_for():
+    with LoopbackServer(lambda _: Answer({"result": 1}), delay_s=0.05) as server:
+        request = {"timeout_seconds": 20, "first_byte_seconds": 10}
+        assert ask(http_api(server.url, request=request)).latency_ms >= 50.0
+
+
+def test_a_server_without_room_for_connections_ends_at_the_connection():
+    """A full backlog: the kernel answers no further handshake."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        contextlib.ExitStack() as stack,
+    ):
+        address = full.getsockname()
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                filler.connect(address)
+        request = {"connect_seconds": 0.2, "timeout_seconds": 60}
+        with pytest.raises(InfrastructureFault) as caught:
+            ask(http_api(f"http://127.0.0.1:{address[1]}", request=request))
+    assert (caught.value.error_type, caught.value.retryable) == ("connect_timeout", True)
+    assert not caught.value.may_be_billed
+    assert "within 0.2 s" in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+def test_what_a_server_refuses_is_not_billed(status):
+    fault = fault_of(Answer({}, status))
+    assert fault.billed is None
+    assert not getattr(fault, "may_be_billed", False)
+
+
+@pytest.mark.parametrize("status", [502, 504, 524])
+def test_what_a_gateway_gave_up_on_may_be_billed(status):
+    fault = fault_of(Answer({}, status))
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.may_be_billed
+
+
+# -- money
+
+
+def target_of(url="http://127.0.0.1:1/", *, request_usd=None, **more) -> HttpTarget:
+    price = {} if request_usd is None else {"http": Price(request_usd=request_usd)}
+    made = loaded(api=http_api(url, **more))
+    return HttpTarget(
+        made.configuration.api,
+        templates={},
+        secrets=Secrets({}),
+        workers=2,
+        prices=PriceTable(version="2026-01-01", overrides=price),
+    )
+
+
+def called(target) -> Any:
+    async def go() -> Any:
+        try:
+            return await target.call({"k": 2}, CASE)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def test_a_request_costs_its_price_where_the_answer_names_none():
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        reply = called(target_of(server.url, request_usd=0.002))
+    assert (reply.cost_usd, reply.price_version) == (0.002, "config")
+
+
+def test_what_the_answer_says_it_cost_wins_over_the_price():
+    with LoopbackServer(lambda _: Answer({"result": 1, "usd": 0.5})) as server:
+        reply = called(target_of(server.url, request_usd=2.0, response={"cost_field": "usd"}))
+    assert (reply.cost_usd, reply.price_version) == (0.5, None)
+
+
+def test_without_a_price_the_cost_is_unknown_and_so_is_the_worst_case():
+    target = target_of()
+    assert target.worst_case({"k": 2}, CASE) == WorstCase(usd=None, tokens=None)
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        assert called(target_of(server.url)).cost_usd is None
+
+
+def test_the_worst_case_is_the_price_of_one_request():
+    assert target_of(request_usd=0.002).worst_case({"k": 2}, CASE) == WorstCase(usd=0.002)
+
+
+def test_the_worst_case_of_no_request_is_the_candidates_fault():
+    space = {"model": {"type": "categorical", "choices": ["small"]}}
+    models = {"small": {"endpoint": "http://127.0.0.1:1/"}}
+    api = {"name": "system", "kind": "http", "models": models}
+    target = made_target(loaded(api=api, search_space__parameters=space))
+    with pytest.raises(CandidateFault, match="no entry"):
+        target.worst_case({"model": "large"}, CASE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        ({"success": False, "error": "no", "usd": 0.25, "n": 7}, "reported_failure"),
+        ({"other": 1, "usd": 0.25, "n": 7}, "missing_result"),
+    ],
+)
+def test_a_useless_answer_is_billed_all_the_same(answer, error_type):
+    fields = {"cost_field": "usd", "tokens_in_field": "n", "result_field": "data"}
+    fault = fault_of(Answer(answer), response=fields)
+    assert fault.error_type == error_type
+    assert fault.billed == Billed(usage=Usage(prompt_tokens=7), cost_usd=0.25)

@@ -1,0 +1,242 @@
+"""The limits of an endpoint, kept by many calls over real sockets."""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import (
+    EndpointDownError,
+    InfrastructureFault,
+)
+from convergence_core.traffic import RateInfo
+from tasks.retries import Backoff
+from tasks.stopwatch import checked_by
+from tasks.traffic import Gate
+from tests.support.configurations import http_api, loaded
+from tests.support.http_server import Answer, LoopbackServer
+from tests.support.http_targets import CASE, ask, made_target
+from tests.support.sessions import assignment, session
+
+
+class Minder:
+    """A checkpoint that writes down what passes it."""
+
+    def __init__(self, server=None) -> None:
+        self.seen: list[RateInfo] = []
+        self.n_arrived_at_clearance: list[int] = []
+        self._server = server
+
+    async def clearance(self) -> None:
+        if self._server is not None:
+            self.n_arrived_at_clearance.append(len(self._server.requests))
+
+    def observe(self, rate: RateInfo) -> None:
+        self.seen.append(rate)
+
+
+@pytest.mark.parametrize("status", [200, 429])
+def test_a_checkpoint_is_asked_before_sending_and_sees_the_head_of_every_answer(status):
+    headers = {"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "2s"}
+    with LoopbackServer(lambda _: Answer({"result": 1}, status, headers)) as server:
+        minder = Minder(server)
+        with checked_by(minder), contextlib.suppress(InfrastructureFault):
+            ask(http_api(server.url))
+    assert minder.n_arrived_at_clearance == [0]
+    assert minder.seen == [RateInfo(remaining_requests=5, reset_s=2.0)]
+
+
+def test_a_request_that_is_held_back_never_leaves():
+    class Closed(Minder):
+        async def clearance(self) -> None:
+            raise InfrastructureFault("wait", error_type="held", retry_after_s=90.0)
+
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
+        with checked_by(Closed()), pytest.raises(InfrastructureFault) as caught:
+            ask(http_api(server.url))
+        assert server.requests == []
+    assert (caught.value.error_type, caught.value.may_be_billed) == ("held", False)
+
+
+def test_waiting_for_clearance_is_not_part_of_the_latency_or_its_limit():
+    class Slow(Minder):
+        async def clearance(self) -> None:
+            await asyncio.sleep(0.3)
+
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server, checked_by(Slow()):
+        reply = ask(http_api(server.url, request={"timeout_seconds": 0.25}))
+    assert reply.latency_ms < 250.0
+
+
+# -- in a session
+
+
+def http_session(
+    server, *, workers, n_cases, target_workers=None, request=None, **settings
+) -> Any:
+    made = loaded(
+        api=http_api(server.url, request={"timeout_seconds": 20, **(request or {})}),
+        optimization__execution={"parallel_workers": target_workers or workers},
+    )
+    return session(made_target(made), workers=workers, n_cases=n_cases, **settings)
+
+
+def test_worker_limit_is_hard_as_the_server_counts_it():
+    with (
+        LoopbackServer(lambda r: Answer({"result": r.body["x"]}), delay_s=0.02) as server,
+        http_session(server, workers=3, n_cases=24) as s,
+    ):
+        threads = [
+            threading.Thread(
+                target=s.evaluate, args=(assignment({"k": k}, [f"c{i}" for i in range(24)]), 0)
+            )
+            for k in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.requests) == 48
+    assert server.most_in_flight == 3
+
+
+def test_latency_leaves_out_waiting_for_a_connection():
+    """Eight calls at once over one connection: each waits for those before it, untimed."""
+    with (
+        LoopbackServer(lambda r: Answer({"result": r.body["x"]}), delay_s=0.05) as server,
+        http_session(server, workers=8, n_cases=8, target_workers=1) as s,
+    ):
+        started = time.monotonic()
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
+        elapsed_ms = (time.monotonic() - started) * 1000
+    assert server.most_in_flight == 1
+    latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
+    assert min(latencies) >= 50.0
+    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long
+
+
+@pytest.mark.parametrize("form", ["seconds", "milliseconds"])
+def test_retry_after_is_respected(form):
+    header = {"retry-after": "1"} if form == "seconds" else {"retry-after-ms": "300"}
+    pause_s = 1.0 if form == "seconds" else 0.3
+    n_seen = 0
+
+    def answer(request):
+        nonlocal n_seen
+        n_seen += 1
+        return Answer({}, 429, header) if n_seen == 1 else Answer({"result": 0})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(server, workers=1, n_cases=1, max_retries=1, backoff=Backoff()) as s,
+    ):
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert (evaluation.reward, evaluation.attempt) == (1.0, 2)
+    assert server.arrived_s[1] - server.arrived_s[0] >= pause_s
+
+
+def test_a_pause_that_one_cell_was_told_is_kept_by_all_of_them():
+    seen: list[int] = []
+
+    def answer(request):
+        seen.append(request.body["x"])
+        if len(seen) == 1:
+            return Answer({}, 429, {"retry-after-ms": "300"})
+        return Answer({"result": request.body["x"]})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(server, workers=1, n_cases=4, max_retries=1) as s,
+    ):
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(4)]), 0)
+    assert sorted(seen) == [0, 0, 1, 2, 3]
+    assert min(server.arrived_s[1:]) - server.arrived_s[0] >= 0.3
+    assert [e.reward for e in trial.evaluations] == [1.0] * 4
+
+
+def test_a_call_that_was_let_in_before_the_pause_keeps_it_too():
+    n_seen = 0
+
+    def answer(request):
+        nonlocal n_seen
+        n_seen += 1
+        return Answer({}, 429, {"retry-after-ms": "300"}) if n_seen == 1 else Answer({"result": 1})
+
+    async def go() -> None:
+        gate, loop = Gate(server.url, max_in_flight=2), asyncio.get_running_loop()
+        target = made_target(loaded(api=http_api(server.url)))
+        assert [gate.enter(loop.time()) for _ in range(2)] == [None, None]
+        with checked_by(gate):
+            with pytest.raises(InfrastructureFault):
+                await target.call({"k": 2}, CASE)
+            await target.call({"k": 2}, CASE)
+        await target.aclose()
+
+    with LoopbackServer(answer) as server:
+        asyncio.run(go())
+    assert server.arrived_s[1] - server.arrived_s[0] >= 0.3
+
+
+CHAOS = (
+    (0.20, Answer({}, 429, {"retry-after-ms": "20"})),
+    (0.10, Answer({}, 500)),
+    (0.05, Answer(hangs=True)),
+    (0.05, Answer({"result": "x" * 500}, cut_after=40)),
+    (0.05, Answer(b'{"result": ')),
+)
+
+
+def test_chaos_that_heals_leaves_no_trace_in_the_rewards():
+    """Two fifths of all calls fail; which, depends on the cell and its try alone."""
+    tries: dict[int, int] = {}
+    lock = threading.Lock()
+
+    def answer(request):
+        x = request.body["x"]
+        with lock:
+            tries[x] = tries.get(x, 0) + 1
+        drawn = random.Random(f"{x} {tries[x]}").random()
+        for share, bad in CHAOS:
+            drawn -= share
+            if drawn < 0:
+                return bad
+        return Answer({"result": x if x % 3 else -1})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(
+            server, workers=16, n_cases=100, max_retries=20, request={"first_byte_seconds": 0.2}
+        ) as s,
+    ):
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(100)]), 0)
+    assert [e.reward for e in trial.evaluations] == [float(bool(x % 3)) for x in range(100)]
+    assert max(tries.values()) > 3, "there was chaos"
+    assert {e.fault for e in trial.evaluations} == {None}
+
+
+def test_a_wrong_key_ends_the_run_before_all_its_cells_are_lost():
+    with (
+        LoopbackServer(lambda _: Answer({}, 401)) as server,
+        http_session(server, workers=2, n_cases=40) as s,
+        pytest.raises(EndpointDownError, match="refused 3 calls and has answered none") as caught,
+    ):
+        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(40)]), 0)
+    assert len(server.requests) <= 4
+    assert "convergence resume" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_is_not_there_ends_the_run_with_what_to_do():
+    with LoopbackServer(lambda _: Answer({})) as server:
+        pass
+    with (
+        http_session(server, workers=4, n_cases=40) as s,
+        pytest.raises(EndpointDownError, match="does not answer at all") as caught,
+    ):
+        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(40)]), 0)
+    assert server.url in str(caught.value)
+    assert "convergence resume" in str(caught.value)

@@ -1,0 +1,376 @@
+"""Judges of a whole configuration: rules, making, the real client, and what a report says of them."""
+
+import asyncio
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+
+from convergence_core.agreement import JudgeReport
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import Configuration, MetricConfig, parse_mapping
+from convergence_core.errors import (
+    CandidateFault,
+    ConfigurationError,
+    EvaluatorFault,
+    InfrastructureFault,
+)
+from convergence_core.records import Case, Params, Reply, canonical_json
+from convergence_core.space import Space
+from convergence_core.store import ParquetStore
+from tasks.asking import PaidCall
+from tasks.judging import LlmJudge, champion_problems, label_problems, make_judges, problems
+from tasks.judging.labels import passed_of, rating_of
+from tasks.providers import make_llm
+from tasks.redaction import Secrets
+from tasks.report.blocks import Bullets, Code, Heading
+from tasks.report.judges import Judged, judge_blocks, judge_report, judge_reports, judge_sentences
+from tests.support.configurations import mapping
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
+from tests.support.store_rows import RUN, generation_tables, run_record
+
+PRICES = PriceTable.from_mapping(
+    {"version": "2026-01-02", "providers": {"openai": {"j": {"input": 1.0, "output": 4.0}}}}
+)
+CASE = Case(case_id="a", input="q", expected="e")
+LLM = {"model": "openai/j", "endpoint": "http://127.0.0.1:1/v1", "temperature": 0.7}
+
+
+def judged_by(url: str = "http://127.0.0.1:1/v1", **metrics: Any) -> Configuration:
+    made = {
+        name: {"weight": 1, "type": "llm_judge", "rubric": "Be right.", **more}
+        for name, more in metrics.items()
+    }
+    return parse_mapping(
+        mapping(llm={**LLM, "endpoint": url}, evaluation__metrics=made), allow_callable=True
+    )
+
+
+def space_of(configuration: Configuration) -> Space:
+    return Space.from_config(configuration.search_space, {})
+
+
+def judges_of(
+    configuration: Configuration, space: Space | None = None, **texts: str
+) -> dict[str, LlmJudge]:
+    return make_judges(
+        configuration,
+        space=space or space_of(configuration),
+        texts=texts,
+        rubrics={},
+        make_llm=partial(make_llm, secrets=Secrets({})),
+        prices=PRICES,
+    )
+
+
+# -- rules
+
+
+def test_several_votes_need_a_temperature():
+    quality = {"votes": 3}
+    assert problems(judged_by(quality=quality)) == []
+    assert problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": None}})) == []
+    (problem,) = problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": 0}}))
+    assert problem.key == "evaluation.metrics.quality.votes"
+    assert "`evaluation.metrics.quality.llm.temperature` is 0" in str(problem)
+
+
+def test_a_label_lies_in_the_case():
+    (problem,) = problems(judged_by(quality={"label_field": "human.label"}))
+    assert "begins with `input` or `expected`" in problem.rule
+
+
+@pytest.mark.parametrize(
+    ("mode", "labels", "words"),
+    [
+        ("rating", [7, "9.5", None], None),
+        ("pass_fail", [True, 0, "Pass"], None),
+        ("rating", [None, None], "at least one test case"),
+        ("rating", [7, 11], "a number from 1 to 10"),
+        ("pass_fail", [True, "maybe"], "true or false"),
+    ],
+)
+def test_labels_are_of_the_form_of_the_mode(mode, labels, words):
+    cases = [
+        Case(case_id=f"c{i}", input="q", expected={"label": label})
+        for i, label in enumerate(labels)
+    ]
+    found = label_problems(judged_by(q={"mode": mode, "label_field": "expected.label"}), cases)
+    assert [words in problem.rule for problem in found] == ([] if words is None else [True])
+
+
+def test_labels_are_read_as_people_write_them():
+    assert [rating_of(v) for v in (7, "7", 7.5, True, 0, "x", None)] == [
+        *(7.0, 7.0, 7.5),
+        *(None, None, None, None),
+    ]
+    assert [passed_of(v) for v in (True, 1, "yes", "FAIL", 0, "0", 2, "x", None)] == [
+        *(True, True, True, False, False, False),
+        *(None, None, None),
+    ]
+
+
+def test_the_champion_is_the_default_or_what_is_written():
+    made = judges_of(
+        judged_by(a={"mode": "pairwise"}, b={"mode": "pairwise", "champion": {"k": 7}})
+    )
+    assert [judge._champion for judge in made.values()] == [{"k": 2}, {"k": 7}]
+
+
+def test_a_champion_text_may_be_named_by_its_file():
+    texts = {"type": "text", "variants": ["a.md", "b.md"], "default": "a.md"}
+    sections = mapping(search_space__parameters={"system": texts}, llm=LLM)
+    sections["evaluation"]["metrics"] = {
+        "q": {
+            "type": "llm_judge",
+            "rubric": "r",
+            "mode": "pairwise",
+            "champion": {"system": "b.md"},
+        }
+    }
+    configuration = parse_mapping(sections, allow_callable=True)
+    read = {"a.md": "Be brief.", "b.md": "Be kind."}
+    space = Space.from_config(configuration.search_space, read)
+    assert judges_of(configuration, space, **read)["q"]._champion == {"system": "Be kind."}
+
+
+def test_a_champion_outside_the_space_is_a_problem_with_its_key():
+    configuration = judged_by(q={"mode": "pairwise", "champion": {"k": 7}})
+    small = parse_mapping(
+        mapping(search_space__parameters={"k": {"type": "int", "min": 1, "max": 3}}),
+        allow_callable=True,
+    )
+    (problem,) = champion_problems(configuration, space_of(small), {})
+    assert problem.key == "evaluation.metrics.q.champion.k"
+    (problem,) = champion_problems(judged_by(q={"mode": "pairwise"}), space_of(small), {})
+    assert "no parameter has one" in problem.rule
+    with pytest.raises(ConfigurationError, match="champion"):
+        judges_of(judged_by(q={"mode": "pairwise"}), space_of(small))
+
+
+def test_judges_of_one_model_share_its_connections_and_places():
+    other = {**LLM, "model": "openai/k"}
+    made = judges_of(judged_by(a={}, b={"mode": "pass_fail"}, c={"llm": other}))
+    assert made["a"]._llm is made["b"]._llm
+    assert made["a"]._slots is made["b"]._slots
+    assert made["a"]._llm is not made["c"]._llm
+    assert [judge.model for judge in made.values()] == ["j", "j", "k"]
+
+
+# -- over a socket, with the real client
+
+
+class OpenAsker:
+    """Makes each call once by its ``send``, and finds it again by its key."""
+
+    def __init__(self, champion: str = "old") -> None:
+        self._champion = champion
+        self.key_to_reply: dict[str, Reply] = {}
+
+    async def ask(self, call: PaidCall) -> Reply:
+        key = canonical_json([call.purpose, call.provider, call.request, call.repeat])
+        if key not in self.key_to_reply:
+            self.key_to_reply[key] = await call.send()
+        return self.key_to_reply[key]
+
+    async def answer_of(self, params: Params, case: Case) -> Reply:
+        return Reply(value=self._champion, latency_ms=1.0)
+
+
+def values_over_a_socket(
+    answer: Any, n_times: int = 1, **quality: Any
+) -> tuple[list[float], OpenAsker, list[Request]]:
+    asker = OpenAsker()
+
+    async def go(url: str) -> list[float]:
+        judge = judges_of(judged_by(url, quality=quality))["quality"]
+        try:
+            reply = Reply(value="new", latency_ms=1.0)
+            return [await judge.judge(reply, CASE, {"k": 5}, asker) for _ in range(n_times)]
+        finally:
+            await judge.aclose()
+            await judge.aclose()
+
+    with LoopbackServer(answer) as server:
+        found = asyncio.run(go(server.url + "/v1"))
+    return found, asker, server.requests
+
+
+def test_a_rating_travels_over_the_real_client_and_is_priced():
+    said = json.dumps({"reasoning": "brief and right", "rating": 7})
+    found, asker, requests = values_over_a_socket(lambda _: chat_answer(said), n_times=2)
+    assert found == [6 / 9, 6 / 9]
+    (request,) = requests
+    assert request.path == "/v1/chat/completions"
+    assert (request.body["model"], request.body["temperature"]) == ("j", 0.7)
+    schema = request.body["response_format"]["json_schema"]["schema"]
+    assert list(schema["properties"]) == ["reasoning", "rating"]
+    (reply,) = asker.key_to_reply.values()
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 3)
+    assert reply.cost_usd == pytest.approx((7 * 1.0 + 3 * 4.0) / 1e6, abs=1e-12)
+    assert (reply.price_version, reply.provider, reply.model) == ("2026-01-02", "openai", "served")
+
+
+def test_votes_on_pairs_travel_as_calls_of_their_own():
+    said = json.dumps({"reasoning": "", "winner": "A"})
+    found, asker, requests = values_over_a_socket(
+        lambda _: chat_answer(said), mode="pairwise", votes=3
+    )
+    assert found == [0.5]
+    assert len(requests) == len(asker.key_to_reply) == 6
+    assert len({canonical_json(request.body) for request in requests}) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        (chat_answer(None, refusal="I will not."), "refusal"),
+        (error_answer(400, "no response_format here"), "http_400"),
+        (error_answer(503), "http_503"),
+        (chat_answer("Seven."), "judge_unreadable"),
+        (Answer(b"<html>"), "bad_body"),
+    ],
+)
+def test_a_judge_that_fails_leaves_the_value_missing(answer, error_type):
+    with pytest.raises(EvaluatorFault) as caught:
+        values_over_a_socket(lambda _: answer)
+    assert caught.value.error_type == error_type
+
+
+def test_a_refusal_that_was_billed_has_a_price():
+    seen: list[CandidateFault] = []
+
+    class Watching(OpenAsker):
+        async def ask(self, call: PaidCall) -> Reply:
+            try:
+                return await call.send()
+            except CandidateFault as fault:
+                seen.append(fault)
+                raise
+
+    async def go(url: str) -> None:
+        judge = judges_of(judged_by(url, quality={}))["quality"]
+        with pytest.raises(EvaluatorFault):
+            await judge.judge(Reply(value="x", latency_ms=1.0), CASE, {}, Watching())
+        await judge.aclose()
+
+    with LoopbackServer(lambda _: chat_answer(None, refusal="I will not.")) as server:
+        asyncio.run(go(server.url + "/v1"))
+    (fault,) = seen
+    assert fault.billed is not None
+    assert fault.billed.cost_usd == pytest.approx(19e-6)
+    assert fault.billed.price_version == "2026-01-02"
+
+
+def test_a_failing_judge_never_looks_like_infrastructure_of_the_target():
+    with pytest.raises(EvaluatorFault) as caught:
+        values_over_a_socket(lambda _: error_answer(500))
+    assert caught.value.fault == "evaluator"
+    assert isinstance(caught.value.__cause__, InfrastructureFault)
+
+
+# -- what a report says
+
+
+def metric(mode: str = "pass_fail") -> MetricConfig:
+    return judged_by(q={"mode": mode, "label_field": "expected"}).evaluation.metrics["q"]
+
+
+def rows(*pairs: tuple[float, Any]) -> list[Judged]:
+    return [Judged(case_id=f"c{i}", value=v, label=label) for i, (v, label) in enumerate(pairs)]
+
+
+def text_of(report: JudgeReport) -> str:
+    return " ".join(judge_sentences(report))
+
+
+def test_a_judge_of_verdicts_is_told_in_one_sentence():
+    pairs = [(1.0, True)] * 26 + [(1.0, False)] * 4 + [(0.0, True)] * 5 + [(0.0, "fail")] * 15
+    said = text_of(judge_report("q", metric(), rows(*pairs), of_default=True))
+    assert said.startswith(
+        "The judge `q` agrees with 41 of 50 labels (82 %, 95 % interval 69\N{EN DASH}90 %) on the default "
+        "configuration's answers; kappa 0.62 ["
+    )
+
+
+def test_a_judge_of_ratings_is_told_in_points():
+    pairs = [((rating - 1) / 9, rating % 10 + 1) for rating in range(1, 11)]
+    said = text_of(judge_report("q", metric("rating"), rows(*pairs)))
+    assert said.startswith("The judge `q` differs from 10 labels by 1.80 points of 1 to 10 on ")
+    assert "on all answers; weighted kappa" in said
+    assert "; rank correlation" in said
+
+
+def test_one_case_is_one_pair_however_often_it_was_judged():
+    same = [Judged(case_id="c0", value=v, label=True) for v in (1.0, 1.0, 0.0)]
+    report = judge_report("q", metric(), [*same, Judged(case_id="c1", value=0.0, label=False)])
+    assert report.agreement is not None
+    assert (report.agreement.n, report.agreement.n_equal) == (2, 2)
+
+
+def test_what_cannot_be_compared_is_said():
+    assert "cannot be compared with labels yet" in text_of(judge_report("q", metric(), []))
+    split = judge_report("q", metric(), rows((0.5, True), (1.0, True), (1.0, "?"), (0.0, True)))
+    assert (split.n_undecided, split.n_bad_labels) == (1, 1)
+    assert "evenly split on 1 labelled case" in text_of(split)
+    assert "1 label of another form" in text_of(split)
+    assert "All 2 labels are equal" in text_of(split)
+
+
+def test_a_judge_without_labels_or_pairs_says_nothing():
+    report = judge_report("q", metric(), None)
+    assert (judge_sentences(report), judge_blocks([report])) == ((), [])
+
+
+def test_verdicts_that_follow_the_order_are_told():
+    report = judge_report("q", metric(), None, n_pairs=60, n_inconsistent=7)
+    assert text_of(report) == (
+        "The judge `q` changed its verdict with the order of the answers in 12 % of 60 comparisons "
+        "(95 % interval 6\N{EN DASH}22 %); each of these counts as a tie."
+    )
+    heading, bullets, _ = judge_blocks([report])
+    assert heading == Heading("Judges")
+    assert isinstance(bullets, Bullets)
+    assert bullets.items[0][1] == Code("q")
+
+
+def test_judgements_and_labels_are_found_in_a_store(tmp_path):
+    tables = generation_tables(n=8)
+    default, _ = (str(row["candidate_id"]) for row in tables["candidates"])
+    evaluations = [
+        {**row, "metrics": {"q": 1.0, "p": 0.5, "p.position_inconsistent": float(i % 2)}}
+        for i, row in enumerate(tables["evaluations"])
+    ]
+    case_ids = {str(row["case_id"]) for row in evaluations if row["candidate_id"] == default}
+    configuration = judged_by(
+        q={"mode": "pass_fail", "label_field": "expected"}, p={"mode": "pairwise"}
+    )
+    cases = [Case(case_id=case_id, input="q", expected=True) for case_id in sorted(case_ids)]
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    store.publish(RUN, 0, {**tables, "evaluations": evaluations})
+
+    def reports(baseline_id: str | None) -> tuple[JudgeReport, ...]:
+        return judge_reports(
+            store, RUN, configuration=configuration, cases=cases, baseline_id=baseline_id
+        )
+
+    quality, pairs = reports(default)
+    assert quality.agreement is not None
+    assert (quality.agreement.n, quality.agreement.n_equal) == (len(cases), len(cases))
+    assert quality.of_default
+    assert (pairs.agreement, pairs.n_pairs) == (None, 8)
+    assert pairs.inconsistent is not None
+    assert pairs.inconsistent.value == 0.5
+    assert [report.of_default for report in reports(None)] == [False, False]
+    assert (
+        judge_reports(
+            store,
+            RUN,
+            configuration=parse_mapping(mapping(), allow_callable=True),
+            cases=cases,
+            baseline_id=None,
+        )
+        == ()
+    )

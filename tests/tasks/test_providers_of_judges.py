@@ -1,0 +1,129 @@
+"""Providers that judges ask: named by a model's prefix, with a key from the environment."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from convergence_core.config.spending import LlmConfig
+from convergence_core.errors import CandidateFault, ConfigurationError
+from tasks.providers import make_llm, split_model
+from tasks.redaction import Secrets
+from tests.support.chat_servers import ENVIRON, KEY
+from tests.support.http_server import LoopbackServer, chat_answer
+
+
+def judged(
+    model: str,
+    url: str | None,
+    *,
+    environ: Any = None,
+    mock_url: str | None = None,
+    **options: Any,
+) -> Any:
+    config = LlmConfig(model=model, endpoint=url, api_key_env="CANARY")
+    llm = make_llm(config, Secrets(ENVIRON if environ is None else environ), mock_url=mock_url)
+
+    async def go() -> Any:
+        try:
+            messages = [{"role": "user", "content": "hi"}]
+            return await llm.complete(messages, model=split_model(model)[1], **options)
+        finally:
+            await llm.aclose()
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("model", "folder", "path", "header"),
+    [
+        ("openai/m", "/v1", "/v1/chat/completions", "authorization"),
+        ("m", "/v1", "/v1/chat/completions", "authorization"),
+        ("groq/m", "/v1", "/v1/chat/completions", "authorization"),
+        ("gemini/m", "/v1beta", "/v1beta/openai/chat/completions", "authorization"),
+        ("azure/m", "", "/openai/deployments/m/chat/completions", "api-key"),
+    ],
+)
+def test_the_name_of_a_model_says_who_is_asked(model, folder, path, header):
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        completion = judged(model, server.url + folder)
+    (request,) = server.requests
+    assert completion.text == "hello"
+    assert (request.path, request.body["model"]) == (path, "m")
+    assert KEY in request.headers[header]
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("groq/llama", ("groq", "llama")),
+        ("openai/org/m", ("openai", "org/m")),
+        ("meta/llama", ("openai", "meta/llama")),
+        ("gpt-4o", ("openai", "gpt-4o")),
+        ("groq/", ("openai", "groq/")),
+    ],
+)
+def test_only_known_providers_are_prefixes(name, split):
+    assert split_model(name) == split
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url"),
+    [
+        ("openai/m", "https://api.openai.com/v1"),
+        ("groq/m", "https://api.groq.com/openai/v1"),
+        ("gemini/m", "https://generativelanguage.googleapis.com/v1beta/openai"),
+    ],
+)
+def test_providers_have_endpoints_of_their_own(model, base_url):
+    llm = make_llm(LlmConfig(model=model), Secrets({}))
+    assert (llm.base_url, llm.provider) == (base_url, model.partition("/")[0])
+
+
+def test_azure_needs_an_endpoint():
+    with pytest.raises(ConfigurationError, match=r"a\.b\.endpoint"):
+        make_llm(LlmConfig(model="azure/m"), Secrets({}), key="a.b")
+
+
+def test_a_key_that_is_not_set_is_a_problem_that_names_it():
+    with pytest.raises(ConfigurationError, match="CANARY"):
+        judged("openai/m", "http://127.0.0.1:1/v1", environ={})
+
+
+def test_without_a_variable_no_key_is_sent():
+    config_of_none = LlmConfig(model="m", endpoint="http://127.0.0.1:1")
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        llm = make_llm(config_of_none.model_copy(update={"endpoint": server.url}), Secrets({}))
+
+        async def go() -> Any:
+            try:
+                return await llm.complete([{"role": "user", "content": "hi"}], model="m")
+            finally:
+                await llm.aclose()
+
+        asyncio.run(go())
+    assert "authorization" not in server.requests[0].headers
+
+
+def test_what_the_model_does_not_take_is_left_out_and_told():
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        completion = judged("openai/o3-mini", server.url, temperature=0.0, max_tokens=9)
+    assert server.requests[0].body.keys() == {"model", "messages", "max_completion_tokens"}
+    assert [text.partition(":")[0] for text in completion.dropped] == ["temperature"]
+
+
+def test_a_refusal_says_what_it_cost():
+    with (
+        LoopbackServer(lambda _: chat_answer(None, refusal="no")) as server,
+        pytest.raises(CandidateFault) as caught,
+    ):
+        judged("openai/m", server.url)
+    assert caught.value.billed is not None
+    assert caught.value.billed.usage.total == 10
+
+
+def test_a_mock_answers_for_all_providers():
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        judged("azure/m", "https://a.invalid", mock_url=server.url + "/v1")
+        judged("gemini/m", None, mock_url=server.url)
+    assert {request.path for request in server.requests} == {"/v1/chat/completions"}

@@ -1,0 +1,213 @@
+"""What answers of chat models cost, and what they can cost at most."""
+
+from typing import Any
+
+import pytest
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.records import Case, Usage
+from convergence_core.target import WorstCase
+from tests.support.chat_servers import (
+    CASE,
+    CHAT_APIS,
+    NO_PRICES,
+    answer_of,
+    ask,
+    azure_api,
+    fault_of,
+    gemini_answer,
+    groq_api,
+    native_api,
+    sent,
+    target_of,
+)
+from tests.support.configurations import chat_api
+from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
+
+PRICES = PriceTable.from_mapping(
+    {
+        "version": "2026-01-01",
+        "providers": {
+            "openai": {
+                "m": {"input": 2, "output": 8, "cached_input": 0.5, "max_output_tokens": 1000},
+                "served": {"input": 1, "output": 4},
+            },
+            "azure": {"m": {"input": 3, "output": 9}},
+            "groq": {"m": {"input": 0.1, "output": 0.2}},
+            "gemini": {"m": {"input": 0.3, "output": 2.5, "cached_input": 0.03}},
+        },
+    }
+)
+
+
+@pytest.fixture(params=CHAT_APIS)
+def kind(request):
+    return request.param
+
+
+def with_usage(usage: Any, model: str = "m") -> Answer:
+    answer = chat_answer("hello", model=model)
+    answer.body["usage"] = usage
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("api", "answer", "cost_usd"),
+    [
+        (
+            chat_api,
+            with_usage(
+                {
+                    "prompt_tokens": 1000,
+                    "completion_tokens": 100,
+                    "prompt_tokens_details": {"cached_tokens": 400},
+                    "completion_tokens_details": {"reasoning_tokens": 60},
+                }
+            ),
+            (600 * 2 + 400 * 0.5 + 100 * 8) / 1e6,
+        ),
+        (azure_api, with_usage({"prompt_tokens": 10, "completion_tokens": 5}), 75 / 1e6),
+        (groq_api, with_usage({"prompt_tokens": 10, "completion_tokens": 5}), 2 / 1e6),
+        (
+            chat_api,  # a gateway that passes Anthropic's block on
+            with_usage({"input_tokens": 100, "cache_read_input_tokens": 50, "output_tokens": 10}),
+            (100 * 2 + 50 * 0.5 + 10 * 8) / 1e6,
+        ),
+        (
+            native_api,
+            gemini_answer(
+                "hello",
+                modelVersion="m",
+                usage={
+                    "promptTokenCount": 100,
+                    "cachedContentTokenCount": 40,
+                    "candidatesTokenCount": 10,
+                    "thoughtsTokenCount": 30,
+                },
+            ),
+            (60 * 0.3 + 40 * 0.03 + 40 * 2.5) / 1e6,
+        ),
+    ],
+)
+def test_every_shape_of_usage_has_its_price(api, answer, cost_usd):
+    _, reply = sent(api, answer=answer, prices=PRICES)
+    assert reply.cost_usd == pytest.approx(cost_usd, abs=1e-12)
+    assert reply.price_version == "2026-01-01"
+
+
+def cost_of(answer: Answer, prices: PriceTable = PRICES, **api: Any) -> Any:
+    _, reply = sent(lambda url: chat_api(url, **api), answer=answer, prices=prices)
+    return reply.cost_usd, reply.price_version
+
+
+MILLION = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+
+
+def test_the_model_that_answered_is_priced_where_it_is_known():
+    assert cost_of(with_usage(MILLION, "served")) == (1.0, "2026-01-01")
+    assert cost_of(with_usage(MILLION, "nobody-knows")) == (2.0, "2026-01-01")
+
+
+def test_a_price_of_the_configuration_for_the_model_that_was_asked_wins():
+    prices = PRICES.with_overrides({"m": {"input": 5.0, "output": 5.0}})
+    assert cost_of(with_usage(MILLION, "served"), prices) == (5.0, "config")
+    prices = prices.with_overrides({"served": {"input": 6.0, "output": 5.0}})
+    assert cost_of(with_usage(MILLION, "served"), prices) == (6.0, "config")
+
+
+def test_batch_prices_are_asked_for():
+    prices = PRICES.with_overrides({"m": {"input": 4.0, "output": 4.0, "batch_factor": 0.5}})
+    assert cost_of(with_usage(MILLION), prices)[0] == 4.0
+    assert cost_of(with_usage(MILLION), prices, batch_prices=True)[0] == 2.0
+
+
+def test_an_unknown_price_is_unknown_and_not_zero():
+    assert cost_of(chat_answer("hello"), NO_PRICES) == (None, None)
+    _, reply = sent(chat_api)
+    assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
+
+
+def test_unknown_usage_is_of_unknown_cost():
+    answer = chat_answer("hello", model="m")
+    del answer.body["usage"]
+    assert cost_of(answer) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("api", "answer"),
+    [
+        (chat_api, chat_answer("", model="m")),
+        (chat_api, chat_answer(None, model="m", refusal="no")),
+        (native_api, gemini_answer(finish_reason="SAFETY", modelVersion="m")),
+    ],
+)
+def test_an_answer_of_no_use_is_billed_all_the_same(api, answer):
+    billed = fault_of(api, answer, prices=PRICES).billed
+    price = PRICES.find("gemini" if api is native_api else "openai", "m")
+    assert billed is not None
+    assert price is not None
+    assert billed.usage.total == 10
+    assert billed.cost_usd == price.cost(billed.usage)
+    assert (billed.price_version, billed.model) == ("2026-01-01", "m")
+
+
+def test_a_refused_request_is_not_billed():
+    assert fault_of(chat_api, error_answer(400), prices=PRICES).billed is None
+
+
+# -- worst cases
+
+
+def worst_of(api: Any, prices: PriceTable = PRICES, case: Case = CASE, **options: Any) -> Any:
+    request = {"options": {"model": "m", **options}}
+    target = target_of(api("https://a.example", request=request), prices=prices)
+    return target.worst_case({"temperature": 0.5}, case)
+
+
+def test_the_worst_case_bounds_what_the_call_costs(kind):
+    answer = answer_of(kind)
+    with LoopbackServer(lambda _: answer) as server:
+        api = CHAT_APIS[kind](server.url, request={"options": {"model": "m", "max_tokens": 50}})
+        worst = target_of(api, prices=PRICES).worst_case({"temperature": 0.5}, CASE)
+        reply = ask(api, prices=PRICES)
+    assert worst.usd is not None
+    assert worst.tokens is not None
+    assert reply.cost_usd is not None
+    assert reply.usage.total is not None
+    assert worst.usd >= reply.cost_usd > 0
+    assert worst.tokens >= reply.usage.total
+
+
+def test_the_worst_case_grows_with_limit_answers_and_prompt():
+    small = worst_of(chat_api, max_tokens=10)
+    assert worst_of(chat_api, max_tokens=11).usd - small.usd == pytest.approx(8 / 1e6)
+    assert worst_of(chat_api, max_tokens=10, n=3).usd > small.usd
+    three = worst_of(chat_api, max_tokens=10, n=3)
+    assert three.usd - small.usd == pytest.approx(20 * 8 / 1e6)
+    longer = Case(case_id="a", input="one" * 1000, expected="1")
+    assert worst_of(chat_api, case=longer, max_tokens=10).usd > small.usd + 2000 * 2 / 1e6
+
+
+def test_without_a_limit_the_models_longest_answer_counts():
+    unlimited = worst_of(chat_api)
+    assert unlimited.usd - worst_of(chat_api, max_tokens=1).usd == pytest.approx(999 * 8 / 1e6)
+    assert worst_of(groq_api) == WorstCase()  # no price says how long its answers are
+
+
+def test_an_unknown_price_has_no_worst_case_but_tokens():
+    worst = worst_of(chat_api, NO_PRICES, max_tokens=10)
+    assert worst.usd is None
+    assert worst.tokens is not None
+
+
+def test_a_picture_has_no_bound_but_the_models_context():
+    picture: Any = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    case = Case(case_id="a", input=[{"role": "user", "content": [picture]}], expected="1")
+    assert worst_of(chat_api, case=case, max_tokens=10) == WorstCase()
+    told = PRICES.from_mapping(
+        {
+            "version": "2026-01-01",
+            "providers": {"openai": {"m": {"input": 2, "output": 8, "context_tokens": 1000}}},
+        }
+    )
+    assert worst_of(chat_api, told, case, max_tokens=10).tokens == 1010

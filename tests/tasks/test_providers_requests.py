@@ -1,0 +1,351 @@
+"""What each provider is sent and what becomes of its answers, over real sockets."""
+
+import traceback
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import CandidateFault, InfrastructureFault
+from convergence_core.records import canonical_json
+from tests.support.chat_servers import (
+    CASE,
+    CHAT_APIS,
+    ENVIRON,
+    KEY,
+    answer_of,
+    ask,
+    azure_api,
+    fault_of,
+    gemini_answer,
+    gemini_api,
+    gemini_error,
+    groq_api,
+    native_api,
+    sent,
+    target_of,
+    tool_calls,
+)
+from tests.support.configurations import chat_api
+from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
+
+BEARER = {"type": "bearer", "token_env": "CANARY"}
+
+
+@pytest.fixture(params=CHAT_APIS)
+def kind(request):
+    return request.param
+
+
+def request_of(api: Any, temperature: float = 0.5) -> Any:
+    return target_of(api, environ=ENVIRON).request({"temperature": temperature}, CASE)
+
+
+# -- where and how
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("", "/openai/deployments/m/chat/completions"),
+        ("/", "/openai/deployments/m/chat/completions"),
+        ("/openai", "/openai/deployments/m/chat/completions"),
+        ("/openai/deployments/mine", "/openai/deployments/mine/chat/completions"),
+        (
+            "/openai/deployments/mine/chat/completions",
+            "/openai/deployments/mine/chat/completions",
+        ),
+    ],
+)
+def test_azure_is_asked_by_deployment_and_version(written, path):
+    auth = {"type": "api_key", "token_env": "CANARY"}
+    request, reply = sent(lambda url: azure_api(url + written, auth=auth))
+    assert (request.path, request.query) == (path, "api-version=2024-10-21")
+    assert request.headers["api-key"] == KEY
+    assert "authorization" not in request.headers
+    assert reply.provider == "azure"
+
+
+def test_azure_takes_a_deployment_a_version_and_a_token():
+    api = {"auth": BEARER, "deployment": "mine", "api_version": "2025-04-01-preview"}
+    request, _ = sent(lambda url: azure_api(url, **api))
+    assert request.path == "/openai/deployments/mine/chat/completions"
+    assert request.query == "api-version=2025-04-01-preview"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert "api-key" not in request.headers
+    assert request.body["model"] == "m"
+
+
+def test_azures_undated_interface_is_asked_like_openai():
+    request, _ = sent(lambda url: azure_api(url + "/openai/v1", auth=BEARER))
+    assert (request.path, request.query) == ("/openai/v1/chat/completions", "")
+
+
+def test_groq_is_asked_below_its_endpoint():
+    request, reply = sent(lambda url: groq_api(url + "/openai/v1", auth=BEARER))
+    assert request.path == "/openai/v1/chat/completions"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert reply.provider == "groq"
+
+
+@pytest.mark.parametrize("written", ["/v1beta", "/v1beta/", "/v1beta/openai"])
+def test_geminis_compatible_endpoint_is_a_folder_of_its_own(written):
+    request, reply = sent(lambda url: gemini_api(url + written, auth=BEARER))
+    assert request.path == "/v1beta/openai/chat/completions"
+    assert reply.provider == "gemini"
+
+
+@pytest.mark.parametrize("written", ["/v1beta", "/v1beta/openai/"])
+def test_geminis_own_protocol_has_the_model_in_the_path_and_the_key_in_a_header(written):
+    auth = {"type": "api_key", "token_env": "CANARY"}
+    request, reply = sent(
+        lambda url: native_api(url + written, auth=auth), answer=gemini_answer("hel", "lo")
+    )
+    assert (request.method, request.path) == ("POST", "/v1beta/models/m:generateContent")
+    assert request.query == ""
+    assert request.headers["x-goog-api-key"] == KEY
+    assert request.body == {
+        "contents": [{"role": "user", "parts": [{"text": "one"}]}],
+        "generationConfig": {"temperature": 0.5},
+    }
+    assert (reply.value, reply.model) == ("hello", "gemini-served")
+    assert reply.usage.total == 10
+
+
+@pytest.mark.parametrize(
+    ("kind_", "base_url"),
+    [
+        ("groq", "https://api.groq.com/openai/v1"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai"),
+        ("native", "https://generativelanguage.googleapis.com/v1beta"),
+    ],
+)
+def test_providers_have_endpoints_of_their_own(kind_, base_url):
+    api = dict(CHAT_APIS[kind_]("unused"))
+    del api["endpoint"]
+    request = request_of(api)
+    assert request["base_url"] == base_url
+
+
+def test_the_environment_adds_no_header(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "from-the-environment")
+    for api in (chat_api, azure_api):
+        request, _ = sent(api)
+        assert "from-the-environment" not in canonical_json(dict(request.headers))
+
+
+def test_headers_and_query_are_sent_as_configured(kind):
+    more = {"headers": {"X-Team": "a"}, "query": {"q": "{temperature}"}}
+    request, _ = sent(lambda url: CHAT_APIS[kind](url, request=more), answer=answer_of(kind))
+    assert request.headers["x-team"] == "a"
+    assert "q=0.5" in request.query
+
+
+def test_a_mock_answers_in_place_of_every_provider(kind):
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        api = CHAT_APIS[kind]("https://example.invalid")
+        reply = ask(api, mock_url=server.url)
+    assert reply.value == "hello"
+    assert reply.provider == api["kind"]
+    assert server.requests[0].path == "/v1/chat/completions"
+
+
+# -- the request that a call is known by
+
+
+def test_a_request_tells_who_is_asked_what(kind):
+    api = CHAT_APIS[kind]
+    one = request_of(api("https://a.example"))
+    assert one["model"] == "m"
+    assert one["provider"] == api("")["kind"]
+    assert one["base_url"].startswith("https://a.example")
+    assert one["stream"] is False
+    others = [
+        request_of(api("https://b.example")),
+        request_of(api("https://a.example", request={"stream": True})),
+        request_of(api("https://a.example", request={"options": {"model": "n"}})),
+        request_of(api("https://a.example"), temperature=0.6),
+    ]
+    assert len({canonical_json(request) for request in [one, *others]}) == 5
+
+
+def test_the_version_and_deployment_of_azure_are_part_of_it():
+    requests = [
+        request_of(azure_api("https://a.example", **more))
+        for more in ({}, {"api_version": "2025-01-01"}, {"deployment": "d"})
+    ]
+    assert len({canonical_json(request) for request in requests}) == 3
+
+
+def test_both_protocols_of_gemini_are_different_requests():
+    requests = [request_of(api("https://a.example")) for api in (gemini_api, native_api)]
+    assert requests[0] != requests[1]
+
+
+# -- settings without a field
+
+
+def test_a_setting_without_a_field_is_refused_before_any_call():
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        api = chat_api(server.url, request={"options": {"model": "o3-mini"}})
+        with pytest.raises(CandidateFault) as caught:
+            ask(api)
+        target = target_of(api)
+        for method in (target.request, target.worst_case):
+            with pytest.raises(CandidateFault):
+                method({"temperature": 0.5}, CASE)
+    assert caught.value.error_type == "unsupported_parameter"
+    assert "`temperature`: the reasoning model takes its default only" in str(caught.value)
+    assert "o3-mini" in str(caught.value)
+    assert server.requests == []
+
+
+def test_a_setting_without_a_field_is_dropped_where_that_is_wanted():
+    options = {"model": "o3-mini", "max_tokens": 50}
+    request, reply = sent(
+        lambda url: chat_api(url, request={"options": options, "unsupported": "drop"})
+    )
+    assert "temperature" not in request.body
+    assert request.body["max_completion_tokens"] == 50
+    assert reply.dropped == ("temperature: the reasoning model takes its default only",)
+
+
+# -- answers
+
+
+def test_tool_calls_are_a_result():
+    calls = tool_calls(("search", {"q": "x"}), ("broken", "{not json"), ("none", ""))
+    _, reply = sent(chat_api, answer=chat_answer(None, tool_calls=calls))
+    assert reply.value == {
+        "tool_calls": [
+            {"name": "search", "arguments": {"q": "x"}},
+            {"name": "broken", "arguments": "{not json"},
+            {"name": "none", "arguments": {}},
+        ]
+    }
+
+
+def test_text_beside_tool_calls_is_kept():
+    _, reply = sent(chat_api, answer=chat_answer("so", tool_calls=tool_calls(("f", {}))))
+    assert reply.value == {"content": "so", "tool_calls": [{"name": "f", "arguments": {}}]}
+
+
+def test_function_calls_of_gemini_are_a_result():
+    answer = gemini_answer({"functionCall": {"name": "f", "args": {"x": 1}}})
+    _, reply = sent(native_api, answer=answer)
+    assert reply.value == {"tool_calls": [{"name": "f", "arguments": {"x": 1}}]}
+
+
+def test_parts_of_a_content_are_one_text():
+    parts = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+    answer = chat_answer("")
+    answer.body["choices"][0]["message"]["content"] = parts
+    assert sent(chat_api, answer=answer)[1].value == "hello"
+
+
+def test_thoughts_are_no_part_of_the_answer():
+    answer = gemini_answer({"text": "hm", "thought": True}, "hello")
+    assert sent(native_api, answer=answer)[1].value == "hello"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        (gemini_answer("par", finish_reason="SAFETY"), "refusal"),
+        (gemini_answer(finish_reason="RECITATION"), "refusal"),
+        (Answer({"promptFeedback": {"blockReason": "SAFETY"}}), "refusal"),
+        (gemini_answer(finish_reason="MAX_TOKENS"), "empty_reply"),
+        (Answer({}), "empty_reply"),
+        (gemini_error(400, "bad temperature"), "http_400"),
+        (gemini_error(404), "http_404"),
+    ],
+)
+def test_geminis_own_ways_to_refuse_are_the_candidates_fault(answer, error_type):
+    fault = fault_of(native_api, answer)
+    assert isinstance(fault, CandidateFault)
+    assert fault.error_type == error_type
+
+
+@pytest.mark.parametrize("api", [gemini_api, native_api])
+def test_a_key_that_gemini_does_not_know_is_not_the_candidates_fault(api):
+    answer = gemini_error(400, "API key not valid.", reason="API_KEY_INVALID")
+    fault = fault_of(api, answer)
+    assert isinstance(fault, InfrastructureFault)
+    assert not fault.retryable
+
+
+def test_a_prompt_that_azures_filter_stopped_is_a_refusal():
+    error = {"code": "content_filter", "innererror": {"code": "ResponsibleAIPolicyViolation"}}
+    fault = fault_of(azure_api, Answer({"error": error}, 400))
+    assert (fault.fault, fault.error_type) == ("candidate", "refusal")
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(429, "insufficient_quota"), (402, "any"), (400, "billing_hard_limit_reached")],
+)
+def test_spent_credit_does_not_heal(status, code):
+    fault = fault_of(chat_api, Answer({"error": {"code": code}}, status))
+    assert isinstance(fault, InfrastructureFault)
+    assert not fault.retryable
+
+
+def test_a_full_service_tier_may_heal():
+    fault = fault_of(groq_api, error_answer(498, retry_after="3"))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.retry_after_s) == (True, 3.0)
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@pytest.mark.parametrize("auth_type", ["bearer", "api_key"])
+def test_a_server_that_repeats_the_key_puts_it_into_no_fault(kind, status, auth_type):
+    auth = {"type": auth_type, "token_env": "CANARY"}
+    echo = Answer({"error": {"message": f"bad key Bearer {KEY}", "code": KEY}}, status)
+    fault = fault_of(lambda url: CHAT_APIS[kind](url, auth=auth), echo)
+    shown = "".join(traceback.format_exception(fault)) + fault.details + repr(fault)
+    assert KEY not in shown
+    assert "[redacted]" in fault.details
+
+
+@pytest.mark.parametrize("body", [b"not json canary-0123456789", b'["canary-0123456789"]'])
+def test_a_broken_body_that_repeats_the_key_puts_it_into_no_fault(kind, body):
+    fault = fault_of(lambda url: CHAT_APIS[kind](url, auth=BEARER), Answer(body))
+    assert KEY not in "".join(traceback.format_exception(fault)) + fault.details
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("key", ["canary-01234\n56789", "canary-0123\N{HORIZONTAL ELLIPSIS}6789"])
+def test_a_key_that_no_header_can_carry_is_in_no_fault(kind, key, stream):
+    auth = {"type": "bearer", "token_env": "CANARY"}
+    with LoopbackServer(lambda _: answer_of(kind)) as server:
+        api = CHAT_APIS[kind](server.url, auth=auth, request={"stream": stream})
+        with pytest.raises(InfrastructureFault) as caught:
+            ask(api, environ={"CANARY": key})
+    assert (caught.value.error_type, caught.value.retryable) == ("bad_header", False)
+    assert "canary-0123" not in "".join(traceback.format_exception(caught.value))
+    assert server.requests == []
+
+
+def test_a_server_that_never_begins_is_given_up(kind):
+    request = {"first_byte_seconds": 0.1}
+    fault = fault_of(lambda url: CHAT_APIS[kind](url, request=request), Answer(hangs=True))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable) == ("first_byte_timeout", True)
+    assert fault.may_be_billed
+
+
+def test_a_server_that_is_not_there_was_not_paid(kind):
+    with pytest.raises(InfrastructureFault) as caught:
+        ask(CHAT_APIS[kind]("http://127.0.0.1:1"))
+    assert not caught.value.may_be_billed
+    assert caught.value.retryable
+
+
+def test_no_key_is_in_the_request_that_is_stored(kind):
+    for auth_type in ("bearer", "api_key"):
+        auth = {"type": auth_type, "token_env": "CANARY"}
+        api = CHAT_APIS[kind]("https://a.example", auth=auth)
+        assert KEY not in canonical_json(request_of(api))

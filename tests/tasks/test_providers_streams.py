@@ -1,0 +1,277 @@
+"""Streamed answers: joined as if they had come in one piece, or cut and nobody's text."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.records import Usage
+from tasks.providers.streams import event_data
+from tests.support.chat_servers import (
+    CASE,
+    HELLO_CHUNKS,
+    USAGE,
+    USAGE_CHUNK,
+    ask,
+    azure_api,
+    chunk,
+    events,
+    gemini_api,
+    gemini_error,
+    gemini_piece,
+    groq_api,
+    native_api,
+    target_of,
+)
+from tests.support.configurations import chat_api
+from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
+
+STREAM = {"stream": True}
+COMPATIBLE = [chat_api, azure_api, groq_api, gemini_api]
+NATIVE_PIECES = [gemini_piece("hel"), gemini_piece("lo", finish_reason="STOP")]
+
+
+def streamed(answer, api=chat_api, **more) -> Any:
+    request = {**STREAM, **more}
+    with LoopbackServer(lambda _: answer) as server:
+        reply = ask(api(server.url, request=request))
+    return reply, server.requests[0]
+
+
+def fault_of(answer, api=chat_api) -> EvaluationFault:
+    with LoopbackServer(lambda _: answer) as server, pytest.raises(EvaluationFault) as caught:
+        ask(api(server.url, request=STREAM))
+    return caught.value
+
+
+@pytest.mark.parametrize("api", COMPATIBLE)
+def test_a_stream_is_one_text_with_its_usage(api):
+    reply, request = streamed(events(HELLO_CHUNKS), api)
+    assert request.body["stream"] is True
+    assert request.body["stream_options"] == {"include_usage": True}
+    assert (reply.value, reply.model) == ("hello", "served")
+    assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
+    assert 0 < reply.first_token_ms <= reply.latency_ms
+
+
+def test_geminis_own_stream_is_one_text_with_its_usage():
+    reply, request = streamed(events(NATIVE_PIECES, done=False, end="\r\n\r\n"), native_api)
+    assert (request.path, request.query) == ("/models/m:streamGenerateContent", "alt=sse")
+    assert (reply.value, reply.model, reply.usage.total) == ("hello", "gemini-served", 10)
+    assert 0 < reply.first_token_ms <= reply.latency_ms
+
+
+def test_an_answer_in_one_piece_has_no_first_token():
+    with LoopbackServer(lambda _: chat_answer("hello")) as server:
+        reply = ask(chat_api(server.url))
+    assert reply.first_token_ms is None
+    assert "stream" not in server.requests[0].body
+
+
+def test_thoughts_come_before_the_first_token():
+    thinking = [chunk(reasoning_content="hm"), chunk("stop")]
+    assert fault_of(events(thinking)).error_type == "empty_reply"
+    pieces = [gemini_piece({"text": "hm", "thought": True}, finish_reason="STOP")]
+    assert fault_of(events(pieces, done=False), native_api).error_type == "empty_reply"
+
+
+def test_usage_may_come_in_groqs_own_place():
+    pieces = [chunk(content="hi"), {**chunk("stop"), "x_groq": {"usage": USAGE}}]
+    assert streamed(events(pieces), groq_api)[0].usage.total == 10
+
+
+def test_the_last_usage_counts_where_it_grows():
+    pieces = [
+        {**chunk(content="hi"), "usage": {"prompt_tokens": 7, "completion_tokens": 1}},
+        {**chunk("stop"), "usage": USAGE},
+    ]
+    assert streamed(events(pieces))[0].usage.total == 10
+
+
+def test_a_stream_without_usage_is_of_unknown_cost():
+    assert streamed(events(HELLO_CHUNKS[:-1]))[0].usage.total is None
+
+
+def test_usage_is_not_asked_for_where_the_configuration_says_so():
+    options = {"model": "m", "stream_options": None}
+    _, request = streamed(events(HELLO_CHUNKS), options=options)
+    assert "stream_options" not in request.body
+
+
+def test_a_server_that_does_not_stream_is_understood():
+    reply, _ = streamed(chat_answer("hello"))
+    assert (reply.value, reply.first_token_ms) == ("hello", None)
+
+
+def test_pieces_of_tool_calls_are_joined_by_index():
+    def piece(index, **function) -> Any:
+        return chunk(tool_calls=[{"index": index, "function": function}])
+
+    pieces = [
+        piece(0, name="f", arguments='{"x"'),
+        piece(1, name="g", arguments=""),
+        piece(0, arguments=": 1}"),
+        chunk("tool_calls"),
+    ]
+    assert streamed(events(pieces))[0].value == {
+        "tool_calls": [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}]
+    }
+
+
+def test_whole_tool_calls_without_an_index_stay_apart():
+    calls = [
+        {"id": "a", "function": {"name": "f", "arguments": "{}"}},
+        {"id": "b", "function": {"name": "f", "arguments": "{}"}},
+        {"function": {"name": "g", "arguments": "{}"}},
+        {"function": {"name": "g", "arguments": "{}"}},
+    ]
+    pieces = [chunk("tool_calls", tool_calls=calls)]
+    value = streamed(events(pieces), gemini_api)[0].value
+    assert [call["name"] for call in value["tool_calls"]] == ["f", "f", "g", "g"]
+
+
+def test_a_refusal_in_pieces_is_a_refusal():
+    pieces = [chunk(refusal="I will "), chunk(refusal="not."), chunk("stop"), USAGE_CHUNK]
+    fault = fault_of(events(pieces))
+    assert (fault.error_type, str(fault)) == ("refusal", "the model refused: I will not.")
+    assert fault.billed is not None
+    assert fault.billed.usage.total == 10
+
+
+@pytest.mark.parametrize("api", [chat_api, native_api])
+@pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
+def test_a_cut_stream_is_the_infrastructures_fault(api, keep):
+    pieces = NATIVE_PIECES if api is native_api else HELLO_CHUNKS
+    answer = events(pieces, done=api is chat_api)
+    answer.cut_after = int(len(answer.body) * keep)
+    fault = fault_of(answer, api)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.may_be_billed) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("api", "pieces"), [(chat_api, HELLO_CHUNKS[:3]), (native_api, NATIVE_PIECES[:1])]
+)
+def test_a_stream_that_just_stops_was_cut(api, pieces):
+    fault = fault_of(events(pieces, done=False), api)
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("cut_stream", True, True)
+
+
+def test_a_stream_that_ends_with_a_reason_needs_no_mark():
+    assert streamed(events(HELLO_CHUNKS, done=False))[0].value == "hello"
+
+
+def test_a_stream_whose_last_line_is_open_counts_when_it_is_whole():
+    answer = events(HELLO_CHUNKS)
+    answer.body = answer.body.removesuffix(b"\n\n")
+    assert streamed(answer)[0].value == "hello"
+
+
+@pytest.mark.parametrize(
+    ("error", "error_type", "retryable"),
+    [
+        ({"message": "overloaded", "type": "server_error"}, "stream_error", True),
+        ({"message": "slow down", "code": 429}, "http_429", True),
+        ({"message": "key", "code": 401}, "http_401", False),
+    ],
+)
+def test_an_error_within_a_stream_is_told(error, error_type, retryable):
+    fault = fault_of(events([chunk(content="hel"), {"error": error}], done=False))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable) == (error_type, retryable)
+
+
+@pytest.mark.parametrize("api", [chat_api, native_api])
+def test_errors_before_the_stream_are_as_without_one(api):
+    answer = gemini_error(400) if api is native_api else error_answer(400)
+    assert isinstance(fault_of(answer, api), CandidateFault)
+    answer = gemini_error(503) if api is native_api else error_answer(503)
+    assert fault_of(answer, api).error_type == "http_503"
+
+
+@pytest.mark.parametrize("api", [chat_api, native_api])
+def test_a_piece_that_is_no_json_is_the_infrastructures_fault(api):
+    answer = Answer(b"data: {oops\n\n", headers={"content-type": "text/event-stream"})
+    fault = fault_of(answer, api)
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.error_type == "bad_body"
+
+
+@pytest.mark.parametrize("api", [chat_api, native_api])
+def test_a_stream_that_hangs_times_out(api):
+    request = {**STREAM, "timeout_seconds": 0.1}
+    with (
+        LoopbackServer(lambda _: Answer(hangs=True)) as server,
+        pytest.raises(InfrastructureFault) as caught,
+    ):
+        ask(api(server.url, request=request))
+    assert (caught.value.error_type, caught.value.retryable) == ("timeout", True)
+
+
+class CountingServer(LoopbackServer):
+    """Knows how many connections were made to it."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(answer)
+        self.ports: set[int] = set()
+
+    def handle(self, handler: BaseHTTPRequestHandler) -> None:
+        self.ports.add(handler.client_address[1])
+        super().handle(handler)
+
+
+@pytest.mark.parametrize("api", [chat_api, native_api])
+def test_the_connection_of_a_stream_is_used_again(api):
+    pieces = NATIVE_PIECES if api is native_api else HELLO_CHUNKS
+
+    async def go(target) -> None:
+        try:
+            for _ in range(3):
+                await target.call({"temperature": 0.5}, CASE)
+        finally:
+            await target.aclose()
+
+    server = CountingServer(lambda _: events(pieces, done=api is chat_api))
+    with server:
+        asyncio.run(go(target_of(api(server.url, request=STREAM))))
+    assert len(server.requests) == 3
+    assert len(server.ports) == 1
+
+
+def test_what_breaks_after_the_end_of_the_answer_does_no_harm():
+    answer = events(HELLO_CHUNKS)
+    whole = len(answer.body)
+    answer.body += b": bye\n\n" * 10
+    answer.cut_after = whole + 5
+    assert streamed(answer)[0].value == "hello"
+
+
+# -- events
+
+
+def data_of(body: bytes, size: int) -> list[str]:
+    async def go() -> list[str]:
+        async def chunks() -> AsyncIterator[bytes]:
+            for i in range(0, len(body), size):
+                yield body[i : i + size]
+
+        return [data async for data in event_data(chunks())]
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n"])
+def test_events_do_not_depend_on_how_bytes_arrive(size, end):
+    text = json.dumps("a\u2028b\x85c\x0cd ä", ensure_ascii=False)
+    body = f": ping{end}event: x\nid: 1\ndata: {text}{end}data:1\ndata: 2{end}{end}data: [DONE]"
+    assert data_of(body.encode(), size) == [text, "1\n2", "[DONE]"]
+
+
+def test_an_open_event_at_the_end_is_left_out():
+    assert data_of(b'data: {"a": 1}\n\ndata: {"b"', 5) == ['{"a": 1}']

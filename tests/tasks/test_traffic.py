@@ -1,0 +1,414 @@
+"""Gates: the rules of an endpoint, kept by many calls at once. Time is the loop's, and jumps."""
+
+import asyncio
+import contextlib
+import math
+import pickle
+import random
+import selectors
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from convergence_core.errors import (
+    CandidateFault,
+    EndpointDownError,
+    EvaluationFault,
+    InfrastructureFault,
+)
+from convergence_core.traffic import RateInfo
+from tasks.stopwatch import Stopwatch, checked_by
+from tasks.traffic import LONGEST_HOLD_S, Gate, Gates, TrafficEvent
+
+T = TypeVar("T")
+
+
+class _Jump(selectors.DefaultSelector):
+    """Waits for nothing: when nothing is ready, time goes on to the next timer at once.
+
+    It also goes on a little with each round of the loop, as it does in the world.
+    """
+
+    now_s = 0.0
+
+    def select(self, timeout=None):
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "everybody waits for ever"
+            self.now_s += max(1e-7, timeout)
+        return ready
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.jump = _Jump()
+        super().__init__(self.jump)
+
+    def time(self) -> float:
+        return self.jump.now_s
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        return runner.run(work)
+
+
+def throttled(retry_after_s: float | None = None, kind: str = "http_429") -> InfrastructureFault:
+    rate = None if retry_after_s is None else RateInfo(retry_after_s=retry_after_s)
+    return InfrastructureFault(kind, error_type=kind, retry_after_s=retry_after_s, rate=rate)
+
+
+def failed(kind: str = "http_500") -> InfrastructureFault:
+    return InfrastructureFault(f"{kind} from http://host", error_type=kind)
+
+
+def refused(kind: str = "http_401") -> InfrastructureFault:
+    return InfrastructureFault("Check the value of KEY.", error_type=kind, retryable=False)
+
+
+def gate_of(most: int = 8, **settings: Any) -> Gate:
+    return Gate("http://host", max_in_flight=most, **settings)
+
+
+def ends(gate: Gate, *faults: EvaluationFault | None, now_s: float = 0.0) -> None:
+    """One call after another."""
+    for fault in faults:
+        assert gate.enter(now_s) is None
+        gate.leave(fault, now_s)
+
+
+# -- entering
+
+
+def test_no_more_enter_than_the_limit_allows_until_one_has_left():
+    gate = gate_of(3)
+    assert [gate.enter(0.0) for _ in range(5)] == [None, None, None, math.inf, math.inf]
+    assert (gate.n_in_flight, gate.limit) == (3, 3)
+    gate.leave(None, 1.0)
+    assert gate.enter(1.0) is None
+
+
+def test_a_pause_that_one_call_was_told_holds_for_all():
+    gate = gate_of(4)
+    ends(gate, throttled(12.0), now_s=1.0)
+    assert gate.enter(1.0) == 12.0
+    assert gate.enter(12.9) == pytest.approx(0.1)
+    assert gate.enter(13.0) is None
+
+
+def test_a_pause_without_rate_headers_is_heeded_too():
+    gate = gate_of()
+    fault = InfrastructureFault("x", error_type="http_503", retry_after_s=3.0)
+    ends(gate, fault)
+    assert gate.enter(0.0) == 3.0
+
+
+def test_a_call_that_is_not_made_leaves_no_trace():
+    gate = gate_of(1)
+    assert gate.enter(0.0) is None
+    gate.leave_unused()
+    assert (gate.n_in_flight, gate.n_entered) == (0, 0)
+    assert gate.enter(0.0) is None
+
+
+def test_gates_are_per_endpoint_and_key():
+    gates = Gates(max_in_flight=4)
+    here = gates.of("http://a", "KEY")
+    assert here is gates.of("http://a", "KEY")
+    others = [
+        gates.of("http://a", "OTHER"),
+        gates.of("http://a", None),
+        gates.of("http://b", "KEY"),
+    ]
+    assert len({here, *others}) == 4 == len(gates.all)
+    assert gates.of(None, "KEY") is None
+    assert here is not None
+    ends(here, throttled(5.0))
+    assert here.enter(0.0) == 5.0
+    assert [gate.enter(0.0) for gate in others if gate is not None] == [None] * 3
+
+
+# -- what the ends of calls mean
+
+
+@pytest.mark.parametrize("kind", ["http_429", "http_498", "http_503", "http_529"])
+def test_too_much_for_the_endpoint_halves_the_calls_in_flight(kind):
+    gate = gate_of(8)
+    for _ in range(8):
+        gate.enter(0.0)
+    for _ in range(8):
+        gate.leave(throttled(1.0, kind), 0.0)
+    assert (gate.limit, gate.n_throttled) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    "kind", ["http_500", "http_502", "timeout", "first_byte_timeout", "network", "bad_body"]
+)
+def test_failures_of_the_endpoint_open_its_breaker_and_halve_nothing(kind):
+    gate = gate_of(8)
+    ends(gate, *[failed(kind)] * 8)
+    assert gate.limit == 8
+    assert gate.enter(0.0) == pytest.approx(1.0)
+    assert gate.enter(1.0) is None
+    assert gate.enter(1.0) == math.inf, "one probe"
+    gate.leave(None, 2.0)
+    assert [event.kind for event in gate.events] == ["silent", "back"]
+
+
+@pytest.mark.parametrize("kind", ["http_429", "http_408", "http_409", "http_425"])
+def test_answers_of_a_living_endpoint_open_no_breaker(kind):
+    gate = gate_of(8)
+    for n in range(40):
+        ends(gate, throttled(0.001, kind), now_s=float(100 * n))
+    assert gate.enter(5000.0) is None
+
+
+def test_a_candidates_fault_is_an_answer():
+    gate = gate_of(8)
+    for _ in range(5):
+        ends(gate, *[failed()] * 7, CandidateFault("refusal", error_type="refusal"))
+    assert gate.enter(0.0) is None
+
+
+def test_a_call_that_was_held_back_says_nothing_about_the_endpoint():
+    gate = gate_of(8)
+    ends(gate, *[InfrastructureFault("x", error_type="held")] * 20)
+    assert gate.enter(0.0) is None
+
+
+def test_complaints_about_single_calls_without_a_pause_lead_to_pauses_of_our_own():
+    gate, now_s, waits = gate_of(1), 0.0, []
+    for _ in range(4):
+        ends(gate, throttled(), now_s=now_s)
+        waits.append(gate.wait_s(now_s))
+        now_s += waits[-1]
+    assert waits == [0.5, 1.0, 2.0, 4.0]
+    ends(gate, None, throttled(), now_s=now_s)
+    assert gate.wait_s(now_s) == 0.5
+
+
+def test_slowing_down_is_told_with_its_reason():
+    told: list[TrafficEvent] = []
+    gate = gate_of(6, on_event=told.append)
+    for _ in range(6):
+        gate.enter(0.0)
+    gate.leave(throttled(12.0), 0.0)
+    assert [event.text for event in told] == [
+        "paused for 12 s, as http://host asks",
+        "slowed down to 3 in flight: HTTP 429, 12 s",
+    ]
+    assert (told[-1].limit, told[-1].endpoint) == (3, "http://host")
+    assert list(gate.events) == told
+
+
+# -- giving up
+
+
+def test_three_refused_keys_before_any_answer_end_it_with_the_name_of_the_variable():
+    gate = gate_of(8, run_label="bot-7f3a")
+    ends(gate, *[refused()] * 3)
+    with pytest.raises(EndpointDownError) as caught:
+        gate.enter(0.0)
+    text = str(caught.value)
+    for words in ("http://host", "refused 3 calls", "Check the value of KEY", "resume bot-7f3a"):
+        assert words in text
+    assert gate.is_down
+    assert str(pickle.loads(pickle.dumps(caught.value))) == text  # noqa: S301 - our own
+    assert gate.events[-1].kind == "down"
+
+
+def test_a_refusal_of_one_request_among_answers_ends_nothing():
+    gate = gate_of(8)
+    ends(gate, None, *[refused("http_403")] * 20)
+    assert gate.enter(0.0) is None
+
+
+def test_spent_credit_ends_it_though_it_has_answered():
+    gate = gate_of(8)
+    ends(gate, None, *[refused("http_429")] * 3)
+    with pytest.raises(EndpointDownError, match="resume"):
+        gate.enter(0.0)
+
+
+def test_an_endpoint_that_never_answers_is_given_up_after_its_probes():
+    gate, now_s, n_calls = gate_of(8), 0.0, 0
+    while not gate.is_down:
+        wait_s = gate.enter(now_s)
+        if wait_s is not None:
+            now_s += wait_s
+            continue
+        gate.leave(InfrastructureFault("no connection to x", error_type="network"), now_s)
+        n_calls += 1
+    assert n_calls == 12
+    assert now_s == pytest.approx(1 + 2 + 4 + 8)
+    with pytest.raises(EndpointDownError) as caught:
+        gate.enter(now_s)
+    text = str(caught.value)
+    for words in ("does not answer at all", "no connection to x", "Asked 12 times", "resume"):
+        assert words in text
+
+
+def test_the_longest_pause_that_a_retry_waits_for_is_waited_for():
+    gate = gate_of(8)
+    ends(gate, throttled(600.0), now_s=0.3)
+    assert gate.enter(0.3) == pytest.approx(600.0)
+    assert gate.enter(600.4) is None
+
+
+def test_a_pause_of_an_hour_ends_it_rather_than_be_cut_short():
+    gate = gate_of(8)
+    ends(gate, throttled(3600.0))
+    with pytest.raises(EndpointDownError, match="3600 s"):
+        gate.enter(0.0)
+
+
+# -- at the moment of sending
+
+
+def test_a_call_that_entered_before_a_pause_is_held_until_it_is_over():
+    async def go() -> tuple[float, float]:
+        gate, loop = gate_of(2), asyncio.get_running_loop()
+        assert [gate.enter(loop.time()) for _ in range(2)] == [None, None]
+        gate.leave(throttled(5.0), loop.time())
+        asked_s = loop.time()
+        with checked_by(gate):
+            watch = Stopwatch(asyncio.timeout(None), 1.0)
+            async with watch._deadline:
+                await watch("http11.send_request_headers.started", {})
+        return asked_s, loop.time()
+
+    asked_s, sent_s = run(go())
+    assert sent_s - asked_s >= 5.0
+
+
+def test_a_pause_that_gets_longer_meanwhile_holds_longer():
+    async def go() -> float:
+        gate, loop = gate_of(4), asyncio.get_running_loop()
+        gate.observe(RateInfo(retry_after_s=5.0))
+        loop.call_later(4.0, gate.observe, RateInfo(retry_after_s=7.0))
+        await gate.clearance()
+        return loop.time()
+
+    assert run(go()) >= 11.0
+
+
+def test_a_long_hold_gives_the_call_back_unsent():
+    async def go() -> InfrastructureFault:
+        gate = gate_of(4)
+        gate.observe(RateInfo(retry_after_s=LONGEST_HOLD_S + 30.0))
+        with pytest.raises(InfrastructureFault) as caught:
+            await gate.clearance()
+        return caught.value
+
+    fault = run(go())
+    assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("held", True, False)
+    assert fault.retry_after_s == pytest.approx(LONGEST_HOLD_S + 30.0)
+
+
+def test_the_head_of_a_good_answer_is_heeded():
+    async def go() -> float | None:
+        gate, loop = gate_of(4), asyncio.get_running_loop()
+        headers = [
+            (b"X-RateLimit-Remaining-Requests", b"0"),
+            (b"x-ratelimit-reset-requests", b"8s"),
+        ]
+        with checked_by(gate):
+            watch = Stopwatch(asyncio.timeout(None), 1.0)
+            info = {"return_value": (b"HTTP/1.1", 200, b"OK", headers)}
+            async with watch._deadline:
+                await watch("http11.receive_response_headers.complete", info)
+        return gate.enter(loop.time())
+
+    assert run(go()) == pytest.approx(8.0)
+
+
+# -- many calls at once
+
+
+class Strict:
+    """An endpoint that serves so many at once, complains of more, and counts who comes too early."""
+
+    def __init__(self, n_at_once: int, rng: random.Random, *, chaos: float = 0.0) -> None:
+        self.n_violations = self.n_served = self.n_complaints = self.in_service = 0
+        self.most_in_service = 0
+        self._n_at_once = n_at_once
+        self._chaos = chaos
+        self._rng = rng
+        self._closed_until_s = -math.inf
+
+    async def serve(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self.n_violations += now_s < self._closed_until_s - 1e-9
+        if self.in_service >= self._n_at_once or self._rng.random() < self._chaos:
+            self.n_complaints += 1
+            pause_s = self._rng.uniform(0.1, 20.0)
+            self._closed_until_s = max(self._closed_until_s, now_s + pause_s)
+            raise throttled(pause_s)
+        self.in_service += 1
+        self.most_in_service = max(self.most_in_service, self.in_service)
+        await asyncio.sleep(self._rng.uniform(0.1, 2.0))
+        self.in_service -= 1
+        if self._rng.random() < self._chaos:
+            raise failed(self._rng.choice(["http_500", "timeout", "network", "bad_body"]))
+        self.n_served += 1
+
+
+async def serve_all(endpoint: Strict, gate: Gate, n_calls: int, rng: random.Random) -> None:
+    """A queue whose calls, between entering and sending, take their time (they are journaled)."""
+    loop, left, moved = asyncio.get_running_loop(), deque(range(n_calls)), asyncio.Event()
+
+    async def slot() -> None:
+        while left:
+            wait_s = gate.enter(loop.time())
+            if wait_s is not None:
+                moved.clear()
+                timeout = None if math.isinf(wait_s) else wait_s
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(moved.wait(), timeout)
+                continue
+            call = left.popleft()
+            fault: EvaluationFault | None = None
+            try:
+                await asyncio.sleep(rng.uniform(0.0, 0.5))
+                await gate.clearance()
+                await endpoint.serve()
+            except EvaluationFault as error:
+                fault = error
+                left.append(call)
+            gate.leave(fault, loop.time())
+            moved.set()
+
+    while left:
+        await asyncio.gather(*(slot() for _ in range(64)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_retry_after_is_violated_by_any_call_and_all_are_served(seed):
+    rng = random.Random(seed)
+    endpoint = Strict(rng.randint(1, 12), rng, chaos=0.2)
+    gate = gate_of(64)
+    run(serve_all(endpoint, gate, 300, rng))
+    assert endpoint.n_violations == 0
+    assert endpoint.n_served == 300
+    assert gate.n_in_flight == 0
+
+
+def test_concurrency_finds_what_the_endpoint_allows():
+    rng = random.Random(7)
+    endpoint = Strict(12, rng)
+    gate = gate_of(64)
+    run(serve_all(endpoint, gate, 3000, rng))
+    assert endpoint.most_in_service == 12, "it tried up to the limit"
+    assert endpoint.n_complaints < 0.05 * endpoint.n_served
+    assert gate.limit < 24
+
+
+def test_an_endpoint_that_does_not_complain_is_asked_with_all_slots():
+    rng = random.Random(7)
+    endpoint = Strict(1000, rng)
+    gate = gate_of(64)
+    run(serve_all(endpoint, gate, 600, rng))
+    assert gate.limit == 64
+    assert endpoint.most_in_service > 50
