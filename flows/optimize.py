@@ -6,7 +6,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from convergence_core.result import RunResult
 from flows.generation import run_generation
 from flows.naming import label_of_flow_run
-from tasks.artifacts import show_result, show_start
+from tasks.artifacts import log_notice, show_result, show_start
 from tasks.conclusion import choose_finalists, conclude
 from tasks.opening import open_run
 from tasks.steps import evaluate
@@ -36,7 +36,16 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         max_usd: in place of ``budget.max_usd``.
     """
     flow_run_id = runtime.flow_run.id
-    run = open_run(config, run_id, seed, generations, max_calls, max_usd, flow_run_id=flow_run_id)
+    run = open_run(
+        config,
+        run_id,
+        seed,
+        generations,
+        max_calls,
+        max_usd,
+        flow_run_id=flow_run_id,
+        on_notice=log_notice(),
+    )
     with run, tags(run.tag):
         show_start(run)
         while run.goes_on():

@@ -6,10 +6,11 @@ generation, never per evaluation.
 
 import base64
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from prefect import get_client, runtime
+from prefect import get_client, get_run_logger, runtime
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -18,6 +19,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from convergence_core.events import BudgetWarned, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.report import collect_progress, leaderboard_rows, learning_curve_png, report_markdown
 from tasks.runs import Run, run_of
@@ -30,6 +32,19 @@ def _key(run: Run, what: str) -> str:
     """Return an artifact key: artifacts of one key form a history over runs."""
     name = "".join(c if c.isalnum() else "-" for c in run.record.name.lower())
     return f"{name}-{what}"
+
+
+def log_notice() -> Callable[[BudgetWarned | TrafficChanged], None]:
+    """Return what writes notices of budget and providers into this flow run's log.
+
+    They come from the session's own thread, which Prefect knows nothing of.
+    """
+    logger = get_run_logger()
+
+    def log(notice: BudgetWarned | TrafficChanged) -> None:
+        logger.warning("%s", notice.text)
+
+    return log
 
 
 def show_start(run: Run) -> None:

@@ -1,26 +1,28 @@
 """Open a run: take the lease, open store and journal, begin anew or where it was left."""
 
+import contextlib
 import json
 import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from convergence_core.budget.limits import Budget, Limits, Spent
-from convergence_core.config import Configuration, parse_mapping
+from convergence_core.config import Configuration, EarlyStoppingConfig, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
 from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
 from convergence_core.records import Evaluation, canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.reward import RewardModel
+from convergence_core.sampler import Sampler
 from convergence_core.samplers import make_sampler
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
-from convergence_core.store.protocols import RunRecord
+from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
 from tasks.keys import Epoch
 from tasks.loading import Loaded, load, load_mapping
@@ -33,6 +35,7 @@ from tasks.targets import make_target
 from tasks.version import code_version
 from tasks.world import World
 
+Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged], None]
 FLOW_RUN_TAG = "prefect_flow_run"
 """Tag of a run that remembers which flow run began it."""
 OFFLINE = "offline"
@@ -92,6 +95,7 @@ def prepare_run(
     local_function: Callable[..., Any] | None = None,
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
+    on_notice: Notify | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
@@ -107,6 +111,7 @@ def prepare_run(
         local_function: the target, in place of ``api.function``.
         evaluator: the user's evaluator.
         on_event: listener.
+        on_notice: told of budget and providers alone, where nobody listens to all events.
         tags: labels of the run.
 
     Raises:
@@ -143,7 +148,15 @@ def prepare_run(
         code_version=code_version(),
         tags={**_facts(loaded), **offline, **(tags or {})},
     )
-    return _open(record, loaded, local_function, evaluator, on_event, mock_url=mock_url)
+    return _open(
+        record,
+        loaded,
+        local_function,
+        evaluator,
+        on_event,
+        mock_url=mock_url,
+        on_notice=on_notice,
+    )
 
 
 def resume_run(
@@ -156,6 +169,7 @@ def resume_run(
     local_function: Callable[..., Any] | None = None,
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
+    on_notice: Notify | None = None,
 ) -> Run:
     """Open an unfinished run where its last committed generation ended.
 
@@ -170,6 +184,7 @@ def resume_run(
         local_function: the target, for runs begun from Python with a callable.
         evaluator: the user's evaluator, for runs begun from Python with one.
         on_event: listener.
+        on_notice: as ``prepare_run``.
 
     Raises:
         RunNotFoundError: no such run.
@@ -205,6 +220,7 @@ def resume_run(
         evaluator,
         on_event,
         mock_url=mock_url,
+        on_notice=on_notice,
         retry_missing=retry_missing,
         is_raised=bool(raised),
     )
@@ -219,6 +235,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     max_usd: float | None = None,
     *,
     flow_run_id: str | None = None,
+    on_notice: Notify | None = None,
 ) -> Run:
     """Return the run behind a flow run's parameters.
 
@@ -247,9 +264,10 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     if run_id is None and flow_run_id is not None:
         run_id = _begun_by(path, flow_run_id)
     if run_id is not None:
-        return resume_run(path, run_id)
+        return resume_run(path, run_id, on_notice=on_notice)
     return prepare_run(
         loaded,
+        on_notice=on_notice,
         seed=seed,
         generations=generations,
         budget={"max_calls": max_calls, "max_usd": max_usd},
@@ -313,6 +331,7 @@ def _open(
     on_event: Listener | None,
     *,
     mock_url: str | None = None,
+    on_notice: Notify | None = None,
     retry_missing: bool = False,
     is_raised: bool = False,
 ) -> Run:
@@ -326,68 +345,58 @@ def _open(
     weights = {case.case_id: case.weight for case in loaded.search_cases}
     sampler = make_sampler(configuration, loaded.space, case_weights=weights)
     store = ParquetStore(store_path(loaded))
-    lease = Lease(store.path, record.name)
-    lease.acquire()
-    journal = open_journal(store.path, world.journal_url(configuration))
-    maybe_paid = journal.abandon(record.run_id)
-    if record.status == "done":
-        record = store.reopen_run(record)
-    checkpoint = store.checkpoint(record.run_id)
-    stopping = execution.early_stopping
-    stopper = Stopper(
-        enabled=stopping.enabled,
-        patience=stopping.patience,
-        min_improvement=stopping.min_improvement,
-    )
-    progress = (
-        Progress.from_checkpoint(checkpoint)
-        if checkpoint is not None
-        else Progress(
-            search=sampler.start(),
-            rng_state=_first_rng_state(record.seed),
-            stopper=StopperProgress(),
+    notify = on_notice or on_event
+    with contextlib.ExitStack() as held:
+        lease = Lease(store.path, record.name)
+        lease.acquire()
+        held.callback(lease.release)
+        journal = open_journal(store.path, world.journal_url(configuration))
+        held.callback(journal.close)
+        maybe_paid = journal.abandon(record.run_id)
+        if record.status == "done":
+            record = store.reopen_run(record)
+        progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
+        if is_raised:
+            progress = replace(progress, spent=None)
+        spending = Budget(
+            Limits.of(configuration.budget),
+            Spent.of(journal.totals(record.run_id)),
+            started_s=now_us() / 1e6,
         )
-    )
-    if is_raised:
-        progress = replace(progress, spent=None)
-    spending = Budget(
-        Limits.of(configuration.budget),
-        Spent.of(journal.totals(record.run_id)),
-        started_s=now_us() / 1e6,
-    )
-    session = EvaluationSession(
-        run_id=record.run_id,
-        target=target,
-        metrics=metrics,
-        rewards=RewardModel.from_config(configuration.evaluation.metrics),
-        cases={case.case_id: case for case in loaded.cases},
-        journal=journal,
-        budget=spending,
-        epoch=Epoch(
+        session = EvaluationSession(
             run_id=record.run_id,
-            cache=configuration.cache,
-            run_started_us=record.started_us,
-            world=OFFLINE if OFFLINE in record.tags else "",
-        ),
-        workers=execution.parallel_workers,
-        judge_workers=judge_workers(configuration),
-        max_retries=execution.max_retries,
-        timeout_s=configuration.api.request.timeout_seconds,
-        credential=secret_name(configuration.api),
-        run_label=record.label,
-        redact=world.redactor(configuration),
-        keep_text=configuration.storage.keep_text,
-        on_cell=None if on_event is None else _cell_listener(on_event),
-        on_notice=None if on_event is None else _notice_listener(on_event),
-    )
-    if on_event is not None and warning is not None:
-        on_event(BudgetWarned(text=warning))
+            target=target,
+            metrics=metrics,
+            rewards=RewardModel.from_config(configuration.evaluation.metrics),
+            cases={case.case_id: case for case in loaded.cases},
+            journal=journal,
+            budget=spending,
+            epoch=Epoch(
+                run_id=record.run_id,
+                cache=configuration.cache,
+                run_started_us=record.started_us,
+                world=OFFLINE if OFFLINE in record.tags else "",
+            ),
+            workers=execution.parallel_workers,
+            judge_workers=judge_workers(configuration),
+            max_retries=execution.max_retries,
+            timeout_s=configuration.api.request.timeout_seconds,
+            credential=secret_name(configuration.api),
+            run_label=record.label,
+            redact=world.redactor(configuration),
+            keep_text=configuration.storage.keep_text,
+            on_cell=None if on_event is None else _cell_listener(on_event),
+            on_notice=notify,
+        )
+        held.pop_all()  # from here on they are the run's
+    if notify is not None and warning is not None:
+        notify(BudgetWarned(text=warning))
     return Run(
         record=record,
         loaded=loaded,
         schedule=schedule_of(loaded),
         sampler=sampler,
-        stopper=stopper,
+        stopper=_stopper(execution.early_stopping),
         progress=progress,
         session=session,
         store=store,
@@ -397,6 +406,21 @@ def _open(
         maybe_paid=maybe_paid,
         retries_missing=retry_missing,
         budget=spending,
+    )
+
+
+def _stopper(config: EarlyStoppingConfig) -> Stopper:
+    return Stopper(
+        enabled=config.enabled, patience=config.patience, min_improvement=config.min_improvement
+    )
+
+
+def _progress(checkpoint: Checkpoint | None, sampler: Sampler, seed: int) -> Progress:
+    """Return where the run stands: at its last committed generation, or at its beginning."""
+    if checkpoint is not None:
+        return Progress.from_checkpoint(checkpoint)
+    return Progress(
+        search=sampler.start(), rng_state=_first_rng_state(seed), stopper=StopperProgress()
     )
 
 
@@ -413,15 +437,6 @@ def _cell_listener(on_event: Listener) -> Callable[[Evaluation], None]:
         )
 
     return on_cell
-
-
-def _notice_listener(on_event: Listener) -> Callable[[BudgetWarned | TrafficChanged], None]:
-    """Return a listener for notices of the session, which come from its own thread."""
-
-    def on_notice(notice: BudgetWarned | TrafficChanged) -> None:
-        on_event(notice)
-
-    return on_notice
 
 
 def _first_rng_state(seed: int) -> Mapping[str, Any]:

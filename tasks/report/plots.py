@@ -1,5 +1,6 @@
 """The report's plots: what each shows of a ``RunResult``."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -347,10 +348,22 @@ def _draw_number(
     for point, at in zip(points, x, strict=True):
         _count(axes, palette, point.n_candidates, above=True, at=(at, point.high))
     if effect.log:
-        axes.set_xscale("log")
+        _log_axis(axes, x)
     axes.set_ylim(limits[0], limits[1] + 0.08 * (limits[1] - limits[0]))
     axes.margins(x=0.08)
     axes.set_title(short(effect.parameter, 34))
+
+
+def _log_axis(axes: "Axes", x: Sequence[float]) -> None:
+    """Make the axis logarithmic, with few plain numbers at it: names are drawn without markup."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415 - as above
+
+    axes.set_xscale("log")
+    decades = math.log10(max(x) / min(x)) if x else 0.0
+    steps = (1.0, 2.0, 5.0) if decades < 2 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=6))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _draw_choice(

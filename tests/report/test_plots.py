@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import get_args
 import pytest
 
 from convergence_core.config.optimization import Visualization
-from convergence_core.result import RunResult
+from convergence_core.result import Effect, EffectPoint, RunResult
 from tasks.report import learning_curve_png
 from tasks.report.plots import has_plot, svg_plots, tradeoff_metrics
 from tests.support.results import bare_result, failed_result, made_up_result
@@ -73,6 +74,19 @@ def test_plots_without_data_are_absent():
     assert not any(has_plot(failed_result(), name) for name in get_args(Visualization))
     assert svg_plots(bare_result(), "parameter_effects") == []
     assert svg_plots(failed_result(), "estimates") == []
+
+
+@pytest.mark.parametrize("values", [(8.0, 16.0, 31.0), (1.0, 1000.0), (0.001, 0.1, 10.0)])
+def test_a_logarithmic_axis_has_plain_numbers(values):
+    points = tuple(
+        EffectPoint(label=f"{x:g}", x=x, mean=0.5, low=0.4, high=0.6, n_candidates=1)
+        for x in values
+    )
+    effect = Effect(parameter="max_tokens", kind="number", log=True, points=points)
+    (picture,) = svg_plots(replace(made_up_result(), effects=(effect,)), "parameter_effects")
+    assert "mathdefault" not in picture
+    labels = re.findall(r">([0-9.]+)</text>", picture)
+    assert any(min(values) / 10 <= float(label) <= 10 * max(values) for label in labels)
 
 
 def test_one_generation_and_one_configuration_can_be_drawn():
