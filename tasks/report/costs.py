@@ -8,13 +8,13 @@ from tasks.report.wording import UNKNOWN, clean, plural
 COLUMNS = (
     "role",
     "model",
+    "USD",
     "calls",
     "failed",
     "prompt tokens",
-    "of them cached",
+    "cached",
     "answer tokens",
-    "of them reasoning",
-    "USD",
+    "reasoning",
 )
 
 
@@ -47,13 +47,13 @@ def _row(cost: RoleCost) -> tuple[Inline, ...]:
     return (
         cost.purpose,
         Code(clean(cost.model or cost.provider)),
+        usd,
         f"{cost.n_calls:,}",
         f"{cost.n_failed:,}",
         _count(cost.prompt_tokens),
         _count(cost.cached_tokens),
         _count(cost.completion_tokens),
         _count(cost.reasoning_tokens),
-        usd,
     )
 
 

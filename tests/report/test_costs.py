@@ -1,0 +1,50 @@
+"""What a report says of money."""
+
+from dataclasses import replace
+
+from convergence_core.result import RoleCost, RunResult
+from tasks.report import report_markdown
+from tests.support.results import made_up_result
+
+TARGET = RoleCost(
+    purpose="evaluation", provider="openai", model="small", n_calls=120, n_failed=3, n_reused=7,
+    n_from_other_runs=40, prompt_tokens=9000, cached_tokens=1000, completion_tokens=800,
+    reasoning_tokens=None, cost_usd=0.25, n_unpriced=0, maybe_usd=0.01,
+)  # fmt: skip
+JUDGE = replace(TARGET, purpose="judge", model="home-made", cost_usd=None, n_unpriced=4)
+
+
+def told(*costs: RoleCost, **changes: object) -> str:
+    result: RunResult = replace(made_up_result(), costs=costs, **changes)  # type: ignore[arg-type]
+    return report_markdown(result)
+
+
+def test_each_role_has_its_row_and_unknown_is_not_zero():
+    text = told(TARGET, JUDGE)
+    assert "## What it cost" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| evaluation | `small`")]
+    assert "$0.25" in row
+    assert "9,000" in row
+    (judge,) = [line for line in text.splitlines() if line.startswith("| judge | `home-made`")]
+    assert "4 calls of unknown price" in judge
+    assert "$0.00" not in judge
+
+
+def test_where_answers_came_from_is_told():
+    text = told(TARGET)
+    assert "7 answers of this run used again" in text
+    assert "40 answers paid for by earlier runs" in text
+    assert "At most $0.010 more was paid for calls whose end nobody saw" in text
+
+
+def test_a_run_that_paid_nothing_has_no_such_section():
+    free = replace(
+        TARGET, cost_usd=None, prompt_tokens=None, completion_tokens=None, n_from_other_runs=0,
+        maybe_usd=0.0,
+    )  # fmt: skip
+    assert "What it cost" not in told(free)
+    assert "What it cost" not in told()
+
+
+def test_an_offline_run_says_that_nobody_was_paid():
+    assert "nothing was paid" in told(TARGET, facts={"offline": "true"})
