@@ -2,6 +2,7 @@
 .PHONY: help install check test test-all cover run serve constraints
 
 PYTHON ?= .venv/bin/python
+WORKERS ?= auto
 CONFIG ?= data/quickstart/optimization.yaml
 
 help: ## Print this list.
@@ -18,10 +19,10 @@ check: ## Lint, format, types, spelling.
 	$(PYTHON) -m codespell_lib convergence convergence_core flows tasks deployments docs tests benchmarks README.md CHANGELOG.md CONTRIBUTING.md
 
 test: ## The default suite: real servers on loopback, no network; under five minutes.
-	$(PYTHON) -m pytest -m "not slow and not network"
+	$(PYTHON) -m pytest -m "not slow and not network" -n $(WORKERS)
 
 test-all: ## Everything but calls to real providers.
-	$(PYTHON) -m pytest -m "not network"
+	$(PYTHON) -m pytest -m "not network" -n $(WORKERS)
 
 cover: ## Branch coverage of the deciding core.
 	$(PYTHON) -m coverage run --branch --source=convergence_core -m pytest -q -m "not slow and not network and not prefect" tests/core tests/contracts tests/config tests/store

@@ -1,17 +1,65 @@
 """Settings of the whole suite, and one Prefect server for the tests that need it."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 os.environ["DO_NOT_TRACK"] = "1"
+# As the commands have it: threads that wait for a busy core cost more than small matrices gain.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
 os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
-ROOT = Path(__file__).parents[1]
+# The same examples everywhere and every time: a test that is red is red for everybody. No example
+# is timed, and none is kept in a folder that workers would share.
+settings.register_profile("suite", derandomize=True, deadline=None, database=None)
+settings.load_profile("suite")
+
+
+_SHARED_FOLDER = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of what the session's workers share."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_SHARED_FOLDER] = Path(tempfile.mkdtemp(prefix="convergence-tests-"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of the folder."""
+    node.workerinput["shared_folder"] = str(_shared_folder(node.config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the server once all workers have ended."""
+    if _SHARED_FOLDER in config.stash:
+        folder = config.stash[_SHARED_FOLDER]
+        if (folder / "server.json").exists():
+            from tests.support.prefect_server import end_server
+
+            end_server(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shared_folder(config: pytest.Config) -> Path:
+    workerinput: dict[str, str] | None = getattr(config, "workerinput", None)
+    return (
+        config.stash[_SHARED_FOLDER] if workerinput is None else Path(workerinput["shared_folder"])
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files of whole runs: the longest, they must not be the last of one worker."""
+    long = {item.path for item in items if item.get_closest_marker("prefect") is not None}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(autouse=True)
@@ -22,25 +70,29 @@ def _server_for_prefect_tests(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prefect_server(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[str]:
     """Run a real Prefect server on loopback for the session; return its API's address.
 
-    It is a process of its own that flows of this process and of children reach alike.
+    It is a process of its own that flows of this process and of children reach alike. The workers
+    of one session share it, each with a home of its own.
     """
-    from tests.support.prefect_server import PrefectServer
+    from tests.support.prefect_server import join_server
 
     home = tmp_path_factory.mktemp("prefect")
-    with PrefectServer(home) as server:
-        before = {name: os.environ.get(name) for name in server.environment}
-        os.environ.update(server.environment)
-        try:
-            from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+    api_url = join_server(_shared_folder(request.config))
+    environment = {"PREFECT_API_URL": api_url, "PREFECT_HOME": str(home)}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-            with temporary_settings({PREFECT_API_URL: server.api_url, PREFECT_HOME: home}):
-                yield server.api_url
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        with temporary_settings({PREFECT_API_URL: api_url, PREFECT_HOME: home}):
+            yield api_url
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

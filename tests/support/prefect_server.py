@@ -1,6 +1,10 @@
 """A real Prefect server on loopback, in a process and with a home of its own."""
 
+import contextlib
+import fcntl
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,13 +21,23 @@ from flows.environment import SERVER_PROFILE
 class PrefectServer:
     """Start on entry, answer before entry returns, be gone after exit."""
 
-    def __init__(self, home: Path, *, startup_s: float = 120.0) -> None:
+    def __init__(self, home: Path, *, startup_s: float = 300.0) -> None:
         self.home = home
         self.port = _free_port()
-        self.api_url = f"http://127.0.0.1:{self.port}/api"
         self._startup_s = startup_s
         self._log = home / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def api_url(self) -> str:
+        """Address of its API."""
+        return f"http://127.0.0.1:{self.port}/api"
+
+    @property
+    def pid(self) -> int:
+        """The process's number, once it was started."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def environment(self) -> dict[str, str]:
@@ -37,7 +51,17 @@ class PrefectServer:
 
     def __enter__(self) -> Self:
         """Start the server and wait until it answers."""
-        with self._log.open("wb") as log:
+        deadline = time.monotonic() + self._startup_s
+        for _ in range(3):  # another process may take the port before the server does
+            self._start()
+            if self._answers_before(deadline):
+                return self
+            self.__exit__(None, None, None)
+            self.port = _free_port()
+        raise RuntimeError(f"the Prefect server did not start:\n{self._log.read_text()[-3000:]}")
+
+    def _start(self) -> None:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     sys.executable, "-m", "prefect", "server", "start",
@@ -48,17 +72,16 @@ class PrefectServer:
                 stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        deadline = time.monotonic() + self._startup_s
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                break
-            try:
-                if httpx.get(f"{self.api_url}/health", timeout=2).status_code == 200:
-                    return self
-            except httpx.TransportError:
-                time.sleep(0.2)
-        self.__exit__(None, None, None)
-        raise RuntimeError(f"the Prefect server did not start:\n{self._log.read_text()[-3000:]}")
+
+    def _answers_before(self, deadline: float) -> bool:
+        """Wait until the server answers; False: it ended or is late."""
+        assert self._process is not None
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"{self.api_url}/health", timeout=10).status_code == 200:
+                    return True
+            time.sleep(0.1)
+        return False
 
     def __exit__(
         self,
@@ -74,6 +97,45 @@ class PrefectServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+
+_STARTED: list[PrefectServer] = []
+"""Those that this process started for others as well."""
+
+
+def join_server(folder: Path) -> str:
+    """Return the API's address of the server of a folder; the first to ask starts it.
+
+    Processes share it, and none of them can say who leaves last: ``end_server`` ends it.
+    """
+    record = folder / "server.json"
+    with (folder / "door").open("w") as door:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        if not record.exists():
+            home = folder / "home"
+            home.mkdir(exist_ok=True)
+            server = PrefectServer(home)
+            server.__enter__()
+            _STARTED.append(server)
+            record.write_text(json.dumps([server.api_url, server.pid]), encoding="utf-8")
+    address: str = json.loads(record.read_text(encoding="utf-8"))[0]
+    return address
+
+
+def end_server(folder: Path) -> None:
+    """End the server of a folder, if one was started there."""
+    record = folder / "server.json"
+    for server in _STARTED:  # a child of this process, which has to wait for it
+        server.__exit__(None, None, None)
+    if not record.exists():
+        return
+    pid: int = json.loads(record.read_text(encoding="utf-8"))[1]
+    deadline = time.monotonic() + 20
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.kill(pid, signal.SIGTERM)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
 
 
 def _free_port() -> int:
