@@ -7,7 +7,6 @@ Prefect's settings are read in a process of their own, since importing it takes 
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -260,6 +259,7 @@ def _zone() -> Finding:
 
 def _environment(config: Path) -> Iterator[Finding]:
     from tasks.loading import load  # noqa: PLC0415 - brings pydantic and numpy
+    from tasks.redaction import secret_names  # noqa: PLC0415 - as above
 
     try:
         loaded = load(config)
@@ -273,7 +273,7 @@ def _environment(config: Path) -> Iterator[Finding]:
         )
         return
     yield Finding(check="configuration", level="ok", found=str(config))
-    names = sorted(environment_names(loaded.configuration.to_json()))
+    names = sorted(secret_names(loaded.configuration))
     for name in names:
         if os.environ.get(name):
             yield Finding(check="environment", level="ok", found=f"{name} is set")
@@ -284,17 +284,6 @@ def _environment(config: Path) -> Iterator[Finding]:
                 found=f"{name} is not set, but {config} names it",
                 fix=f"export {name}=…",
             )
-
-
-def environment_names(config_json: str) -> set[str]:
-    """Return the environment variables that a configuration needs to make its calls."""
-    api = json.loads(config_json)["api"]
-    auth = api.get("auth") or {}
-    needed = {"bearer": ("token_env",), "api_key": ("token_env",), "basic": ("password_env",)}
-    names = {auth[key] for key in needed.get(auth.get("type", "none"), ()) if auth.get(key)}
-    for value in ((api.get("request") or {}).get("headers") or {}).values():
-        names.update(re.findall(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", value))
-    return names
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from prefect import flow, tags, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from tasks.artifacts import show_generation
+from tasks.process_redaction import redacted_errors
 from tasks.sealed import Sealed
 from tasks.steps import evaluate, learn, sample_candidates, save_generation
 
@@ -24,7 +25,7 @@ def run_generation(run_id: str, generation: int) -> None:
         run_id: the living run.
         generation: its number, from 0.
     """
-    with tags(f"generation:{generation:02d}"):
+    with redacted_errors(), tags(f"generation:{generation:02d}"):
         plan = sample_candidates(run_id, generation)
         trials = evaluate.map(
             plan.assignments, run_id=unmapped(run_id), generation=unmapped(generation)

@@ -9,6 +9,7 @@ from flows.naming import label_of_flow_run
 from tasks.artifacts import log_notice, show_result, show_start
 from tasks.conclusion import choose_finalists, conclude
 from tasks.opening import open_run
+from tasks.process_redaction import redacted_errors
 from tasks.steps import evaluate
 
 
@@ -35,25 +36,26 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         max_calls: in place of ``budget.max_calls``.
         max_usd: in place of ``budget.max_usd``.
     """
-    flow_run_id = runtime.flow_run.id
-    run = open_run(
-        config,
-        run_id,
-        seed,
-        generations,
-        max_calls,
-        max_usd,
-        flow_run_id=flow_run_id,
-        on_notice=log_notice(),
-    )
-    with run, tags(run.tag):
-        show_start(run)
-        while run.goes_on():
-            run_generation(run.run_id, run.next_generation)
-        finalists = choose_finalists(run)
-        trials = evaluate.map(
-            finalists, run_id=unmapped(run.run_id), generation=unmapped(None)
-        ).result()
-        result = conclude(run, trials)
-        show_result(run, result)
-    return result
+    with redacted_errors():
+        flow_run_id = runtime.flow_run.id
+        run = open_run(
+            config,
+            run_id,
+            seed,
+            generations,
+            max_calls,
+            max_usd,
+            flow_run_id=flow_run_id,
+            on_notice=log_notice(),
+        )
+        with run, tags(run.tag):
+            show_start(run)
+            while run.goes_on():
+                run_generation(run.run_id, run.next_generation)
+            finalists = choose_finalists(run)
+            trials = evaluate.map(
+                finalists, run_id=unmapped(run.run_id), generation=unmapped(None)
+            ).result()
+            result = conclude(run, trials)
+            show_result(run, result)
+        return result

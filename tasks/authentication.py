@@ -1,11 +1,14 @@
 """Headers that say who sends a request; secrets are read when the request is made."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
+
+from pydantic import SecretStr
 
 from convergence_core.config import ApiConfig, Configuration
-from convergence_core.errors import ConfigurationError, Problem
-from tasks.redaction import ENV_REFERENCE, Secrets
+from convergence_core.errors import ConfigurationError, InfrastructureFault, Problem
+from tasks.redaction import ENV_REFERENCE, Secrets, journal_name
 
 
 def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
@@ -20,13 +23,14 @@ def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
     if auth.type == "basic":
         password = ""
         if auth.password_env is not None:
-            password = secrets.get(auth.password_env, key="api.auth.password_env")
+            found = secrets.get(auth.password_env, key="api.auth.password_env")
+            password = found.get_secret_value()
         pair = f"{auth.username or ''}:{password}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     token = secrets.get(auth.token_env or "", key="api.auth.token_env")
     if auth.type == "bearer":
-        return {"Authorization": f"Bearer {token}"}
-    return {auth.header_name: token}
+        return {"Authorization": f"Bearer {token.get_secret_value()}"}
+    return {auth.header_name: token.get_secret_value()}
 
 
 def request_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
@@ -35,19 +39,37 @@ def request_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
     Raises:
         ConfigurationError: a variable is not set.
     """
-    return {**expanded(api.request.headers, secrets), **auth_headers(api, secrets)}
-
-
-def expanded(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """Return headers with ``${NAME}`` replaced by the environment's values.
-
-    Raises:
-        ConfigurationError: a variable is not set.
-    """
-    return {
-        name: secrets.expand(text, key=f"api.request.headers.{name}")
-        for name, text in headers.items()
+    expanded = {
+        name: _expanded(name, text, secrets).get_secret_value()
+        for name, text in api.request.headers.items()
     }
+    return {**expanded, **auth_headers(api, secrets)}
+
+
+def _expanded(name: str, text: str, secrets: Secrets) -> SecretStr:
+    return secrets.expand(text, key=f"api.request.headers.{name}")
+
+
+def header_fault(error: BaseException, variable: str | None) -> InfrastructureFault | None:
+    """Return the fault of a header that HTTP cannot carry; ``None``: the error is another one.
+
+    The client's own message would repeat the header.
+
+    Args:
+        error: what the client raised; of the ``UnicodeError`` only those of headers.
+        variable: environment variable of the key, if one was sent.
+    """
+    import httpx  # noqa: PLC0415 - functions as targets do without
+
+    is_illegal = isinstance(error, httpx.LocalProtocolError) and "header" in str(error)
+    if not is_illegal and not isinstance(error, UnicodeError):
+        return None
+    what = variable or "`api.request.headers`"
+    return InfrastructureFault(
+        f"nothing was sent: a header holds what HTTP cannot carry. Check {what}.",
+        error_type="bad_header",
+        retryable=False,
+    )
 
 
 def secret_name(api: ApiConfig) -> str | None:
@@ -67,23 +89,31 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
         ConfigurationError: names every variable that is not.
     """
     api, secrets = configuration.api, secrets or Secrets()
-    problems: list[Problem] = []
-    for name, text in api.request.headers.items():
-        try:
-            expanded({name: text}, secrets)
-        except ConfigurationError as error:
-            problems += error.problems
-    try:
-        auth_headers(api, secrets)
-    except ConfigurationError as error:
-        problems += error.problems
+    needed: list[Callable[[], object]] = [
+        partial(_expanded, name, text, secrets) for name, text in api.request.headers.items()
+    ]
+    needed.append(partial(auth_headers, api, secrets))
     for variable, key in _judge_keys(configuration).items():
+        needed.append(partial(secrets.get, variable, key=key))
+    needed.append(partial(journal_url, configuration, secrets))
+    problems: list[Problem] = []
+    for read in needed:
         try:
-            secrets.get(variable, key=key)
+            read()
         except ConfigurationError as error:
             problems += error.problems
     if problems:
         raise ConfigurationError(problems)
+
+
+def journal_url(configuration: Configuration, secrets: Secrets) -> SecretStr | None:
+    """Return the URL of a shared journal, closed; ``None``: the journal is a file of the store.
+
+    Raises:
+        ConfigurationError: the variable is not set.
+    """
+    name = journal_name(configuration)
+    return None if name is None else secrets.get(name, key="storage.journal")
 
 
 def _judge_keys(configuration: Configuration) -> dict[str, str]:

@@ -2,23 +2,35 @@
 
 A configuration holds names of environment variables only. ``Secrets`` reads a value at the moment
 a request is made; ``Redactor`` replaces values, and what looks like a key of somebody, in all
-texts that go to the journal, the tables, the logs or a metric.
+texts that go to the journal, the tables, the logs or a metric. ``tasks.process_redaction`` applies
+it to whatever else this process writes.
 """
 
 import base64
+import html
 import json
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NoReturn
+
+from pydantic import SecretStr
 
 from convergence_core.config import Configuration
+from convergence_core.config.check_llm import llms_of
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json
 
 MASK = "[redacted]"
 MIN_SECRET_LENGTH = 4
 """Shorter values are not replaced: they would be found in every text."""
+_MAX_NESTED = 2
+"""How many times over a text may be escaped, e.g. JSON within JSON."""
+_ESCAPE = re.compile("%[0-9A-F]{2}")
+_MIN_PART_LENGTH = 10
+"""Shorter parts of a Base64 text say too little: others hold them by chance."""
 
 ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """``${NAME}`` in a header."""
@@ -43,14 +55,34 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-class Secrets:
+class _Closed:
+    """Holds secrets, so it is not pickled: a cache, a queue or a crash report would keep them."""
+
+    def __reduce_ex__(self, protocol: Any, /) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} holds secrets and is not pickled. Pass the names of the "
+            "environment variables, and read them where they are used."
+        )
+
+
+class Secret(_Closed, SecretStr):
+    """A value that no text form shows; ``get_secret_value`` opens it, where a request is built."""
+
+    def __copy__(self) -> "Secret":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Secret":
+        return self
+
+
+class Secrets(_Closed):
     """Values of environment variables, read anew at each use."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
 
-    def get(self, name: str, *, key: str) -> str:
-        """Return the value of an environment variable.
+    def get(self, name: str, *, key: str) -> SecretStr:
+        """Return the value of an environment variable, closed.
 
         Args:
             name: the variable.
@@ -59,22 +91,25 @@ class Secrets:
         Raises:
             ConfigurationError: the variable is not set, or empty.
         """
-        value = self._environ.get(name, "").strip()
-        if not value:
+        found = self.find(name)
+        if found is None:
             raise ConfigurationError([_unset(name, key)])
-        return value
+        return found
 
-    def find(self, name: str) -> str | None:
-        """Return the value of an environment variable, ``None`` when it is not set."""
-        return self._environ.get(name, "").strip() or None
+    def find(self, name: str) -> SecretStr | None:
+        """Return the value of an environment variable, closed; ``None`` when it is not set."""
+        value = self._environ.get(name, "").strip()
+        return Secret(value) if value else None
 
-    def expand(self, text: str, *, key: str) -> str:
-        """Replace each ``${NAME}`` by the variable's value.
+    def expand(self, text: str, *, key: str) -> SecretStr:
+        """Return a text with each ``${NAME}`` replaced by the variable's value, closed.
 
         Raises:
             ConfigurationError: a variable is not set.
         """
-        return ENV_REFERENCE.sub(lambda match: self.get(match[1], key=key), text)
+        return Secret(
+            ENV_REFERENCE.sub(lambda match: self.get(match[1], key=key).get_secret_value(), text)
+        )
 
 
 def _unset(name: str, key: str) -> Problem:
@@ -86,7 +121,7 @@ def _unset(name: str, key: str) -> Problem:
     )
 
 
-class Redactor:
+class Redactor(_Closed):
     """Replaces secrets in texts. Callable: ``redact(text)``."""
 
     def __init__(
@@ -97,11 +132,11 @@ class Redactor:
         values: Iterable[str] = (),
     ) -> None:
         secrets = secrets or Secrets()
-        found = [value for name in names if (value := secrets.find(name)) is not None]
-        forms = {form for value in [*found, *values] for form in _forms(value)}
+        found = [value.get_secret_value() for name in names if (value := secrets.find(name))]
+        self._values = frozenset([*found, *values])
+        forms = {form for value in self._values for form in _forms(value)}
         # The longest first, so that a secret that contains another is replaced as a whole.
-        ordered = sorted(forms, key=lambda form: (-len(form), form))
-        self._exact = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
     @classmethod
     def from_configuration(
@@ -109,25 +144,51 @@ class Redactor:
     ) -> "Redactor":
         """Return the redactor of all variables that a configuration names."""
         secrets = secrets or Secrets()
-        auth = configuration.api.auth
-        password = secrets.find(auth.password_env) if auth.password_env else None
-        pair = f"{auth.username or ''}:{password}".encode() if password else b""
         return cls(
             secret_names(configuration),
             secrets=secrets,
-            values=[base64.b64encode(pair).decode()] if pair else [],
+            values=[
+                *_basic_pair(configuration, secrets),
+                *_journal_passwords(configuration, secrets),
+            ],
         )
+
+    @classmethod
+    def of_journal(
+        cls, configuration: Configuration, secrets: Secrets | None = None
+    ) -> "Redactor":
+        """Return the redactor of what the URL of a shared journal holds."""
+        secrets = secrets or Secrets()
+        name = journal_name(configuration)
+        return cls(
+            [] if name is None else [name],
+            secrets=secrets,
+            values=_journal_passwords(configuration, secrets),
+        )
+
+    def joined(self, other: "Redactor") -> "Redactor":
+        """Return the redactor of both's values; this one, if it knows all of them."""
+        if other._values <= self._values:
+            return self
+        return Redactor(values=self._values | other._values)
 
     def __call__(self, text: str) -> str:
         """Return the text with every secret replaced."""
-        if self._exact is not None:
-            text = self._exact.sub(MASK, text)
+        for form in self._forms:
+            if form in text:
+                text = self._exact.sub(MASK, text)
+                break
         for marks, pattern in _PATTERNS:
             for mark in marks:
                 if mark in text:
                     text = pattern.sub(_masked, text)
                     break
         return text
+
+    @cached_property
+    def _exact(self) -> re.Pattern[str]:
+        # One pass, so that no secret is found in what stands for another.
+        return re.compile("|".join(map(re.escape, self._forms)))
 
 
 def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
@@ -143,11 +204,45 @@ def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
 
 def secret_names(configuration: Configuration) -> tuple[str, ...]:
     """Return the environment variables that a configuration names, each once."""
-    auth = configuration.api.auth
-    found = [name for name in (auth.token_env, auth.password_env) if name]
+    auth, journal = configuration.api.auth, journal_name(configuration)
+    found = [auth.token_env, auth.password_env, journal]
     for text in configuration.api.request.headers.values():
         found += ENV_REFERENCE.findall(text)
-    return tuple(dict.fromkeys(found))
+    found += [llm.api_key_env for _, llm in llms_of(configuration)]
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+def journal_name(configuration: Configuration) -> str | None:
+    """Return the variable that the URL of a shared journal is in."""
+    found = ENV_REFERENCE.findall(configuration.storage.journal or "")
+    return found[0] if found else None
+
+
+def _basic_pair(configuration: Configuration, secrets: Secrets) -> list[str]:
+    """Return user name and password as basic authentication sends them."""
+    auth = configuration.api.auth
+    password = secrets.find(auth.password_env) if auth.password_env else None
+    if password is None:
+        return []
+    pair = f"{auth.username or ''}:{password.get_secret_value()}"
+    return [base64.b64encode(pair.encode()).decode()]
+
+
+def _journal_passwords(configuration: Configuration, secrets: Secrets) -> list[str]:
+    """Return the passwords within the URL of a shared journal, as written and decoded."""
+    name = journal_name(configuration)
+    url = secrets.find(name) if name else None
+    if url is None:
+        return []
+    # By hand, for a URL that breaks the rules is told of as well, and keeps its password too.
+    place, _, query = url.get_secret_value().partition("?")
+    credentials, at, _ = place.partition("://")[2].rpartition("@")
+    written = [credentials.partition(":")[2]] if at else []
+    for setting in query.split("&"):
+        key, _, value = setting.partition("=")
+        if key in ("password", "sslpassword"):
+            written.append(value)
+    return [form for word in written if word for form in (word, urllib.parse.unquote(word))]
 
 
 def _masked(match: re.Match[str]) -> str:
@@ -159,13 +254,40 @@ def _forms(value: str) -> set[str]:
     """Return the ways a value may be written in a text, e.g. escaped in JSON or a URL."""
     if len(value) < MIN_SECRET_LENGTH:
         return set()
-    forms = {
-        value,
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        urllib.parse.quote(value, safe=""),
-        urllib.parse.quote_plus(value),
-        base64.b64encode(value.encode()).decode(),
-        repr(value)[1:-1],
+    raw = value.encode(errors="surrogatepass")
+    quoted = {
+        urllib.parse.quote(raw, safe=""),
+        urllib.parse.quote(raw),
+        urllib.parse.quote_plus(raw),
     }
+    forms = {value, repr(raw)[2:-1], raw.hex(), *quoted, *_base64_forms(raw)}
+    forms |= {_ESCAPE.sub(lambda match: match[0].lower(), text) for text in quoted}
+    for _ in range(_MAX_NESTED):
+        forms |= {written for form in forms for written in _escaped(form)}
     return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+
+
+def _escaped(text: str) -> Iterator[str]:
+    """Yield how a text may be written within another: JSON, Python's repr, HTML."""
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield text.replace("/", "\\/")
+    yield repr(text)[1:-1]
+    yield text.replace("\\", "\\\\")
+    yield html.escape(text)
+
+
+def _base64_forms(raw: bytes) -> Iterator[str]:
+    """Yield a value's Base64, and what is left of it within a longer text's, e.g. of a pair."""
+    whole = base64.b64encode(raw).decode()
+    found = [whole, whole.rstrip("=")]
+    for n_before in (0, 1, 2):
+        text = base64.b64encode(bytes(n_before) + raw).decode()
+        # Characters at either end share their bits with what stands beside the value.
+        n_shared, n_whole = -(-n_before * 8 // 6), (n_before + len(raw)) * 8 // 6
+        part = text[n_shared:n_whole]
+        if len(part) >= _MIN_PART_LENGTH:
+            found.append(part)
+    for text in found:
+        yield text
+        yield text.replace("+", "-").replace("/", "_")

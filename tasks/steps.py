@@ -18,11 +18,13 @@ from convergence_core.store.rows import (
     generation_row,
     payload_rows,
 )
+from tasks.process_redaction import redacted_errors
 from tasks.runs import Learned, run_of
 from tasks.sealed import Sealed
 
 
 @task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
 def sample_candidates(run_id: str, generation: int) -> Plan:
     """Plan the generation: draws from the posterior choose among what evolution bred."""
     run = run_of(run_id)
@@ -36,6 +38,7 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
 
 
 @task(task_run_name="evaluate {assignment.label}", cache_policy=NO_CACHE)
+@redacted_errors()
 def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Trial:
     """Ask all cells of one candidate, concurrently, under the run's limits.
 
@@ -48,6 +51,7 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
 
 
 @task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
 def learn(run_id: str, generation: int, trials: Sealed[list[Trial]]) -> Learned:  # noqa: ARG001
     """Update the posterior and the stopper; nothing is kept before it is saved.
 
@@ -60,6 +64,7 @@ def learn(run_id: str, generation: int, trials: Sealed[list[Trial]]) -> Learned:
 
 
 @task(task_run_name="save generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
 def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> None:
     """Publish the generation's tables, its commit marker last, and move the run on.
 

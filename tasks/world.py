@@ -6,9 +6,10 @@ from typing import Self
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration
-from tasks.authentication import check_environment
+from tasks.authentication import check_environment, journal_url
 from tasks.prices import prices_of
-from tasks.redaction import ENV_REFERENCE, Redactor, Secrets
+from tasks.process_redaction import hide
+from tasks.redaction import Redactor, Secrets
 
 _PLACEHOLDER = "offline"
 """What is sent in place of every key when nobody outside is asked."""
@@ -43,34 +44,39 @@ class World:
     def of(cls, configuration: Configuration, *, mock_url: str | None = None) -> Self:
         """Return the world of a configuration, checked before anything is paid.
 
+        From here on, nothing that this process logs or fails with shows its secrets.
+
         Raises:
             ConfigurationError: a variable that it names is not set.
         """
         prices = prices_of(configuration)
-        if mock_url is not None:
-            return cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
-        check_environment(configuration)
-        return cls(secrets=Secrets(), prices=prices)
+        if mock_url is None:
+            check_environment(configuration)
+            world = cls(secrets=Secrets(), prices=prices)
+        else:
+            journal_url(configuration, Secrets())  # the journal is the real one
+            world = cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
+        hide(world.redactor(configuration))
+        return world
 
     @classmethod
     def unchecked(cls, configuration: Configuration) -> Self:
         """Return the world of a configuration whose keys may not be set; for validation."""
-        return cls(secrets=Secrets(), prices=prices_of(configuration))
+        world = cls(secrets=Secrets(), prices=prices_of(configuration))
+        hide(world.redactor(configuration))
+        return world
 
     def redactor(self, configuration: Configuration) -> Redactor:
         """Return what keeps this configuration's secrets out of every text."""
         if self.mock_url is not None:
-            return Redactor()
+            return Redactor.of_journal(configuration)
         return Redactor.from_configuration(configuration, self.secrets)
 
     def journal_url(self, configuration: Configuration) -> str | None:
-        """Return the URL of a shared journal; ``None``: it is a file of the store.
+        """Return the URL of a shared journal, open; ``None``: it is a file of the store.
 
         Raises:
             ConfigurationError: the variable is not set.
         """
-        written = configuration.storage.journal
-        if written is None:
-            return None
-        (name,) = ENV_REFERENCE.findall(written)
-        return Secrets().get(name, key="storage.journal")
+        url = journal_url(configuration, Secrets())
+        return None if url is None else url.get_secret_value()

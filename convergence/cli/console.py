@@ -44,8 +44,14 @@ def err() -> "Console":
 
 
 def say(text: str, style: str = "") -> None:
-    """Write a line for people to standard error."""
-    err().print(text, style=style, markup=False)
+    """Write a line for people to standard error, without secrets."""
+    err().print(_without_secrets(text), style=style, markup=False)
+
+
+def _without_secrets(text: str) -> str:
+    from tasks.process_redaction import redacted_text  # noqa: PLC0415 - brings pydantic
+
+    return redacted_text(text)
 
 
 def answer(text: str, style: str = "") -> None:
@@ -100,19 +106,20 @@ def fail(error: ConvergenceError) -> None:
     console = err()
     if isinstance(error, ConfigurationError):
         for problem in error.problems:
-            console.print(str(problem), markup=False)
+            console.print(_without_secrets(str(problem)), markup=False)
         n = len(error.problems)
         console.print(f"{n} problem{'' if n == 1 else 's'} found.", style="bold red")
     elif isinstance(error, RunInterruptedError):
-        console.print(str(error), markup=False)
+        console.print(_without_secrets(str(error)), markup=False)
     else:
         console.print("Error:", style="bold red", end=" ")
-        console.print(str(error), markup=False)
+        console.print(_without_secrets(str(error)), markup=False)
 
 
 def describe(error: ConvergenceError) -> dict[str, Any]:
     """Return an error as JSON: its type, its message, its problems if it has some."""
-    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    message = _without_secrets(str(error))
+    described: dict[str, Any] = {"type": type(error).__name__, "message": message}
     if isinstance(error, ConfigurationError):
         described["problems"] = problem_rows(error)
     return described
@@ -121,18 +128,25 @@ def describe(error: ConvergenceError) -> dict[str, Any]:
 def problem_rows(error: ConfigurationError) -> list[dict[str, Any]]:
     """Return the problems of an error as JSON."""
     names = ("file", "line", "column", "key", "rule", "value", "fix")
-    return [{name: getattr(problem, name) for name in names} for problem in error.problems]
+    rows = [{name: getattr(problem, name) for name in names} for problem in error.problems]
+    return [
+        {
+            name: _without_secrets(value) if isinstance(value, str) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
 
 
 def fail_unexpectedly(error: Exception) -> None:
     """Write what is known of a failure nobody foresaw."""
-    name = type(error).__name__
+    name, message = type(error).__name__, _without_secrets(str(error))
     if settings.json:
-        answer_json({"error": {"type": name, "message": str(error)}})
+        answer_json({"error": {"type": name, "message": message}})
         return
     console = err()
     console.print("Error:", style="bold red", end=" ")
-    console.print(f"{name}: {error}" if str(error) else name, markup=False)
+    console.print(f"{name}: {message}" if message else name, markup=False)
     if not isinstance(error, OSError):  # a file or a network: the message says what is wrong
         console.print("This was not foreseen; `--debug` shows where it came from.", markup=False)
 

@@ -24,6 +24,7 @@ class Template(StrEnum):
     HTTP = "http"
     OPENAI = "openai"
     QUICKSTART = "quickstart"
+    RECORDED_EXAM = "recorded-exam"
 
 
 def init(
@@ -36,7 +37,8 @@ def init(
             help="[bold]function[/bold]: a Python function, needs no key. "
             "[bold]http[/bold]: an endpoint, with a small server to try it on. "
             "[bold]openai[/bold]: any OpenAI-compatible chat endpoint. "
-            "[bold]quickstart[/bold]: a search engine over Python's own documentation.",
+            "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
+            "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -89,6 +91,7 @@ def _ask_template() -> Template:
     console.answer("  2  an HTTP endpoint           (with a small server to try it on)")
     console.answer("  3  an OpenAI-compatible chat  (needs a key)")
     console.answer("  4  the quick start            (a search engine; needs its extra)")
+    console.answer("  5  a recorded exam            (nine language models replayed; no key)")
     number = 0
     while not 1 <= number <= len(Template):
         number = typer.prompt("Number", default=1, type=int)
@@ -185,9 +188,9 @@ def _build_parts(loaded: "Loaded") -> None:
 
 
 def _environment(loaded: "Loaded") -> dict[str, bool]:
-    from convergence.doctor import environment_names  # noqa: PLC0415 - with its only user
+    from tasks.redaction import secret_names  # noqa: PLC0415 - with its only user
 
-    names = environment_names(loaded.configuration.to_json())
+    names = secret_names(loaded.configuration)
     return {name: bool(os.environ.get(name)) for name in sorted(names)}
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 SCHEMA_NAME = "optimization.schema.json"
 CONFIG_NAME = "optimization.yaml"
 
-
-QUICKSTART = "quickstart"
-QUICKSTART_OUTSIDE = (
+OF_DATA = frozenset({"quickstart", "recorded-exam"})
+"""Templates that are examples of the checkout's ``data`` folder."""
+_OUTSIDE = (
     "# At the root of the checkout, where `convergence query` looks; nothing is written beside "
     "the data.\n"
 )
@@ -19,12 +19,12 @@ QUICKSTART_OUTSIDE = (
 
 def _folder(template: str) -> Traversable:
     """Return where a template lies: beside this module, or with the data of the distribution."""
-    if template != QUICKSTART:
+    if template not in OF_DATA:
         return files("convergence.templates") / template
-    installed = files("convergence") / "_data" / QUICKSTART
+    installed = files("convergence") / "_data" / template
     if installed.is_dir():
         return installed
-    return Path(__file__).parents[2] / "data" / QUICKSTART
+    return Path(__file__).parents[2] / "data" / template
 
 
 def schema_text() -> str:
@@ -38,18 +38,16 @@ def plan_files(template: str, replaced: Mapping[str, str]) -> dict[str, str]:
     """Return the files of a template: path relative to the new folder → text.
 
     Args:
-        template: ``function``, ``http``, ``openai`` or ``quickstart``.
+        template: ``function``, ``http``, ``openai``, ``quickstart`` or ``recorded-exam``.
         replaced: texts of the example configuration and what stands there instead.
     """
     root = _folder(template)
     texts = {name: file.read_text(encoding="utf-8") for name, file in _walk(root, "")}
     for old, new in replaced.items():
         texts[CONFIG_NAME] = texts[CONFIG_NAME].replace(old, new)
-    if template == QUICKSTART:
+    if template in OF_DATA:
         # In a checkout its results go to the root; in a folder of its own they stay there.
-        texts[CONFIG_NAME] = (
-            texts[CONFIG_NAME].replace(QUICKSTART_OUTSIDE, "").replace("../../", "./")
-        )
+        texts[CONFIG_NAME] = texts[CONFIG_NAME].replace(_OUTSIDE, "").replace("../../", "./")
     texts[SCHEMA_NAME] = schema_text()
     # The configuration first: it is what people open.
     return {name: texts[name] for name in sorted(texts, key=lambda n: (n != CONFIG_NAME, n))}

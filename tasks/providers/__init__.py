@@ -146,7 +146,7 @@ def _key_headers(
     def headers() -> Mapping[str, str]:
         if variable is None:
             return {}
-        value = secrets.get(variable, key=key)
+        value = secrets.get(variable, key=key).get_secret_value()
         return {"api-key": value} if kind == "azure" else {"Authorization": f"Bearer {value}"}
 
     return headers

@@ -14,9 +14,9 @@ from convergence_core.errors import (
     Billed,
     CandidateFault,
     EvaluationFault,
-    InfrastructureFault,
 )
 from convergence_core.records import Json
+from tasks.authentication import header_fault
 from tasks.http_calls import bad_body_fault, make_client, transport_fault
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, streamed_fault
@@ -157,14 +157,9 @@ class Provider(ABC):
         """Return the fault of an exchange that broke off; errors of headers may repeat keys."""
         if isinstance(error, EvaluationFault):
             return error  # of a checkpoint
-        is_illegal = isinstance(error, httpx.LocalProtocolError) and "header" in str(error)
-        if is_illegal or isinstance(error, UnicodeError):
-            what = self._secret or "`api.request.headers`"
-            return InfrastructureFault(
-                f"nothing was sent: a header holds what HTTP cannot carry. Check {what}.",
-                error_type="bad_header",
-                retryable=False,
-            )
+        unsendable = header_fault(error, self._secret)
+        if unsendable is not None:
+            return unsendable
         connection = self._connection
         fault = transport_fault(
             error,

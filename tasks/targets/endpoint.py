@@ -13,7 +13,7 @@ from convergence_core.config import ApiConfig
 from convergence_core.errors import Billed, CandidateFault, ConfigurationError, Problem
 from convergence_core.records import Case, Json, Params, Reply, Usage
 from convergence_core.target import WorstCase
-from tasks.authentication import request_headers, secret_name
+from tasks.authentication import header_fault, request_headers, secret_name
 from tasks.call_forms import merge
 from tasks.http_calls import bad_body_fault, make_client, status_fault, transport_fault
 from tasks.redaction import Secrets
@@ -133,11 +133,25 @@ class HttpTarget:
             self._client = make_client(self._timeout_s, self._workers, connect_s=self._connect_s)
         return self._client
 
+    def _headers(self) -> httpx.Headers:
+        """Return what is sent beside the body.
+
+        Raises:
+            ConfigurationError: an environment variable is not set.
+            InfrastructureFault: a value holds what HTTP cannot carry.
+        """
+        own = {"User-Agent": USER_AGENT, "Accept": "application/json, */*;q=0.1"}
+        try:
+            return httpx.Headers(own | request_headers(self._api, self._secrets))
+        except UnicodeError as error:
+            fault = header_fault(error, secret_name(self._api))
+        assert fault is not None  # noqa: S101 - of this kind of error it always is one
+        raise fault
+
     async def _exchange(self, request: Mapping[str, Json]) -> tuple[httpx.Response, float]:
         client = self._open_client()
         url, body = str(request["url"]), request["body"]
-        headers = {"User-Agent": USER_AGENT, "Accept": "application/json, */*;q=0.1"}
-        headers |= request_headers(self._api, self._secrets)
+        headers = self._headers()
         deadline = asyncio.timeout(None)
         stopwatch = Stopwatch(deadline, self._timeout_s, first_byte_s=self._first_byte_s)
         try:
@@ -158,14 +172,14 @@ class HttpTarget:
                     response = await client.send(response.next_request)
                 latency_ms = stopwatch.read_ms()
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise transport_fault(
+            raise header_fault(error, secret_name(self._api)) or transport_fault(
                 error,
                 url=_bare(url),
                 timeout_s=self._timeout_s,
                 connect_s=self._connect_s,
                 first_byte_s=self._first_byte_s,
                 stopwatch=stopwatch,
-            ) from error
+            ) from None  # it holds the request, and with it the headers
         if response.status_code >= 300:
             raise status_fault(
                 response.status_code,

@@ -1,6 +1,5 @@
 """``doctor``: what it finds on a sound machine, and what it says about an unsound one."""
 
-import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from convergence import doctor
-from convergence.doctor import environment_names, examine, wal_is_sound
+from convergence.doctor import examine, wal_is_sound
 from tests.support.commands import Runner
 
 
@@ -21,19 +20,6 @@ from tests.support.commands import Runner
 )  # fmt: skip
 def test_sqlite_releases_that_lose_commits_are_known(version: str, sound: bool):
     assert wal_is_sound(version) is sound
-
-
-def test_environment_names_are_those_that_calls_need():
-    api = {
-        "auth": {"type": "bearer", "token_env": "A", "password_env": "NOT_USED"},
-        "request": {"headers": {"x-org": "${ORG}/${TEAM}", "accept": "text/plain"}},
-    }
-    assert environment_names(json.dumps({"api": api})) == {"A", "ORG", "TEAM"}
-
-
-def test_environment_names_of_no_auth_are_none():
-    api = {"auth": {"type": "none", "token_env": "A"}}
-    assert environment_names(json.dumps({"api": api})) == set()
 
 
 @pytest.fixture

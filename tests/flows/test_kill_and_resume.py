@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ WORKERS = 4
 
 def run_to_its_end(folder: Path, *arguments: str) -> None:
     done = start_command(*arguments, cwd=folder)
-    out, err = done.communicate(timeout=120)
+    out, err = done.communicate(timeout=300)
     assert done.returncode == 0, f"{out}\n{err}"
 
 
@@ -40,9 +41,9 @@ def kill_after(
     return True
 
 
-def end_by_kills(folder: Path, rng: random.Random, most: int) -> int:
+def end_by_kills(folder: Path, rng: random.Random, most: int, **size: Any) -> int:
     """Run a project to its end through random kills; return how many there were."""
-    write_project(folder)
+    write_project(folder, **size)
     kills = 0
     command: tuple[str, ...] = ("optimize", "--quiet")
     while kills < most:
@@ -57,17 +58,17 @@ def end_by_kills(folder: Path, rng: random.Random, most: int) -> int:
     return kills
 
 
-def kill_and_compare(tmp_path: Path, n_kills: int, seed: int) -> None:
+def kill_and_compare(tmp_path: Path, n_kills: int, seed: int, **size: Any) -> None:
     """Kill runs until there were so many kills; hold each run against the unbroken one."""
     unbroken = tmp_path / "unbroken"
-    write_project(unbroken)
+    write_project(unbroken, **size)
     run_to_its_end(unbroken, "optimize", "--quiet")
     expected = Counter(ledger(unbroken))
     rng = random.Random(seed)
     kills = 0
     for number in range(n_kills):
         broken = tmp_path / f"broken-{number}"
-        killed = end_by_kills(broken, rng, n_kills - kills)
+        killed = end_by_kills(broken, rng, n_kills - kills, **size)
         kills += killed
         assert tables_of(broken / "convergence-data") == tables_of(unbroken / "convergence-data")
         made = Counter(ledger(broken))
@@ -86,8 +87,8 @@ def winner_of(folder: Path) -> object:
 
 
 @pytest.mark.prefect
-def test_a_run_killed_three_times_ends_like_the_unbroken_one(tmp_path: Path):
-    kill_and_compare(tmp_path, 3, seed=1)
+def test_a_run_killed_twice_ends_like_the_unbroken_one(tmp_path: Path):
+    kill_and_compare(tmp_path, 2, seed=1, optimization__evolution__generations=3)
 
 
 @pytest.mark.prefect

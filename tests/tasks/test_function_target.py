@@ -137,7 +137,7 @@ def test_a_hung_call_holds_its_worker_until_it_really_ends():
             n_inside -= 1
         return case_input["x"]
 
-    target = function_target(hangs_once, workers=2, timeout_s=0.2)
+    target = function_target(hangs_once, workers=2, timeout_s=2.0)
     with session(target, n_cases=12, workers=2) as s:
         trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(12)]), 0)
         released.set()
@@ -165,15 +165,22 @@ def test_worker_limit_is_reached_and_never_passed(is_async):
         with lock:
             n_inside -= 1
 
+    # The first three wait for each other; a fourth among them would show.
+    meeting, loop_meeting = threading.Barrier(3), asyncio.Barrier(3)
+
     def sync(case_input, params):
         enter()
-        time.sleep(0.005)
+        if case_input["x"] < 3:
+            meeting.wait(60)
+        time.sleep(0.002)
         leave()
         return case_input["x"]
 
     async def coroutine(case_input, params):
         enter()
-        await asyncio.sleep(0.005)
+        if case_input["x"] < 3:
+            await loop_meeting.wait()
+        await asyncio.sleep(0.002)
         leave()
         return case_input["x"]
 
@@ -294,7 +301,7 @@ def test_a_process_that_dies_is_the_infrastructures_fault_and_is_replaced(worker
 
 
 def test_a_process_that_hangs_is_ended_and_replaced(worker_file):
-    target = processes(worker_file, "hangs", workers=1, timeout_s=0.5)
+    target = processes(worker_file, "hangs", workers=1, timeout_s=2.0)
     with session(target, workers=1) as s:
         trial = s.evaluate(assignment({"k": 2}, ["c0", "c1", "c2"]), 0)
     assert [(e.error_type, e.reward) for e in trial.evaluations] == [

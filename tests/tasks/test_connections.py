@@ -1,0 +1,151 @@
+"""Connections of a client: as many as are needed, used again, given back whatever happens."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+
+from tasks.http_calls import make_client
+
+
+class Server:
+    """Counts its connections; answers a path when the test says so, ``/now`` at once."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.n_connections = 0
+        self.n_open = 0
+        self.n_waiting = 0
+        self.go = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.n_connections += 1
+        self.n_open += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                if b" /cut " in head:
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{")
+                    break
+                if b"/now " not in head:
+                    self.n_waiting += 1
+                    await self.go.wait()
+                    self.n_waiting -= 1
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.n_open -= 1
+
+
+@contextlib.asynccontextmanager
+async def running() -> AsyncIterator[Server]:
+    server = Server()
+    sockets = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{sockets.sockets[0].getsockname()[1]}"
+    async with sockets:
+        yield server
+        server.go.set()
+        await until(lambda: server.n_open == 0)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.001)
+
+
+async def ask_at_once(client: httpx.AsyncClient, server: Server, n: int) -> None:
+    server.go.clear()
+    asked = [asyncio.create_task(client.get(f"{server.url}/wait")) for _ in range(n)]
+    await until(lambda: server.n_waiting == n)
+    server.go.set()
+    await asyncio.gather(*asked)
+
+
+def test_a_connection_is_used_again_and_there_are_as_many_as_requests_at_once():
+    async def check() -> None:
+        async with running() as server, make_client(30.0, 8) as client:
+            for _ in range(20):
+                await client.get(f"{server.url}/now")
+            assert server.n_connections == 1
+            for _ in range(3):
+                await ask_at_once(client, server, 8)
+            assert server.n_connections == 8
+
+    asyncio.run(check())
+
+
+def test_more_requests_than_connections_wait_without_a_time_out():
+    async def check() -> None:
+        async with running() as server, make_client(30.0, 2) as client:
+            asked = [asyncio.create_task(client.get(f"{server.url}/wait")) for _ in range(6)]
+            await until(lambda: server.n_waiting == 2)
+            assert server.n_connections == 2
+            server.go.set()
+            assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+            assert server.n_connections == 2
+
+    asyncio.run(check())
+
+
+def test_requests_that_were_cut_or_given_up_leave_their_place_to_others():
+    async def check() -> None:
+        async with running() as server, make_client(30.0, 1) as client:
+            for _ in range(3):
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await client.get(f"{server.url}/cut")
+                given_up = asyncio.create_task(client.get(f"{server.url}/wait"))
+                await until(lambda: server.n_waiting == 1)
+                given_up.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await given_up
+                assert (await client.get(f"{server.url}/now")).json() == {}
+                server.go.set()
+                await until(lambda: server.n_waiting == 0)
+                server.go.clear()
+
+    asyncio.run(check())
+
+
+def test_connections_that_nobody_needs_are_closed_one_with_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def check() -> None:
+        async with running() as server, make_client(30.0, 8) as client:
+            await ask_at_once(client, server, 8)
+            monkeypatch.setattr("tasks.connections.IDLE_S", -1.0)
+            for _ in range(8):
+                await client.get(f"{server.url}/now")
+            await until(lambda: server.n_open == 1)
+
+    asyncio.run(check())
+
+
+def test_closing_the_client_closes_all_connections():
+    async def check() -> None:
+        async with running() as server:
+            client = make_client(30.0, 4)
+            await ask_at_once(client, server, 4)
+            await client.aclose()
+            await until(lambda: server.n_open == 0)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+    async def check() -> None:
+        async with running() as proxy:
+            monkeypatch.setenv(variable, proxy.url)
+            async with make_client(30.0, 2) as client:
+                assert (await client.get("http://example.invalid/now")).json() == {}
+            assert proxy.n_connections == 1
+
+    asyncio.run(check())
