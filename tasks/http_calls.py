@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from tasks.connections import connection_mounts
 from tasks.retries import rate_of
 from tasks.values import shorten
 
@@ -151,4 +152,5 @@ def make_client(
         limits=httpx.Limits(
             max_connections=n_connections, max_keepalive_connections=n_connections
         ),
+        mounts=connection_mounts(n_connections, verify=_certificates()),
     )

@@ -29,6 +29,7 @@ from convergence_core.records import (
 )
 from convergence_core.result import ResultStatus
 from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
+from convergence_core.samplers import make_surrogate
 from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore
@@ -266,13 +267,8 @@ class Run:
         return ended
 
     def _stopped_early(self) -> tuple[ResultStatus, str] | None:
-        progress = self.progress
-        if not self.stopper.should_stop(progress.stopper):
-            return None
-        return "done", (
-            f"early stopping: in {progress.stopper.n_flat} generations in a row no candidate "
-            f"came to lie {self.stopper.min_improvement:g} above the leader"
-        )
+        reason = self.stopper.why(self.progress.stopper)
+        return None if reason is None else ("done", f"early stopping: {reason}")
 
     def ask(self) -> Plan:
         """Plan the next generation; asking twice before a commit gives the same plan."""
@@ -336,17 +332,14 @@ class Run:
             search = replace(search, archive=search.archive.tell(trials, generation))
         else:
             search = self.sampler.tell(search, trials)
-        recommendation = self.recommend(search)
+        recommendation = self.recommend(search, rival_id=self.progress.stopper.leader)
         progress = replace(
             self.progress,
             next_generation=self.next_generation + 1,
             search=search,
             rng_state=self._rng_state,
             stopper=self.stopper.update(
-                self.progress.stopper,
-                {}
-                if recommendation is None
-                else {ranked.candidate_id: ranked.mean for ranked in recommendation.ranking},
+                self.progress.stopper, recommendation, left_to_gain=search.left_to_gain
             ),
             n_calls=self.journal.totals(
                 self.run_id, before_generation=self.next_generation + 1
@@ -357,7 +350,9 @@ class Run:
         )
         return Learned(trials=tuple(trials), progress=progress, recommendation=recommendation)
 
-    def recommend(self, search: SearchState) -> Recommendation | None:
+    def recommend(
+        self, search: SearchState, *, rival_id: str | None = None
+    ) -> Recommendation | None:
         """Return whom this evidence would hand over; ``None`` before the first reward."""
         stream = np.random.SeedSequence(self.record.seed).spawn(3)[2]
         return recommend(
@@ -365,6 +360,8 @@ class Run:
             rng=np.random.default_rng(stream),
             level=self.configuration.optimization.mab.confidence_level,
             case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
+            surrogate=make_surrogate(self.loaded.space),
+            rival_id=rival_id,
         )
 
     def evaluation_rows(self, evaluations: Iterable[Evaluation]) -> list[Row]:

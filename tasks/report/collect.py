@@ -10,6 +10,7 @@ import numpy as np
 
 from convergence_core.archive import Member
 from convergence_core.config import Configuration
+from convergence_core.posterior import Surrogate
 from convergence_core.recommend import (
     Interval,
     Ranked,
@@ -30,6 +31,7 @@ from convergence_core.result import (
     Within,
 )
 from convergence_core.sampler import SearchState
+from convergence_core.samplers import make_surrogate
 from convergence_core.space import Space
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
@@ -160,7 +162,9 @@ def collect(
             evidence,
             search,
             recommendation,
-            _recommender(level, cases, configuration.evaluation.test_cases.holdout),
+            _recommender(
+                level, cases, configuration.evaluation.test_cases.holdout, make_surrogate(space)
+            ),
             known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
         ),
         effects=parameter_effects(
@@ -318,13 +322,15 @@ class _View:
         )
 
 
-def _recommender(level: float, cases: Sequence[Case], holdout: float) -> Recommend:
+def _recommender(
+    level: float, cases: Sequence[Case], holdout: float, surrogate: Surrogate
+) -> Recommend:
     """Return the run's own rule; its random draws do not touch means and intervals."""
     search_cases, _ = split_holdout(cases, holdout)
     weights = {case.case_id: case.weight for case in search_cases}
 
     def rule(search: SearchState) -> Recommendation | None:
         rng = np.random.default_rng(0)
-        return recommend(search, rng=rng, level=level, case_weights=weights)
+        return recommend(search, rng=rng, level=level, case_weights=weights, surrogate=surrogate)
 
     return rule

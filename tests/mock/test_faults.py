@@ -133,14 +133,26 @@ def test_hanging_requests_block_no_others():
     options = MockOptions(rate_hang=0.3, hang_s=600.0)
     order = list(range(40))
     with MockServer(options) as server:
-        seen = Counter(outcomes(server, order, timeout=0.5).values())
-        deadline = time.monotonic() + 10.0
-        while server.stats()["in_flight"] and time.monotonic() < deadline:
-            outcomes(server, [])
+
+        async def go(client: Any) -> tuple[list[str], int]:
+            asking = [asyncio.create_task(outcome(client, i)) for i in order]
+            while not (n_hang := server.stats()["by_fate"].get("hang", 0)) or (
+                sum(task.done() for task in asking) + n_hang < len(order)
+            ):
+                await asyncio.sleep(0.001)
+            seen = [task.result() for task in asking if task.done()]
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            return seen, n_hang
+
+        seen, n_hang = ask(server, go)
+        while server.stats()["in_flight"]:
+            time.sleep(0.001)  # the server has to notice that they are gone
         stats = server.stats()
-    assert seen == {"hang": stats["by_fate"]["hang"], "answer": stats["by_fate"]["answer"]}
-    assert seen["hang"] > 5
-    assert stats["abandoned"] == seen["hang"]
+    assert Counter(seen) == {"answer": stats["by_fate"]["answer"]}
+    assert stats["by_fate"]["hang"] == n_hang > 5
+    assert stats["abandoned"] == n_hang
 
 
 def test_a_hang_that_is_waited_for_is_answered():
@@ -203,16 +215,16 @@ def test_clients_that_ignore_a_pause_are_counted():
 
 def test_rate_headers_are_sent_with_answers_and_refusals():
     body = {"model": "m", "messages": said(1)}
-    with MockServer(MockOptions(limit_rpm=60)) as server:
+    with MockServer(MockOptions(limit_rpm=6)) as server:
         url = f"{server.url}/v1/chat/completions"
         answers = [httpx.post(url, json=body) for _ in range(3)]
         assert [a.status_code for a in answers] == [200, 429, 429]
         for answer in answers:
-            assert answer.headers["x-ratelimit-limit-requests"] == "60"
+            assert answer.headers["x-ratelimit-limit-requests"] == "6"
             assert answer.headers["x-ratelimit-remaining-requests"] == "0"
             assert int(answer.headers["x-ratelimit-remaining-tokens"]) > 0
             assert answer.headers["x-ratelimit-reset-requests"].endswith("ms")
-        assert 0.0 < float(answers[1].headers["retry-after"]) <= 1.0
+        assert 0.0 < float(answers[1].headers["retry-after"]) <= 10.0
         assert server.stats()["by_fate"] == {"answer": 1, "limit": 2}
 
 
@@ -238,7 +250,7 @@ def test_a_bucket_holds_one_seconds_worth():
 
 
 def test_more_requests_in_flight_than_allowed_are_refused():
-    with MockServer(MockOptions(limit_concurrency=4, latency_ms=300.0)) as server:
+    with MockServer(MockOptions(limit_concurrency=4, latency_ms=600.0)) as server:
         seen = Counter(outcomes(server, list(range(12))).values())
         stats = server.stats()
     assert seen["answer"] >= 4

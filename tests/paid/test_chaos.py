@@ -1,0 +1,160 @@
+"""A server with every fault at once: the run takes longer, and finds the same to the letter."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
+from convergence_core.events import Event, TrafficChanged
+from convergence_core.result import RunResult
+from convergence_core.store import ParquetStore
+from tasks.retries import Backoff
+from tests.paid import books
+from tests.support.paid_runs import STORE, begin, go_on, play, write_project
+
+CHAOS = MockOptions(
+    rate_429=0.2,
+    retry_after_s=0.02,
+    rate_500=0.1,
+    rate_hang=0.05,
+    hang_s=60.0,
+    rate_cut=0.05,
+    rate_invalid=0.05,
+)
+FAULTS = {"429", "500", "hang", "cut", "invalid"}
+PATIENT = {
+    "api__request__first_byte_seconds": 0.3,
+    "optimization__execution__max_retries": 20,
+}
+SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
+WORKERS = 8
+SLOWED = re.compile(r"slowed down to (\d+) in flight: HTTP 429")
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let retries wait for milliseconds where a run would wait for seconds."""
+    monkeypatch.setattr("tasks.session.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
+
+
+@pytest.fixture
+def calm(tmp_path: Path) -> Iterator[MockServer]:
+    with MockServer() as server:
+        yield server
+
+
+def outcomes(folder: Path) -> Counter[tuple[object, object, object]]:
+    """Return how many cells ended in which status, by whose fault, with or without a reward."""
+    rows = ParquetStore(folder / STORE).rows(
+        "select status, fault, reward is null as missing from evaluations"
+    )
+    return Counter((row["status"], row["fault"], row["missing"]) for row in rows)
+
+
+def standings(result: RunResult) -> list[tuple[str, float, float, float, int]]:
+    """Return the leaderboard without its counts of failures."""
+    return [
+        (row.candidate_id, row.mean, row.low, row.high, row.n_cells) for row in result.leaderboard
+    ]
+
+
+def check_window(events: list[Event]) -> None:
+    """The window of calls in flight fell with the complaints, and grew again between them."""
+    texts = [event.text for event in events if isinstance(event, TrafficChanged)]
+    limits = [int(found[1]) for text in texts if (found := SLOWED.match(text)) is not None]
+    assert limits, texts
+    assert limits[0] <= WORKERS // 2
+    assert all(1 <= limit < WORKERS for limit in limits), limits
+    # Each line tells of a fall, so one that is not below the last one fell from higher up.
+    assert any(later >= earlier for earlier, later in pairwise(limits)), limits
+
+
+def check_chaos(tmp_path: Path, calm: MockServer, seed: int, **size: object) -> None:
+    write_project(tmp_path / "calm", calm.url, **PATIENT, **size)
+    expected = play(begin(tmp_path / "calm"))
+    with MockServer(replace(CHAOS, seed=seed)) as server:
+        write_project(tmp_path / "chaos", server.url, **PATIENT, **size)
+        events: list[Event] = []
+        found = play(begin(tmp_path / "chaos", on_event=events.append))
+        stats = server.stats()
+
+    assert set(stats["by_fate"]) == {*FAULTS, "answer"}
+    n_cells = found.n_evaluations
+    assert stats["by_fate"]["answer"] >= n_cells  # on a slow machine some come too late
+    assert outcomes(tmp_path / "chaos") == {("ok", None, False): n_cells}
+    assert books.rewards(tmp_path / "chaos") == books.rewards(tmp_path / "calm")
+    assert found.winner is not None
+    assert expected.winner is not None
+    assert found.winner.params == expected.winner.params
+    assert found.winner.search == expected.winner.search
+    assert found.leaderboard == expected.leaderboard
+
+    check_window(events)
+    assert stats["max_in_flight"] <= WORKERS
+    assert stats["retry_after_violations"] == 0
+    rows = books.ledger(tmp_path / "chaos")
+    assert len(rows) == stats["calls"]
+    states = Counter(row["state"] for row in rows)
+    assert states == {"done": n_cells, "failed": stats["calls"] - n_cells}
+
+
+def test_rewards_under_chaos_are_those_without_it_once_all_cells_have_healed(
+    tmp_path: Path, calm: MockServer
+):
+    check_chaos(tmp_path, calm, seed=1, **SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_rewards_of_a_whole_run_under_chaos_are_those_without_it(
+    tmp_path: Path, calm: MockServer, seed: int
+):
+    check_chaos(tmp_path, calm, seed)
+
+
+def test_cells_that_chaos_left_without_an_answer_are_asked_again_on_wish(
+    tmp_path: Path, calm: MockServer
+):
+    size = {
+        "optimization__evolution": {"population_size": 6, "generations": 1},
+        "api__request__first_byte_seconds": 0.3,
+        "optimization__execution__max_retries": 0,
+    }
+    write_project(tmp_path / "calm", calm.url, **size)
+    expected = play(begin(tmp_path / "calm", mock_url=calm.url))
+    calm.reset()
+
+    write_project(tmp_path / "chaos", calm.url, **size)
+    with MockServer(replace(CHAOS, seed=1)) as server:
+        found = play(begin(tmp_path / "chaos", mock_url=server.url))
+        assert calm.stats()["calls"] == 0
+        stats = server.stats()
+    rows = books.ledger(tmp_path / "chaos")
+    assert [row["attempt"] for row in rows] == [1] * stats["calls"]
+    assert found.status == "done"
+    assert found.n_missing > 0
+    n_missing = found.n_missing
+    statuses = outcomes(tmp_path / "chaos")
+    assert sum(n for (_, _, is_missing), n in statuses.items() if is_missing) == n_missing
+    assert not [key for key in statuses if key[1] == "candidate"]
+    before = {cell: r for cell, r in books.rewards(tmp_path / "chaos").items() if r is not None}
+    assert len(before) == sum(row["state"] == "done" for row in rows)
+    searched = {cell: reward for cell, reward in before.items() if cell[-1] == "search"}
+
+    healed = play(go_on(tmp_path / "chaos", found.label, retry_missing=True, mock_url=calm.url))
+    assert healed.status == "done"
+    rewards = books.rewards(tmp_path / "chaos")
+    assert rewards == books.rewards(tmp_path / "calm")
+    assert searched.items() <= rewards.items()
+    assert standings(healed) == standings(expected)
+    assert healed.winner is not None
+    assert expected.winner is not None
+    assert healed.winner.params == expected.winner.params
+    assert healed.winner.search == expected.winner.search
+    assert healed.winner.holdout == expected.winner.holdout

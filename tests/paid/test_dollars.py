@@ -1,0 +1,163 @@
+"""A cap in dollars holds by the server's own count, whatever runs in parallel and whatever fails."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
+from convergence_core.budget.prices import CONFIGURED
+from convergence_core.errors import ConfigurationError
+from convergence_core.store import ParquetStore
+from tasks.retries import Backoff
+from tests.paid import books
+from tests.support.paid_runs import PRICES, STORE, begin, go_on, play, write_project
+
+SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
+DEAR = {
+    "search_space__parameters__model": {
+        "type": "categorical",
+        "choices": ["grand-1"],
+        "default": "grand-1",
+    }
+}
+"""Every call costs enough that a small cap is met, whatever is searched."""
+LONG = "Remember these numbers: " + " ".join(str(n % 10) for n in range(1100))
+"""A prompt that the server keeps in its cache of prefixes."""
+
+
+def billed(stats: dict[str, Any]) -> float:
+    """Return what the server's answers cost by its own count, those cut on their way included."""
+    usd = 0.0
+    for book in (stats["tokens"], stats["untold_tokens"]):
+        for model, counts in book.items():
+            price = PRICES[model]
+            usd += counts["answers"] * price.get("request", 0.0)
+            full = counts["prompt_tokens"] - counts["cached_tokens"]
+            usd += full * price["input"] / 1e6
+            usd += counts["cached_tokens"] * price["cached_input"] / 1e6
+            usd += counts["completion_tokens"] * price["output"] / 1e6
+    return usd
+
+
+def test_a_run_without_a_cap_accounts_for_every_token_and_every_dollar(tmp_path: Path):
+    space = {"type": "text", "variants": [LONG, "Add the numbers."], "default": LONG}
+    with MockServer(MockOptions(rate_500=0.1, latency_ms=2)) as server:
+        write_project(
+            tmp_path,
+            server.url,
+            search_space__parameters__prompt=space,
+            **SMALL,
+        )
+        result = play(begin(tmp_path))
+        stats = server.stats()
+    rows = books.ledger(tmp_path)
+    assert len(rows) == result.n_calls == stats["calls"]
+    by_model = {
+        model: {**books.usage(paid), "answers": len(paid)}
+        for model in PRICES
+        if (paid := [row for row in rows if row["model"] == model and row["state"] == "done"])
+    }
+    assert by_model == stats["tokens"]
+    assert sum(counts["cached_tokens"] for counts in by_model.values()) > 0
+    assert books.cost(rows) == pytest.approx(billed(stats), abs=1e-9)
+    assert result.cost_usd == pytest.approx(billed(stats), abs=1e-9)
+    assert {row["price_version"] for row in rows if row["state"] == "done"} == {CONFIGURED}
+
+
+@pytest.mark.parametrize(("cap", "workers"), [(0.004, 8), (0.02, 32)])
+def test_parallel_calls_never_take_a_run_beyond_its_cap(tmp_path: Path, cap: float, workers: int):
+    with MockServer(MockOptions(latency_ms=2)) as server:
+        write_project(
+            tmp_path,
+            server.url,
+            budget={"max_usd": cap},
+            optimization__execution__parallel_workers=workers,
+            **DEAR,
+        )
+        result = play(begin(tmp_path))
+        spent = billed(server.stats())
+        assert result.status == "budget"
+        assert "budget.max_usd" in result.reason
+        assert 0.25 * cap < spent <= cap
+        assert result.cost_usd == pytest.approx(spent, abs=1e-9)
+        check_all_paid_is_scored(tmp_path, n_calls=server.stats()["calls"])
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+)
+def test_a_cap_holds_where_the_end_of_some_calls_is_never_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+):
+    monkeypatch.setattr("tasks.session.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
+    options = MockOptions(seed=seed, rate_cut=0.15, rate_invalid=0.1, rate_500=0.1, latency_ms=2)
+    cap = 0.02
+    with MockServer(options) as server:
+        write_project(tmp_path, server.url, budget={"max_usd": cap}, **DEAR)
+        result = play(begin(tmp_path))
+        stats = server.stats()
+    assert result.status == "budget"
+    assert billed({**stats, "untold_tokens": {}}) == pytest.approx(result.cost_usd, abs=1e-9)
+    assert result.cost_usd is not None
+    assert result.cost_usd < billed(stats) <= cap
+    maybe = sum(row["maybe_usd"] or 0.0 for row in books.ledger(tmp_path))
+    assert billed(stats) <= result.cost_usd + maybe <= cap
+
+
+def check_all_paid_is_scored(folder: Path, *, n_calls: int) -> None:
+    """Every call that was paid is an evaluation with a reward; all others were not asked."""
+    rows = ParquetStore(folder / STORE).rows(
+        "select status, error_type, reward is not null as scored, count(*) as n "
+        "from evaluations group by all order by all"
+    )
+    kinds = {(row["status"], row["error_type"], row["scored"]): row["n"] for row in rows}
+    assert kinds.pop(("ok", None, True)) == n_calls
+    assert set(kinds) <= {("skipped", "budget", False)}
+
+
+def test_a_raised_cap_goes_on_and_pays_nothing_twice(tmp_path: Path):
+    with MockServer(MockOptions(latency_ms=2)) as server:
+        size = {"population_size": 5, "generations": 3}
+        write_project(
+            tmp_path, server.url, budget={"max_usd": 0.012}, optimization__evolution=size, **DEAR
+        )
+        capped = play(begin(tmp_path))
+        before = server.stats()
+        paid = books.done(books.ledger(tmp_path))
+        assert capped.status == "budget"
+        assert len(paid) == before["calls"]
+
+        raised = play(go_on(tmp_path, capped.label, budget={"max_usd": 0.2}))
+        after = server.stats()
+    rows = books.ledger(tmp_path)
+    assert raised.status == "done"
+    assert raised.generations_run == 3
+    assert before["calls"] < after["calls"] == raised.n_calls == len(books.made(rows))
+    assert len(books.done(rows)) == after["calls"]
+    assert paid < books.done(rows)
+    assert raised.cost_usd == pytest.approx(billed(after), abs=1e-9)
+    assert 0.012 < billed(after) <= 0.2
+
+
+def test_an_unknown_price_under_a_cap_is_refused_before_any_call(tmp_path: Path):
+    with MockServer() as server:
+        write_project(tmp_path, server.url, prices={}, budget={"max_usd": 1.0}, **SMALL)
+        with pytest.raises(ConfigurationError) as caught:
+            begin(tmp_path)
+        assert server.stats()["calls"] == 0
+        (problem,) = caught.value.problems
+        assert problem.key == "budget.max_usd"
+        assert all(model in problem.rule for model in PRICES)
+
+        write_project(
+            tmp_path,
+            server.url,
+            prices={},
+            budget={"max_usd": 1.0, "allow_unknown_prices": True},
+            **SMALL,
+        )
+        result = play(begin(tmp_path))
+        assert result.cost_usd is None
+        assert sum(cost.n_unpriced for cost in result.costs) == server.stats()["calls"] > 0

@@ -1,0 +1,137 @@
+"""Which answers are used again: of the run, of all runs, of young ones, or of none."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convergence.mock.running import MockServer
+from convergence_core.store import ParquetStore
+from convergence_core.store.layout import JOURNAL_FILE
+from tests.paid import books
+from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, write_project
+
+DAY_US = 86_400 * 1_000_000
+SMALL = {"optimization__evolution": {"population_size": 3, "generations": 1}}
+TWO = {"optimization__evolution": {"population_size": 3, "generations": 2}}
+
+
+@pytest.fixture
+def server() -> Iterator[MockServer]:
+    with MockServer() as running:
+        yield running
+
+
+def grow_older(folder: Path, days: float) -> None:
+    """Let all answers of the journal be so many days older."""
+    with sqlite3.connect(folder / STORE / JOURNAL_FILE) as connection:
+        connection.execute(
+            "UPDATE attempts SET started_us = started_us - ?1, ended_us = ended_us - ?1",
+            (int(days * DAY_US),),
+        )
+    connection.close()
+
+
+def sources(folder: Path, run_id: str) -> dict[tuple[object, object], object]:
+    """Return how many answers of a run came from which run, as the store tells it."""
+    rows = ParquetStore(folder / STORE).rows(
+        "select source, payer_run_id, n_answers from answers_from where run_id = $run",
+        {"run": run_id},
+    )
+    return {(row["source"], row["payer_run_id"]): row["n_answers"] for row in rows}
+
+
+def test_a_second_run_of_one_epoch_pays_nothing_and_says_who_did(
+    tmp_path: Path, server: MockServer
+):
+    write_project(
+        tmp_path,
+        server.url,
+        cache={"epoch": "forever"},
+        output__formats=["json", "markdown"],
+        **SMALL,
+    )
+    first = play(begin(tmp_path))
+    n_calls = server.stats()["calls"]
+    server.reset()
+    second = play(begin(tmp_path))
+    assert server.stats()["calls"] == 0
+    assert (second.n_calls, second.n_cached) == (0, n_calls)
+    assert second.leaderboard == first.leaderboard
+    assert second.cost_usd == 0.0
+    assert sum(cost.n_from_other_runs for cost in second.costs) == n_calls
+    assert sources(tmp_path, second.run_id) == {
+        ("paid by another run", first.run_id): n_calls,
+    }
+    report = Path(second.files["report.md"]).read_text(encoding="utf-8")
+    assert f"{n_calls} answers paid for by earlier runs, at no cost." in report
+
+
+def test_by_default_a_second_run_pays_again(tmp_path: Path, server: MockServer):
+    write_project(tmp_path, server.url, **SMALL)
+    first = play(begin(tmp_path))
+    n_calls = server.stats()["calls"]
+    second = play(begin(tmp_path))
+    assert server.stats()["calls"] == 2 * n_calls == 2 * second.n_calls
+    assert sources(tmp_path, second.run_id) == {("paid by this run", second.run_id): n_calls}
+    assert second.leaderboard == first.leaderboard
+
+
+def test_an_epoch_of_days_uses_younger_answers_only(tmp_path: Path, server: MockServer):
+    write_project(tmp_path, server.url, cache={"epoch": "7d"}, **SMALL)
+    first = play(begin(tmp_path))
+    n_calls = server.stats()["calls"]
+    grow_older(tmp_path, 6.9)
+    fed = play(begin(tmp_path))
+    assert fed.n_calls == 0
+    assert server.stats()["calls"] == n_calls
+    assert len(books.ledger(tmp_path)) == n_calls
+
+    grow_older(tmp_path, 0.2)
+    paying = play(begin(tmp_path))
+    assert paying.n_calls == n_calls
+    assert server.stats()["calls"] == 2 * n_calls
+    assert first.leaderboard == fed.leaderboard == paying.leaderboard
+
+
+@pytest.mark.parametrize(("epoch", "n_times"), [("run", 1), ("off", 2)])
+def test_only_without_an_epoch_an_equal_cell_is_paid_again(
+    tmp_path: Path, server: MockServer, epoch: str, n_times: int
+):
+    write_project(tmp_path, server.url, cache={"epoch": epoch}, **SMALL)
+    with begin(tmp_path) as run:
+        plan = run.ask()
+        trials = [evaluate(run, plan.assignments, generation) for generation in (0, 1)]
+        assert server.stats()["calls"] == n_times * plan.n_cells
+    found = [
+        [evaluation.reward for trial in generation for evaluation in trial.evaluations]
+        for generation in trials
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "7d",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "off", "forever")),
+    ],
+)
+def test_a_resumed_run_pays_nothing_twice_in_any_epoch(
+    tmp_path: Path, server: MockServer, epoch: str
+):
+    write_project(tmp_path / "unbroken", server.url, cache={"epoch": epoch}, **TWO)
+    play(begin(tmp_path / "unbroken"))
+    n_calls = server.stats()["calls"]
+    server.reset()
+
+    write_project(tmp_path / "broken", server.url, cache={"epoch": epoch}, **TWO)
+    with begin(tmp_path / "broken") as run:
+        evaluate(run, run.ask().assignments, 0)  # and then its process ends
+    assert 0 < server.stats()["calls"] < n_calls
+    if epoch == "7d":
+        grow_older(tmp_path / "broken", 8.0)  # it was stopped for more than a week
+    play(go_on(tmp_path / "broken"))
+    assert server.stats()["calls"] == n_calls
+    assert books.findings(tmp_path / "broken") == books.findings(tmp_path / "unbroken")
