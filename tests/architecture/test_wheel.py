@@ -32,6 +32,12 @@ def test_the_wheel_carries_the_data_that_commands_need(names: list[str]):
         "convergence/_data/quickstart/corpus.py",
         "convergence/_data/quickstart/metrics.py",
         "convergence/_data/prices/prices.yaml",
+        "convergence/_data/recorded-exam/optimization.yaml",
+        "convergence/_data/recorded-exam/answers.jsonl",
+        "convergence/_data/recorded-exam/cases.jsonl",
+        "convergence/_data/recorded-exam/replay.py",
+        "convergence/_data/recorded-exam/LICENSE",
+        "convergence/_data/recorded-exam/NOTICE",
         "convergence/templates/function/optimization.yaml",
     ):
         assert wanted in names, f"{wanted} is not in the wheel"

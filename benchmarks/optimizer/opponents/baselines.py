@@ -1,0 +1,112 @@
+"""Opponents without a model: random search, and sequential halving over test cases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.optimizer.opponents.base import Asked, BestSeen, CellOpponent, Claim, Setup
+from benchmarks.optimizer.spaces import Point
+
+FIRST_CASES = 5
+"""Cases of every candidate in the first round; each round doubles them."""
+N_ROUNDS = 6
+"""Rounds that share the budget evenly."""
+_COMPLETE = 0.8
+"""Share of the most cases that a candidate needs to be handed over."""
+
+
+class RandomSearch(BestSeen):
+    """Uniform points; hands over the highest observation."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._rng = np.random.default_rng(setup.seed)
+
+    def ask(self, n: int) -> list[Point]:
+        """Return uniform points."""
+        return [self.setup.space.sample(self._rng) for _ in range(n)]
+
+    def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
+        """Remember the highest."""
+        self.note(points, values)
+
+
+@dataclass(slots=True, eq=False)
+class _Runner:
+    """One candidate of the race."""
+
+    point: Point
+    rewards: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.rewards.values()))) if self.rewards else -1.0
+
+
+class SequentialHalving(CellOpponent):
+    """Karnin, Koren & Somekh 2013 over cases: the better half goes on with twice as many.
+
+    A round asks all its candidates the same cases as far as they have not seen them.
+    """
+
+    is_budget_aware = True
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        assert setup.n_cases is not None
+        self._n_cases = setup.n_cases
+        self._rng = np.random.default_rng(setup.seed)
+        n_runners = setup.budget * setup.cases_per_evaluation // (FIRST_CASES * N_ROUNDS)
+        found: dict[object, _Runner] = {}
+        for _ in range(20 * n_runners):
+            if len(found) == n_runners:
+                break
+            point = setup.space.sample(self._rng)
+            found.setdefault(setup.space.key(point), _Runner(point))
+        self._alive = list(found.values())
+        self._round = 0
+        self._open: list[tuple[_Runner, list[int]]] = []
+        self._asked: list[_Runner] = []
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        n = FIRST_CASES * 2**self._round
+        order = [int(case) for case in self._rng.permutation(self._n_cases)]
+        fresh = [(r, [case for case in order if case not in r.rewards][:n]) for r in self._alive]
+        self._open = [(runner, cases) for runner, cases in fresh if cases]
+
+    def ask_cells(self, n_cells: int) -> list[Asked]:
+        """Return the next cells of the round; a round ends before the next one is asked."""
+        asked: list[Asked] = []
+        self._asked = []
+        n_left = n_cells
+        while n_left > 0:
+            if not self._open:
+                if asked:
+                    break
+                self._alive = sorted(self._alive, key=lambda r: r.mean, reverse=True)
+                self._alive = self._alive[: max(1, len(self._alive) // 2)]
+                self._round += 1
+                self._begin_round()
+                if not self._open:
+                    break
+            runner, cases = self._open.pop(0)
+            if len(cases) > n_left:
+                self._open.insert(0, (runner, cases[n_left:]))
+                cases = cases[:n_left]
+            asked.append(Asked(point=runner.point, cases=tuple(cases)))
+            self._asked.append(runner)
+            n_left -= len(cases)
+        return asked
+
+    def tell_cells(self, asked: Sequence[Asked], rewards: Sequence[Sequence[float]]) -> None:
+        """Keep the rewards."""
+        for runner, cells, values in zip(self._asked, asked, rewards, strict=True):
+            runner.rewards.update(zip(cells.cases, values, strict=True))
+
+    def recommend(self) -> Claim:
+        """Return the best mean among candidates of the last round."""
+        most = max(len(runner.rewards) for runner in self._alive)
+        complete = [r for r in self._alive if len(r.rewards) >= _COMPLETE * most]
+        return Claim(point=max(complete or self._alive, key=lambda r: r.mean).point)

@@ -1,0 +1,63 @@
+"""Opponents by name."""
+
+from collections.abc import Callable, Mapping
+
+from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
+from benchmarks.optimizer.opponents.baselines import RandomSearch, SequentialHalving
+from benchmarks.optimizer.opponents.optuna_samplers import Nsga2, Tpe
+from benchmarks.optimizer.opponents.ours import make_ours
+from benchmarks.optimizer.opponents.prototype import Prototype
+from benchmarks.optimizer.opponents.prototype_racing import RacingPrototype
+from benchmarks.optimizer.opponents.remote import Hebo, Smac
+from benchmarks.optimizer.spaces import Space, real
+
+AnyOpponent = PointOpponent | CellOpponent
+
+
+def _racing_prototype(setup: Setup) -> AnyOpponent:
+    """Race where there are cases; elsewhere it is the prototype."""
+    return Prototype(setup) if setup.n_cases is None else RacingPrototype(setup)
+
+
+OPPONENTS: Mapping[str, Callable[[Setup], AnyOpponent]] = {
+    "random": RandomSearch,
+    "tpe": Tpe,
+    "nsga2": Nsga2,
+    "halving": SequentialHalving,
+    "prototype": Prototype,
+    "prototype-racing": _racing_prototype,
+    "hebo": Hebo,
+    "smac": Smac,
+}
+"""All but ``ours``, which takes settings."""
+ONLY_WITH_CASES = frozenset({"halving"})
+
+
+def runs_on(name: str, *, has_cases: bool) -> bool:
+    """Return whether an opponent can work on a task."""
+    return has_cases or name not in ONLY_WITH_CASES
+
+
+def check(name: str) -> None:
+    """Check a name and its settings before hours are spent.
+
+    Raises:
+        ValueError: nobody is called so, or a setting of ``ours`` is not known.
+    """
+    base, _, settings = name.partition(":")
+    if base == "ours":
+        space = Space([real("x", 0.0, 1.0)])
+        make_ours(Setup(space=space, seed=0, batch=20, budget=20), settings)
+    elif name not in OPPONENTS:
+        raise ValueError(f"`{name}` is no opponent: use ours, {', '.join(sorted(OPPONENTS))}")
+
+
+def make_opponent(name: str, setup: Setup) -> AnyOpponent:
+    """Return an opponent at the start of a run.
+
+    Raises:
+        ValueError: a setting of ``ours`` is not known.
+        KeyError: nobody is called so, see ``check``.
+    """
+    base, _, settings = name.partition(":")
+    return make_ours(setup, settings) if base == "ours" else OPPONENTS[name](setup)

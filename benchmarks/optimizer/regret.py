@@ -1,0 +1,182 @@
+"""The arithmetic of reports: normalised regret, means per suite, paired differences.
+
+Normalised regret is (best - true) / (best - median), clipped to [0, 1]: 0 is the best known point
+of a task and 1 a median random one. ``best`` and ``median`` are true values, from ``scales.json``.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.optimizer.tasks.base import DATA
+
+_EQUAL = 1e-12
+"""Difference of means that is rounding."""
+
+Runs = Mapping[tuple[str, int], float]
+"""(task, seed) → normalised regret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Two true values of a task."""
+
+    best: float
+    """Highest known."""
+    median: float
+    """Of random points."""
+
+    def regret(self, true: float) -> float:
+        """Return the normalised regret of a true value."""
+        return min(1.0, max(0.0, (self.best - true) / (self.best - self.median)))
+
+
+def read_scales() -> dict[str, Scale]:
+    """Return the scales of all tasks."""
+    rows = json.loads((DATA / "scales.json").read_text(encoding="utf-8"))
+    return {n: Scale(best=row["best"], median=row["median"]) for n, row in rows.items()}
+
+
+def raise_scales(
+    scales: Mapping[str, Scale], true_values: Iterable[tuple[str, float]]
+) -> dict[str, Scale]:
+    """Return scales whose best is no lower than any true value that was seen.
+
+    Args:
+        scales: task → scale.
+        true_values: pairs of a task and a true value.
+    """
+    raised = dict(scales)
+    for task, true in true_values:
+        if true > raised[task].best:
+            raised[task] = replace(raised[task], best=true)
+    return raised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean with the standard error of its repetitions over seeds."""
+
+    mean: float
+    error: float
+    """NaN with a single seed."""
+    n_seeds: int
+
+
+def over_seeds(runs: Runs) -> Estimate:
+    """Return the mean over tasks, and how it varies between seeds.
+
+    Only seeds of which every task was run count, so that no task weighs more than another.
+
+    Raises:
+        ValueError: no seed has all tasks.
+    """
+    complete = _complete(runs.keys())
+    tasks = sorted({task for task, _ in complete})
+    seeds = sorted({seed for _, seed in complete})
+    means = np.array([np.mean([runs[task, seed] for task in tasks]) for seed in seeds])
+    error = float(means.std(ddof=1)) / math.sqrt(len(seeds)) if len(seeds) > 1 else math.nan
+    return Estimate(mean=float(means.mean()), error=error, n_seeds=len(seeds))
+
+
+def _complete(runs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the runs of seeds that have all tasks, sorted.
+
+    Raises:
+        ValueError: there is none.
+    """
+    tasks_of: dict[int, set[str]] = defaultdict(set)
+    for task, seed in runs:
+        tasks_of[seed].add(task)
+    tasks = set().union(*tasks_of.values())
+    seeds = [seed for seed, done in tasks_of.items() if done == tasks]
+    if not seeds:
+        raise ValueError(f"no seed was run on all of {len(tasks)} tasks")
+    return sorted((task, seed) for task in tasks for seed in seeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """An opponent against a reference, on the seeds of which both have all shared tasks."""
+
+    own: Estimate
+    reference: Estimate
+    difference: Estimate
+    """Opponent less reference, paired by task and seed; below 0: the opponent is better."""
+    n_wins: int
+    """Tasks on which its mean regret is lower."""
+    n_tasks: int
+    by_suite: Mapping[str, float]
+    """Suite → mean difference."""
+
+
+def compare(runs: Runs, reference: Runs, suite_of: Mapping[str, str]) -> Comparison:
+    """Compare two opponents.
+
+    Args:
+        runs: the opponent's.
+        reference: the other one's.
+        suite_of: task → suite.
+
+    Raises:
+        ValueError: they share no run, or no seed with all shared tasks.
+    """
+    if not runs.keys() & reference.keys():
+        raise ValueError("they share no task and seed")
+    shared = _complete(runs.keys() & reference.keys())
+    differences = {run: runs[run] - reference[run] for run in shared}
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for (task, _), difference in differences.items():
+        by_task[task].append(difference)
+    by_suite: dict[str, list[float]] = defaultdict(list)
+    for task, values in by_task.items():
+        by_suite[suite_of[task]].append(float(np.mean(values)))
+    return Comparison(
+        own=over_seeds({run: runs[run] for run in shared}),
+        reference=over_seeds({run: reference[run] for run in shared}),
+        difference=over_seeds(differences),
+        n_wins=sum(float(np.mean(values)) < -_EQUAL for values in by_task.values()),
+        n_tasks=len(by_task),
+        by_suite={suite: float(np.mean(values)) for suite, values in by_suite.items()},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Whether what was said of recommendations came true."""
+
+    bias: float
+    """Mean of claimed less true value, in units of the task."""
+    error: float
+    """Its standard error over runs."""
+    coverage: float
+    """Share of intervals that hold the true value."""
+    n: int
+
+
+def calibrate(claims: Sequence[tuple[float, float, float, float]]) -> Calibration:
+    """Judge claims.
+
+    Args:
+        claims: (mean, low, high, true) of each run, in units of its task.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not claims:
+        raise ValueError("no claim was made")
+    mean, low, high, true = np.array(claims, dtype=float).T
+    bias = mean - true
+    # Rounding of equal floats must not count as a miss.
+    slack = 1e-9
+    is_covered = (low <= true + slack) & (true <= high + slack)
+    return Calibration(
+        bias=float(bias.mean()),
+        error=float(bias.std(ddof=1) / math.sqrt(len(bias))) if len(bias) > 1 else math.nan,
+        coverage=float(is_covered.mean()),
+        n=len(bias),
+    )

@@ -1,0 +1,267 @@
+"""Tables of results, in Markdown."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+
+from benchmarks.optimizer import records
+from benchmarks.optimizer.records import Row
+from benchmarks.optimizer.regret import (
+    Estimate,
+    Runs,
+    Scale,
+    calibrate,
+    compare,
+    over_seeds,
+    raise_scales,
+    read_scales,
+)
+from benchmarks.optimizer.tasks import get_task
+
+RECOMMENDATIONS: Mapping[str, Callable[[Row], float | None]] = {
+    "native": lambda row: row.true,
+    "pick": lambda row: row.true_picked,
+    "best-seen": lambda row: row.true_best_seen,
+}
+"""Which true value counts."""
+_NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Rows and their regrets."""
+
+    rows: tuple[Row, ...]
+    regrets: Mapping[tuple[str, int], Runs]
+    """(opponent, budget) → regrets."""
+    suite_of: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, rows: Iterable[Row], scales: Mapping[str, Scale], pick: str = "native"
+    ) -> "Results":
+        """Compute regrets; scales are raised to the best true value that any row holds."""
+        kept = tuple(rows)
+        seen = [
+            (row.task, v) for row in kept for v in (row.true, row.true_best_seen) if v is not None
+        ]
+        raised = raise_scales(scales, seen)
+        regrets: dict[tuple[str, int], dict[tuple[str, int], float]] = defaultdict(dict)
+        for row in kept:
+            true = RECOMMENDATIONS[pick](row)
+            if true is not None:
+                regret = raised[row.task].regret(true)
+                regrets[row.opponent, row.budget][row.task, row.seed] = regret
+        return cls(rows=kept, regrets=regrets, suite_of={row.task: row.suite for row in kept})
+
+    @classmethod
+    def read(cls, paths: Iterable[Path], pick: str = "native") -> "Results":
+        """Read result files.
+
+        Raises:
+            FileNotFoundError: one does not exist.
+        """
+        return cls.of(records.read(paths), read_scales(), pick)
+
+    @property
+    def opponents(self) -> list[str]:
+        """All opponents, as the files have them."""
+        return list(dict.fromkeys(row.opponent for row in self.rows))
+
+    @property
+    def tasks(self) -> list[str]:
+        """All tasks, as the files have them."""
+        return list(dict.fromkeys(row.task for row in self.rows))
+
+    @property
+    def budgets(self) -> list[int]:
+        """All budgets, ascending."""
+        return sorted({row.budget for row in self.rows})
+
+    def runs(self, opponent: str, budget: int, tasks: Sequence[str]) -> Runs:
+        """Return an opponent's regrets on some tasks."""
+        chosen = set(tasks)
+        found = self.regrets.get((opponent, budget), {})
+        return {run: regret for run, regret in found.items() if run[0] in chosen}
+
+
+def task_table(
+    results: Results, opponents: Sequence[str], tasks: Sequence[str], budget: int
+) -> str:
+    """Return mean regrets by task and opponent, then means per suite and of all."""
+    cells = {o: _by_task(results.runs(o, budget, tasks)) for o in opponents}
+    present = [task for task in tasks if any(task in cells[o] for o in opponents)]
+    lines = _header(["task", *opponents])
+    for task in present:
+        values = [cells[o].get(task, math.nan) for o in opponents]
+        least = np.nanmin(values)
+        shown = [_show(v, bold=v <= least + 1e-12) for v in values]
+        lines.append(_line([task, *shown]))
+    suites = dict.fromkeys(results.suite_of[task] for task in present)
+    for suite in suites:
+        members = [task for task in present if results.suite_of[task] == suite]
+        means = [_mean(cells[o], members) for o in opponents]
+        lines.append(_line([f"mean of {suite} ({len(members)})", *map(_show, means)]))
+    means = [_mean(cells[o], present) for o in opponents]
+    lines.append(_line([f"**mean of all {len(present)}**", *map(_show, means)]))
+    complete = [o for o in opponents if len(cells[o]) == len(present)]
+    if len(complete) > 1:
+        ranks = np.mean([rankdata([cells[o][task] for o in complete]) for task in present], axis=0)
+        rank = dict(zip(complete, ranks, strict=True))
+        shown = [f"{rank[o]:.2f}" if o in rank else _NOTHING for o in opponents]
+        lines.append(_line([f"mean rank (of {len(complete)})", *shown]))
+    return "\n".join(lines)
+
+
+def summary(
+    results: Results, opponents: Sequence[str], tasks: Sequence[str], budget: int, reference: str
+) -> str:
+    """Return each opponent against a reference, paired by task and seed.
+
+    Means are over the tasks and seeds that both have, so they differ from those of ``task_table``
+    where runs are absent.
+    """
+    base = results.runs(reference, budget, tasks)
+    lines = _header(
+        [
+            "opponent", "mean", "s.e.", f"{reference} on the same", "difference", "s.e.",
+            "better on", "seeds", "difference by suite",
+        ]
+    )  # fmt: skip
+    for opponent in opponents:
+        runs = results.runs(opponent, budget, tasks)
+        if not runs:
+            continue
+        try:
+            found = compare(runs, base, results.suite_of) if opponent != reference else None
+            own = over_seeds(runs) if found is None else found.own
+        except ValueError as error:
+            lines.append(_line([opponent, f"({error})", *[_NOTHING] * 7]))
+            continue
+        row = [opponent, _show(own.mean), _show(own.error)]
+        if found is None:
+            row += [_NOTHING] * 4 + [str(own.n_seeds), _NOTHING]
+        else:
+            row += [
+                _show(found.reference.mean),
+                f"{100 * found.difference.mean:+.1f}",
+                _show(found.difference.error),
+                f"{found.n_wins}/{found.n_tasks}",
+                str(found.difference.n_seeds),
+                ", ".join(f"{s} {100 * d:+.1f}" for s, d in found.by_suite.items()),
+            ]
+        lines.append(_line(row))
+    return "\n".join(lines)
+
+
+def cost_table(results: Results, opponents: Sequence[str]) -> str:
+    """Return CPU at the largest budget."""
+    budget = max(results.budgets)
+    lines = _header(["opponent", "ask", "tell", "worst batch", "recommend", "runs"])
+    for opponent in opponents:
+        rows = [r for r in results.rows if r.opponent == opponent and r.budget == budget]
+        if rows:
+            means = [np.mean([getattr(r, n) for r in rows]) for n in ("ask_ms", "tell_ms")]
+            worst = max(r.worst_batch_ms for r in rows)
+            final = np.mean([r.recommend_ms for r in rows])
+            shown = [f"{x:.1f}" for x in (*means, worst, final)]
+            lines.append(_line([opponent, *shown, str(len(rows))]))
+    return "\n".join(lines)
+
+
+def claims_table(results: Results, opponents: Sequence[str]) -> str:
+    """Return bias and coverage of claims per suite, or an empty text if nobody claims anything.
+
+    ``came true``: how often nothing evaluated was truly worth more than delta more, beside the
+    mean probability that was stated; only where true values of all evaluated points are known.
+    """
+    lines = _header(
+        [
+            "opponent", "budget", "suite", "claimed - true", "s.e.", "coverage", "level",
+            "P(within delta)", "came true", "runs",
+        ]
+    )  # fmt: skip
+    n_before = len(lines)
+    for opponent in opponents:
+        for budget in results.budgets:
+            rows = [
+                r
+                for r in results.rows
+                if r.opponent == opponent and r.budget == budget and r.claimed is not None
+            ]
+            suites = sorted({r.suite for r in rows})
+            for suite in [*suites, "all"] if rows else []:
+                chosen = rows if suite == "all" else [r for r in rows if r.suite == suite]
+                lines.append(_line([opponent, str(budget), suite, *_claims(chosen)]))
+    return "\n".join(lines) if len(lines) > n_before else ""
+
+
+def _claims(rows: Sequence[Row]) -> list[str]:
+    claims = []
+    for r in rows:
+        unit = get_task(r.task).unit
+        assert r.claimed is not None
+        assert r.claimed_low is not None
+        assert r.claimed_high is not None
+        claims.append(
+            (r.claimed / unit, r.claimed_low / unit, r.claimed_high / unit, r.true / unit)
+        )
+    found = calibrate(claims)
+    known = [r for r in rows if r.true_best_seen is not None and r.delta is not None]
+    stated = [r.probability_within for r in known if r.probability_within is not None]
+    came_true = [
+        r.true_best_seen - r.true <= r.delta
+        for r in known
+        if r.true_best_seen is not None and r.delta is not None
+    ]
+    return [
+        f"{found.bias:+.4f}",
+        f"{found.error:.4f}",
+        f"{found.coverage:.2f}",
+        f"{rows[0].level:g}",
+        f"{np.mean(stated):.2f}" if stated else _NOTHING,
+        f"{np.mean(came_true):.2f}" if came_true else _NOTHING,
+        str(found.n),
+    ]
+
+
+def curve(results: Results, opponent: str, tasks: Sequence[str]) -> list[tuple[int, Estimate]]:
+    """Return (budget, mean regret) for the budgets at which some seed has all of the tasks."""
+    points = []
+    for budget in results.budgets:
+        runs = results.runs(opponent, budget, tasks)
+        seeds = {seed for _, seed in runs}
+        if any(all((task, seed) in runs for task in tasks) for seed in seeds):
+            points.append((budget, over_seeds(runs)))
+    return points
+
+
+def _by_task(runs: Runs) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for (task, _), regret in runs.items():
+        values[task].append(regret)
+    return {task: float(np.mean(v)) for task, v in values.items()}
+
+
+def _mean(by_task: Mapping[str, float], tasks: Sequence[str]) -> float:
+    """Return the mean; NaN if a task is absent."""
+    return float(np.mean([by_task.get(task, math.nan) for task in tasks]))
+
+
+def _show(value: float, *, bold: bool = False) -> str:
+    if math.isnan(value):
+        return _NOTHING
+    return f"**{100 * value:.1f}**" if bold else f"{100 * value:.1f}"
+
+
+def _header(names: Sequence[str]) -> list[str]:
+    return [_line(names), "|" + "---|" * len(names)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,174 @@
+"""One run: batches of ask and tell with the same noise for all, scored at each budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
+from benchmarks.optimizer.opponents.prototype_gp import pick
+from benchmarks.optimizer.opponents.registry import AnyOpponent, make_opponent
+from benchmarks.optimizer.records import Job, Row
+from benchmarks.optimizer.spaces import Point
+from benchmarks.optimizer.tasks import CaseTask, Task
+
+_NOISE_SEED = 1000
+"""Added to a run's seed for the noise, which owes nothing to an opponent's own draws."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was evaluated so far, and the CPU time it took to choose it."""
+
+    points: list[Point] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    """Evaluations that each value is worth."""
+    n_cells: int = 0
+    ask_s: list[float] = field(default_factory=list)
+    """Per batch."""
+    tell_s: list[float] = field(default_factory=list)
+
+    def add(self, point: Point, rewards: Sequence[float], weight: float) -> None:
+        """Note an evaluation by its rewards."""
+        self.points.append(point)
+        self.values.append(float(np.mean(rewards)))
+        self.weights.append(weight)
+        self.n_cells += len(rewards)
+
+
+def run(
+    name: str,
+    task: Task,
+    *,
+    seed: int,
+    budgets: Sequence[int],
+    batch: int,
+    with_pick: bool = False,
+) -> list[Row]:
+    """Run an opponent and score it at every budget; budget-aware ones run once per budget.
+
+    Args:
+        name: the opponent's, see ``registry``.
+        task: what it works on.
+        seed: of the opponent and of the noise, which are drawn apart.
+        budgets: evaluations, ascending.
+        batch: evaluations asked at once.
+        with_pick: whether to score what the shared recommender would have handed over, too.
+
+    Raises:
+        RuntimeError: an opponent asked for more than its batch.
+    """
+    setup = Setup.of(task, seed=seed, batch=batch, budget=budgets[-1])
+    opponent = make_opponent(name, setup)
+    if opponent.is_budget_aware and len(budgets) > 1:
+        return [
+            row
+            for budget in budgets
+            for row in run(
+                name, task, seed=seed, budgets=[budget], batch=batch, with_pick=with_pick
+            )
+        ]
+    rng = np.random.default_rng(_NOISE_SEED + seed)
+    progress = Progress()
+    rows, n_done = [], 0
+    for budget in budgets:
+        while n_done < budget:
+            n = min(batch, budget - n_done)
+            step(opponent, task, n, rng, progress)
+            n_done += n
+        job = (name, task.name, seed, budget)
+        rows.append(_score(opponent, task, progress, job, with_pick=with_pick))
+    return rows
+
+
+def step(
+    opponent: AnyOpponent, task: Task, n: int, rng: np.random.Generator, progress: Progress
+) -> None:
+    """Ask, evaluate and tell one batch worth ``n`` evaluations."""
+    if isinstance(opponent, CellOpponent):
+        assert isinstance(task, CaseTask)
+        _step_cells(opponent, task, n, rng, progress)
+    else:
+        _step_points(opponent, task, n, rng, progress)
+
+
+def _step_cells(
+    opponent: CellOpponent, task: CaseTask, n: int, rng: np.random.Generator, progress: Progress
+) -> None:
+    n_cells = n * task.cases_per_evaluation
+    began = opponent.cpu_s()
+    asked = opponent.ask_cells(n_cells)
+    progress.ask_s.append(opponent.cpu_s() - began)
+    if sum(len(cells.cases) for cells in asked) > n_cells:
+        raise RuntimeError(f"{type(opponent).__name__} asked more than {n_cells} cells")
+    rewards = [task.evaluate_cases(cells.point, cells.cases, rng) for cells in asked]
+    began = opponent.cpu_s()
+    opponent.tell_cells(asked, rewards)
+    progress.tell_s.append(opponent.cpu_s() - began)
+    for cells, row in zip(asked, rewards, strict=True):
+        progress.add(cells.point, row, len(row) / task.cases_per_evaluation)
+
+
+def _step_points(
+    opponent: PointOpponent, task: Task, n: int, rng: np.random.Generator, progress: Progress
+) -> None:
+    began = opponent.cpu_s()
+    points = opponent.ask(n)
+    progress.ask_s.append(opponent.cpu_s() - began)
+    if len(points) > n:
+        raise RuntimeError(f"{type(opponent).__name__} asked more than {n} points")
+    if isinstance(task, CaseTask):
+        cases = [task.draw_cases(rng) for _ in points]
+        pairs = zip(points, cases, strict=True)
+        rewards = [task.evaluate_cases(point, drawn, rng) for point, drawn in pairs]
+    else:
+        rewards = [[task.evaluate(point, rng)] for point in points]
+    values = [float(np.mean(row)) for row in rewards]
+    began = opponent.cpu_s()
+    opponent.tell(points, values)
+    progress.tell_s.append(opponent.cpu_s() - began)
+    for point, row in zip(points, rewards, strict=True):
+        progress.add(point, row, 1.0)
+
+
+def _score(
+    opponent: AnyOpponent, task: Task, progress: Progress, job: Job, *, with_pick: bool
+) -> Row:
+    name, _, seed, budget = job
+    began = opponent.cpu_s()
+    claim = opponent.recommend()
+    recommend_s = opponent.cpu_s() - began
+    picked = None
+    if with_pick:
+        chosen = pick(task.space, progress.points, progress.values, progress.weights)
+        picked = task.true(chosen)
+    unique = {task.space.key(point): point for point in progress.points}
+    best = max(map(task.true, unique.values())) if task.is_true_cheap else None
+    batch_s = np.add(progress.ask_s, progress.tell_s)
+    return Row(
+        opponent=name,
+        task=task.name,
+        suite=task.suite,
+        seed=seed,
+        budget=budget,
+        true=task.true(claim.point),
+        true_best_seen=best,
+        true_picked=picked,
+        n_points=len(unique),
+        n_cells=progress.n_cells,
+        ask_ms=_ms(float(np.mean(progress.ask_s))),
+        tell_ms=_ms(float(np.mean(progress.tell_s))),
+        recommend_ms=_ms(recommend_s),
+        worst_batch_ms=_ms(float(batch_s.max())),
+        claimed=claim.mean,
+        claimed_low=claim.low,
+        claimed_high=claim.high,
+        level=claim.level,
+        delta=claim.delta,
+        probability_within=claim.probability_within,
+    )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, 3)
