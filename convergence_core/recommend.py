@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
-from convergence_core.posterior import CaseModel, Surrogate
+from convergence_core.posterior import CaseModel, Fitted, Surrogate
 from convergence_core.sampler import SearchState
 
 N_DRAWS = 4_000
@@ -52,6 +52,19 @@ class Recommendation:
     """Posterior probability that no candidate asked lies more than ``delta`` above this one."""
     ranking: tuple[Ranked, ...]
     """All candidates with a reward, best posterior mean first, then by id."""
+    lead: "Lead | None" = None
+    """Over the rival that was asked for; ``None``: none was, or it has no reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """How far the recommended candidate lies above another."""
+
+    rival_id: str
+    mean: float
+    """Posterior mean of the difference; 0 for itself."""
+    probability: float
+    """Posterior probability of a higher mean reward; 0 for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +87,7 @@ def recommend(
     delta: float = 0.01,
     case_weights: Mapping[str, float] | None = None,
     surrogate: Surrogate | None = None,
+    rival_id: str | None = None,
 ) -> Recommendation | None:
     """Return whom the evidence would hand over; ``None`` when no candidate has a reward.
 
@@ -84,6 +98,7 @@ def recommend(
         delta: reward that counts as a small gap, at least 0.
         case_weights: search case → positive weight; absent ones weigh 1.
         surrogate: the model; ``None``: ``CaseModel``.
+        rival_id: candidate to compare with, see ``Recommendation.lead``.
 
     Raises:
         ValueError: level or delta is out of range.
@@ -93,6 +108,8 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
+    # From the evidence alone, not from what the sampler remembers: however a run came to its
+    # evidence, through resumes or repairs, it hands over the same.
     fitted = (surrogate or CaseModel()).fit(state.archive, case_weights=case_weights)
     posterior = fitted.posterior([member.candidate for member in members])
     order = sorted(range(len(members)), key=lambda i: (-posterior.mean[i], posterior.ids[i]))
@@ -118,6 +135,29 @@ def recommend(
         delta=delta,
         probability_within=contenders.probability_within(rng, N_DRAWS, index=0, delta=delta),
         ranking=ranking,
+        lead=_lead(fitted, state, best.candidate_id, rival_id, rng),
+    )
+
+
+def _lead(
+    fitted: Fitted,
+    state: SearchState,
+    best_id: str,
+    rival_id: str | None,
+    rng: np.random.Generator,
+) -> Lead | None:
+    member = state.archive.members.get(rival_id or "")
+    if rival_id is None or member is None or not member.n:
+        return None
+    if rival_id == best_id:
+        return Lead(rival_id=rival_id, mean=0.0, probability=0.0)
+    pair = fitted.posterior([state.archive.members[best_id].candidate, member.candidate])
+    drawn = pair.draws(rng, N_DRAWS)
+    gap = drawn[:, 0] - drawn[:, 1]
+    return Lead(
+        rival_id=rival_id,
+        mean=float(pair.mean[0] - pair.mean[1]),
+        probability=float(np.mean(gap > 0)),
     )
 
 

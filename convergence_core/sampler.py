@@ -14,6 +14,11 @@ import numpy as np
 from convergence_core.archive import Archive
 from convergence_core.records import Assignment, Cell, Json, Params, Trial
 
+SETTLED = 0.95
+"""Probability behind ``SearchState.left_to_gain``."""
+LEFT_TO_GAIN = "left_to_gain"
+"""Where a sampler's memory keeps it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
@@ -65,6 +70,16 @@ class SearchState:
     archive: Archive = field(default_factory=Archive)
     memory: Mapping[str, Json] = field(default_factory=dict)
     """Small JSON of the sampler's own, e.g. the ids of the current population."""
+
+    @property
+    def left_to_gain(self) -> float | None:
+        """``SETTLED`` quantile of what the best candidate considered has over the leader.
+
+        Asked or not; in units of reward, at least 0. ``None`` for samplers that know nothing of
+        the space, and before the first reward.
+        """
+        value = self.memory.get(LEFT_TO_GAIN)
+        return float(value) if isinstance(value, int | float) else None
 
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal state."""

@@ -6,19 +6,21 @@ from functools import partial
 
 from convergence_core.config import Configuration
 from convergence_core.evolution import Breeder, Style
-from convergence_core.posterior import CaseModel, Surrogate
+from convergence_core.posterior import SpaceModel
+from convergence_core.racing import Rules
 from convergence_core.sampler import Sampler
 from convergence_core.samplers.evolution import EvolutionSampler
-from convergence_core.samplers.racing import RacingSampler
+from convergence_core.samplers.thompson import ThompsonSampler
 from convergence_core.samplers.uniform import RandomSampler
 from convergence_core.space import Space
 
 __all__ = [
     "SAMPLERS",
     "EvolutionSampler",
-    "RacingSampler",
     "RandomSampler",
+    "ThompsonSampler",
     "make_sampler",
+    "make_surrogate",
 ]
 
 
@@ -26,7 +28,7 @@ __all__ = [
 class Belief:
     """How evidence is read."""
 
-    surrogate: Surrogate
+    surrogate: SpaceModel
     case_weights: Mapping[str, float]
 
 
@@ -56,16 +58,14 @@ def _evolution(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
     )
 
 
-def _racing(cfg: Configuration, space: Space, belief: Belief, *, breeds: bool) -> Sampler:
-    return RacingSampler(
+def _thompson(cfg: Configuration, space: Space, belief: Belief, *, breeds: bool) -> Sampler:
+    return ThompsonSampler(
         name="mab_evolution" if breeds else "thompson",
         space=space,
-        breeder=_breeder(cfg, space, "mixed") if breeds else None,
-        elite_size=cfg.optimization.evolution.elite_size,
-        exploration_rate=cfg.optimization.mab.exploration_rate,
-        confidence_level=cfg.optimization.mab.confidence_level,
-        cases_per_candidate=cfg.evaluation.cases_per_candidate,
         surrogate=belief.surrogate,
+        rules=Rules(breeds=breeds, confidence_level=cfg.optimization.mab.confidence_level),
+        exploration_rate=cfg.optimization.mab.exploration_rate,
+        cases_per_candidate=cfg.evaluation.cases_per_candidate,
         case_weights=belief.case_weights,
     )
 
@@ -73,10 +73,15 @@ def _racing(cfg: Configuration, space: Space, belief: Belief, *, breeds: bool) -
 SAMPLERS: Mapping[str, Callable[[Configuration, Space, Belief], Sampler]] = {
     "random": _random,
     "evolution": _evolution,
-    "thompson": partial(_racing, breeds=False),
-    "mab_evolution": partial(_racing, breeds=True),
+    "thompson": partial(_thompson, breeds=False),
+    "mab_evolution": partial(_thompson, breeds=True),
 }
 """Makers by name."""
+
+
+def make_surrogate(space: Space) -> SpaceModel:
+    """Return what is believed of candidates of a space, whatever samples them."""
+    return SpaceModel(space=space)
 
 
 def make_sampler(
@@ -84,7 +89,7 @@ def make_sampler(
     space: Space,
     *,
     case_weights: Mapping[str, float] | None = None,
-    surrogate: Surrogate | None = None,
+    surrogate: SpaceModel | None = None,
 ) -> Sampler:
     """Return the sampler that ``optimization.algorithm`` names.
 
@@ -92,7 +97,7 @@ def make_sampler(
         cfg: the configuration.
         space: its search space.
         case_weights: case → weight in the mean reward; absent ones weigh 1.
-        surrogate: how evidence becomes a posterior; one over the whole space goes here.
+        surrogate: how evidence becomes a posterior; ``None``: ``make_surrogate``.
     """
-    belief = Belief(surrogate or CaseModel(), case_weights or {})
+    belief = Belief(surrogate or make_surrogate(space), case_weights or {})
     return SAMPLERS[cfg.optimization.algorithm](cfg, space, belief)

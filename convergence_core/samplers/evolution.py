@@ -13,10 +13,10 @@ import numpy as np
 
 from convergence_core.evolution import Breeder
 from convergence_core.posterior import CaseModel, Surrogate
+from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate, Trial
 from convergence_core.sampler import AskRequest, Plan, SearchState
 from convergence_core.samplers.learning import generation_of, tell
-from convergence_core.samplers.planning import Draft, first_in
 from convergence_core.samplers.uniform import n_newcomers, seat, top_up
 from convergence_core.space import Space
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.evolution import fresh
+from convergence_core.racing.planning import CellKey, Draft, first_in
 from convergence_core.records import Candidate, Trial
 from convergence_core.sampler import AskRequest, Plan, SearchState
 from convergence_core.samplers.learning import tell
-from convergence_core.samplers.planning import CellKey, Draft, first_in
 from convergence_core.space import Space
 
 

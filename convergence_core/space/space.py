@@ -106,6 +106,11 @@ class Space:
 
         return build(cfg, texts)
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Names, each after the parameters its conditions name."""
+        return self._order
+
     # -- points ------------------------------------------------------------------------------
 
     def is_active(self, name: str, params: Params) -> bool:

@@ -88,7 +88,7 @@ def kind(request):
 
 def complete(kind, answer, **options) -> Any:
     with LoopbackServer(lambda _: answer) as server:
-        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=5.0))
+        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=60.0))
 
         async def go() -> Any:
             try:
@@ -147,7 +147,7 @@ def test_what_is_mapped_is_what_is_sent(kind):
 def test_a_stream_says_the_same_as_one_piece(kind):
     answer = events(kind.stream, done=not isinstance(kind, NativeKind))
     with LoopbackServer(lambda _: answer) as server:
-        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=5.0))
+        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=60.0))
 
         async def go() -> Any:
             try:

@@ -1,55 +1,102 @@
-"""Patience means patience, and a lucky first estimate does not end a run."""
+"""Patience means patience, a lucky first estimate does not end a run, and certainty may."""
+
+from dataclasses import replace
 
 import pytest
 
+from convergence_core.recommend import Lead, Recommendation
 from convergence_core.stopper import Progress, Stopper
 
 STOPPER = Stopper(patience=2, min_improvement=0.01)
 
 
-def after(*generations: dict[str, float], stopper: Stopper = STOPPER) -> Progress:
-    progress = Progress()
-    for id_to_mean in generations:
-        progress = stopper.update(progress, id_to_mean)
-    return progress
+def handing_over(
+    candidate_id: str, *, gain: float = 0.0, probability: float = 0.5, rival: str | None = None
+) -> Recommendation:
+    """Return a recommendation with this lead over the rival; none: there was no leader."""
+    lead = None if rival is None else Lead(rival_id=rival, mean=gain, probability=probability)
+    return Recommendation(
+        candidate_id=candidate_id,
+        mean=0.5,
+        low=0.4,
+        high=0.6,
+        level=0.95,
+        delta=0.01,
+        probability_within=0.5,
+        ranking=(),
+        lead=lead,
+    )
+
+
+FIRST = Progress(leader="a")
+
+
+def test_the_first_reward_makes_a_leader():
+    assert STOPPER.update(Progress(), handing_over("a")) == FIRST
 
 
 def test_one_flat_generation_does_not_stop():
-    assert not STOPPER.should_stop(after({"a": 0.5}, {"a": 0.5}))
+    progress = STOPPER.update(FIRST, handing_over("a", rival="a"))
+    assert progress.n_flat == 1
+    assert STOPPER.why(progress) is None
 
 
-def test_patience_flat_generations_in_a_row_stop():
-    assert STOPPER.should_stop(after({"a": 0.5}, {"a": 0.5}, {"a": 0.505, "b": 0.509}))
+def test_patience_flat_generations_in_a_row_stop_and_say_so():
+    progress = FIRST
+    for _ in range(2):
+        progress = STOPPER.update(
+            progress, handing_over("b", gain=0.009, probability=0.99, rival="a")
+        )
+    assert progress.leader == "a"
+    reason = STOPPER.why(progress)
+    assert reason is not None
+    assert "2 generations in a row" in reason
+    assert "0.01" in reason
 
 
-def test_an_improvement_starts_patience_anew():
-    progress = after({"a": 0.5}, {"a": 0.5}, {"a": 0.5, "b": 0.51}, {"a": 0.5, "b": 0.51})
-    assert progress == Progress(leader="b", n_flat=1)
+def test_a_credible_improvement_starts_patience_anew():
+    flat = replace(FIRST, n_flat=1)
+    better = handing_over("b", gain=0.02, probability=0.95, rival="a")
+    assert STOPPER.update(flat, better) == Progress(leader="b", n_flat=0)
 
 
-def test_the_fall_of_a_lucky_leader_is_not_held_against_its_successor():
-    # `a` seemed worth .9; now it is worth .6, and `b` with .7 is ahead of it.
-    assert after({"a": 0.9}, {"a": 0.6, "b": 0.7}) == Progress(leader="b", n_flat=0)
-
-
-def test_small_steps_add_up():
-    means = [{"a": 0.5, "b": 0.5 + 0.004 * i} for i in range(1, 4)]
-    assert after({"a": 0.5}, *means, stopper=Stopper(patience=9)).leader == "b"
+def test_a_gain_that_may_be_luck_is_no_improvement():
+    lucky = handing_over("b", gain=0.2, probability=0.8, rival="a")
+    assert STOPPER.update(FIRST, lucky) == Progress(leader="a", n_flat=1)
 
 
 def test_equal_means_are_no_improvement_even_without_a_threshold():
-    assert after({"a": 0.5}, {"a": 0.5}, stopper=Stopper(min_improvement=0.0)).n_flat == 1
+    same = handing_over("b", gain=0.0, probability=0.99, rival="a")
+    assert Stopper(min_improvement=0.0).update(FIRST, same).n_flat == 1
 
 
 def test_generations_without_rewards_are_flat():
-    assert after({}, {}) == Progress(leader=None, n_flat=2)
+    progress = STOPPER.update(STOPPER.update(Progress(), None), None)
+    assert progress == Progress(leader=None, n_flat=2)
+
+
+@pytest.mark.parametrize(("left", "stops"), [(0.005, True), (0.01, True), (0.02, False)])
+def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
+    progress = STOPPER.update(FIRST, handing_over("a", rival="a"), left_to_gain=left)
+    reason = STOPPER.why(progress)
+    assert (reason is not None) == stops
+    if reason is not None:
+        assert "nothing is left to gain" in reason
+        assert "95%" in reason
+
+
+def test_without_a_leader_nothing_is_settled():
+    assert STOPPER.why(Progress(left_to_gain=0.0)) is None
 
 
 def test_a_switched_off_stopper_never_stops():
-    assert not Stopper(enabled=False, patience=1).should_stop(Progress(leader="a", n_flat=9))
+    off = Stopper(enabled=False, patience=1)
+    assert off.why(Progress(leader="a", n_flat=9, left_to_gain=0.0)) is None
 
 
-@pytest.mark.parametrize("progress", [Progress(), Progress(leader="a", n_flat=2)])
+@pytest.mark.parametrize(
+    "progress", [Progress(), Progress(leader="a", n_flat=2, left_to_gain=0.25)]
+)
 def test_progress_survives_json(progress: Progress):
     assert Progress.from_json(progress.to_json()) == progress
 

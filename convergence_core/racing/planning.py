@@ -26,10 +26,10 @@ def default_chunk(n_cases: int) -> int:
     """Return how many cases a newcomer is asked by samplers that race.
 
     Five cases halve the regret at equal calls on measured tasks (chunks of 3 / 5 / 10: 13.3 /
-    11.7 / 13.8); an eighth of the cases keeps the number of candidates that a night can try
-    near eight times that of full evaluation when there are many cases.
+    11.7 / 13.8); a twentieth of the cases keeps the number of candidates that a night can try
+    within twenty times that of full evaluation when there are many cases.
     """
-    return min(n_cases, max(5, -(-n_cases // 8)))
+    return min(n_cases, max(5, -(-n_cases // 20)))
 
 
 class Draft:

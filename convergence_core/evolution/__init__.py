@@ -1,0 +1,22 @@
+"""How children come to be: one at a time (``operators``), or as a pool of hundreds (``pool``)."""
+
+from convergence_core.evolution.operators import (
+    Breeder,
+    Style,
+    crossover,
+    fresh,
+    mutate,
+    tournament,
+)
+from convergence_core.evolution.pool import Pool, PoolBreeder
+
+__all__ = [
+    "Breeder",
+    "Pool",
+    "PoolBreeder",
+    "Style",
+    "crossover",
+    "fresh",
+    "mutate",
+    "tournament",
+]

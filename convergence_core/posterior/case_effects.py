@@ -1,0 +1,256 @@
+"""From cells to candidates: mean rewards that compare, and the covariance of their errors.
+
+    reward(i, j) = a_i + b_j + e_ij,    b_j ~ N(0, case variance),    e_ij ~ N(0, noise_i)
+    theta_i = a_i + sum_j w_j b_j
+
+Cases are random, candidates fixed: whatever prior candidates have comes later, from the space.
+The posterior of all theta, the mean rewards over these very cases, is normal and of closed form
+(Henderson's equations, absorbed), so candidates that were asked different cases compare, and the
+errors of those that shared cases move together.
+
+Where rewards lie in [0, 1] the noise of a cell may follow the binomial's p (1 - p): a candidate
+with nine of ten right is known better than one with five of ten. Whether it does is decided by the
+likelihood of the residuals; where that says little, zeros and ones are taken for binomial and
+other rewards are not.
+
+Notation: M candidates, N cases, w_j the cases' shares in the mean.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
+
+from convergence_core.posterior.evidence import Evidence
+from convergence_core.posterior.variances import LEAST_COIN_SHARE
+
+N_ROUNDS = 20
+"""Rounds of estimating variances at most."""
+TOLERANCE = 0.01
+"""Relative change of the variances at which the rounds end; less changes no decision."""
+MIN_DOF = 10.0
+"""Degrees of freedom from which on the noise counts as measured."""
+EDGE = 0.02
+"""Least p (1 - p): nothing that was asked a few times is known to be certain."""
+N_PRIOR_CELLS = 4.0
+"""Cells of average reward that a candidate's p is shrunk by."""
+MIN_VARIANCE = 1e-8
+MARGIN = 2.0
+"""Log-likelihood by which the noise that is less expected must be better."""
+MIN_DOF_OF_CASES = 1e-3
+"""Degrees of freedom that the cases' effects count for at least; none: nothing tells them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CaseEffects:
+    """Evidence per candidate."""
+
+    mean: np.ndarray
+    """Estimates of theta, (M,)."""
+    errors: np.ndarray
+    """Their covariance, (M, M); where ``is_measured`` is false, up to an unknown factor."""
+    is_measured: bool
+    """Whether cells told how large the errors are."""
+    case_effect: np.ndarray
+    """Posterior means of b, (N,)."""
+    case_variance: float
+    noise: np.ndarray
+    """Variance of one cell of each candidate, (M,)."""
+
+    @classmethod
+    def estimate(cls, evidence: Evidence, *, with_cases: bool = True) -> "CaseEffects":
+        """Return the estimates; ``with_cases=False`` takes all cases for equally hard."""
+        weight = _cell_weights(evidence)
+        cells = weight.sum(axis=1)
+        n_free = float(evidence.count.sum()) - len(cells)
+        if n_free < MIN_DOF or evidence.count.shape[1] < 2:
+            mean = (weight * evidence.mean).sum(axis=1) / cells
+            return cls(
+                mean=mean,
+                errors=np.diag(1.0 / cells),
+                is_measured=False,
+                case_effect=np.zeros(evidence.count.shape[1]),
+                case_variance=0.0,
+                noise=np.ones(len(cells)),
+            )
+        fit, constant = _fit(evidence, weight, binomial=False, with_cases=with_cases)
+        if evidence.mean.min() < 0 or evidence.mean.max() > 1:
+            return constant
+        binomial_fit, binomial = _fit(evidence, weight, binomial=True, with_cases=with_cases)
+        is_binomial = binomial_fit - fit > (-MARGIN if evidence.binary else MARGIN)
+        return binomial if is_binomial else constant
+
+
+def _cell_weights(evidence: Evidence) -> np.ndarray:
+    """Return how many plain cells each cell counts for, (M, N); rows sum to Kish's number."""
+    weight = evidence.count * evidence.case_weight
+    total = weight.sum(axis=1, keepdims=True)
+    counted = np.where(evidence.count > 0, weight**2 / np.maximum(evidence.count, 1.0), 0.0)
+    effective = total**2 / counted.sum(axis=1, keepdims=True)
+    return np.asarray(weight * effective / total, np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Solution:
+    """Effects given the variances; the covariance of b is diag(d) + F^T F."""
+
+    mean: np.ndarray
+    """theta, (M,)."""
+    effect: np.ndarray
+    """b, (N,)."""
+    residual: np.ndarray
+    """Reward less a and b, 0 where nothing was seen, (M, N)."""
+    total: np.ndarray
+    """Precision of each candidate were b known, (M,)."""
+    loading: np.ndarray
+    """How theta moves with b, (M, N)."""
+    diagonal: np.ndarray
+    """d, (N,)."""
+    factor: np.ndarray
+    """F, (n, N)."""
+
+    @classmethod
+    def of(cls, evidence: Evidence, precision: np.ndarray, case_variance: float) -> "_Solution":
+        """Solve Henderson's equations with the candidates absorbed.
+
+        Args:
+            evidence: the rewards.
+            precision: of each cell's mean, 0 where nothing was seen, (M, N).
+            case_variance: of b; 0: there are no effects.
+        """
+        total = precision.sum(axis=1)
+        share = precision / total[:, None]
+        plain = (share * evidence.mean).sum(axis=1)
+        diagonal, factor = _covariance(precision, share, case_variance)
+        pull = (precision * (evidence.mean - plain[:, None])).sum(axis=0)
+        effect = diagonal * pull + factor.T @ (factor @ pull)
+        loading = evidence.case_weight - share
+        residual = evidence.mean - (plain - share @ effect)[:, None] - effect
+        return cls(
+            mean=plain + loading @ effect,
+            effect=effect,
+            residual=np.where(precision > 0, residual, 0.0),
+            total=total,
+            loading=loading,
+            diagonal=diagonal,
+            factor=factor,
+        )
+
+    def effect_variance(self) -> np.ndarray:
+        """Return the variances of b, (N,)."""
+        return np.asarray(self.diagonal + (self.factor**2).sum(axis=0), np.float64)
+
+    def errors(self) -> np.ndarray:
+        """Return the covariance of theta, (M, M)."""
+        apart, half = self.loading * np.sqrt(self.diagonal), self.loading @ self.factor.T
+        return np.asarray(np.diag(1.0 / self.total) + apart @ apart.T + half @ half.T, np.float64)
+
+
+def _covariance(
+    precision: np.ndarray, share: np.ndarray, case_variance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return d and F of the covariance of b, by way of the smaller of two matrices."""
+    n_members, n_cases = precision.shape
+    if not case_variance:
+        return np.zeros(n_cases), np.zeros((0, n_cases))
+    of_case = precision.sum(axis=0) + 1.0 / case_variance
+    if n_cases <= n_members:
+        root = np.linalg.cholesky(np.diag(of_case) - precision.T @ share)
+        inverse_root, _ = dtrtri(root, lower=1)
+        return np.zeros(n_cases), np.asarray(inverse_root, np.float64)
+    per_case = precision / of_case
+    root = np.linalg.cholesky(np.diag(precision.sum(axis=1)) - per_case @ precision.T)
+    half = solve_triangular(root, per_case, lower=True, check_finite=False)
+    return 1.0 / of_case, np.asarray(half, np.float64)
+
+
+def _fit(
+    evidence: Evidence, weight: np.ndarray, *, binomial: bool, with_cases: bool
+) -> tuple[float, CaseEffects]:
+    """Return the log-likelihood of the residuals, and the estimates.
+
+    Variances are those of restricted likelihood, by the steps of Fellner (1986) and Schall (1991):
+    those of expectation-maximization are too short where candidates share few cases.
+    """
+    cells = weight.sum(axis=1)
+    shown = (weight > 0).any(axis=0)
+    n_free = float(evidence.count.sum()) - len(cells)
+    least = _least_factor(evidence, binomial=binomial)
+    shape = np.ones(len(cells))
+    factor = max(
+        _square(evidence, _Solution.of(evidence, weight, 0.0).residual, shape) / n_free, least
+    )
+    case_variance = factor if with_cases else 0.0
+    solution = _Solution.of(evidence, weight / factor, case_variance)
+    for _ in range(N_ROUNDS):
+        before = np.array([factor, case_variance])
+        dof = 0.0
+        if with_cases:
+            dof = float((1.0 - solution.effect_variance() / case_variance)[shown].sum())
+            spread = float((solution.effect[shown] ** 2).sum())
+            case_variance = max(spread / max(dof, MIN_DOF_OF_CASES), MIN_VARIANCE)
+        if binomial:
+            shape = _binomial_shape(solution.mean, cells)
+        square = _square(evidence, solution.residual, shape)
+        factor = max(square / max(n_free - dof, 1.0), least)
+        solution = _Solution.of(evidence, weight / (factor * shape)[:, None], case_variance)
+        if np.allclose(before, [factor, case_variance], rtol=TOLERANCE, atol=MIN_VARIANCE):
+            break
+    log_noise = n_free * math.log(factor) + _log_shape(evidence, shape)
+    fit = -0.5 * (log_noise + _square(evidence, solution.residual, shape) / factor)
+    return fit, CaseEffects(
+        mean=solution.mean,
+        errors=solution.errors(),
+        is_measured=True,
+        case_effect=solution.effect,
+        case_variance=case_variance,
+        noise=factor * shape,
+    )
+
+
+def _binomial_shape(mean: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Return p (1 - p), with p drawn to the center a little, (M,)."""
+    center = float(mean.mean())
+    p = np.clip((mean * cells + center * N_PRIOR_CELLS) / (cells + N_PRIOR_CELLS), 0, 1)
+    return np.asarray(np.maximum(p * (1 - p), EDGE), np.float64)
+
+
+def _square(evidence: Evidence, residual: np.ndarray, shape: np.ndarray) -> float:
+    """Return the sum of squared residuals over all rewards, each in units of its shape."""
+    between = float((residual**2 * evidence.count / shape[:, None]).sum())
+    if evidence.binary:
+        of_repeats = (evidence.count * evidence.mean * (1.0 - evidence.mean)).sum(axis=1)  # (M,)
+        return between + float((of_repeats / shape).sum())
+    return between + evidence.repeat_sum / _repeats(evidence, shape)[1]
+
+
+def _log_shape(evidence: Evidence, shape: np.ndarray) -> float:
+    """Return the sum of log shapes over all rewards but one per candidate, which its mean took."""
+    if evidence.binary:
+        return float((evidence.count.sum(axis=1) - 1.0) @ np.log(shape))
+    n_repeats, shared = _repeats(evidence, shape)
+    n_cells = (evidence.count > 0).sum(axis=1)  # (M,)
+    return float((n_cells - 1.0) @ np.log(shape)) + n_repeats * math.log(shared)
+
+
+def _repeats(evidence: Evidence, shape: np.ndarray) -> tuple[float, float]:
+    """Return how many rewards repeat a cell, and their mean shape.
+
+    Their squares are known summed over candidates only, so none can be told its own shape.
+    """
+    n_repeats = np.maximum(evidence.count - 1.0, 0.0).sum(axis=1)  # (M,)
+    n = float(n_repeats.sum())
+    return n, float(n_repeats @ shape) / n if n else 1.0
+
+
+def _least_factor(evidence: Evidence, *, binomial: bool) -> float:
+    """Return the least noise, in units of shape: rewards of one kind prove little."""
+    if not evidence.binary:
+        return MIN_VARIANCE * max(1.0, float(np.square(evidence.mean).max()))
+    if binomial:
+        return LEAST_COIN_SHARE
+    n = float(evidence.count.sum())
+    coin = (float((evidence.mean * evidence.count).sum()) + 0.5) / (n + 1.0)
+    return LEAST_COIN_SHARE * coin * (1.0 - coin)

@@ -1,0 +1,245 @@
+"""Regression over a mixed space by a Gaussian process; numpy and scipy only.
+
+    z = f + e,   f ~ N(0, K),   e ~ N(0, v R)
+
+R, the covariance of the measurements' errors, is given: it need not be diagonal, since candidates
+that were asked the same cases share those cases' luck. Its scale v is learned, freely or near a
+known value. Hyper-parameters are those of highest posterior density, by L-BFGS-B on analytic
+gradients (Rasmussen & Williams 2006, §5.4.1).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.optimize import minimize
+
+from convergence_core.posterior.kernel import (
+    Distances,
+    Layout,
+    combine,
+    components,
+    gradient,
+    smooth_variance,
+)
+from convergence_core.space.encoding import Places
+
+JITTER = 1e-6
+MAX_JITTER = 1e-1
+"""Times the mean variance: more than rounding can ever ask for."""
+N_BOUND_SDS = 4.0
+"""How many prior standard deviations a hyper-parameter may stray."""
+MIN_NOISE = 1e-4
+FREE_NOISE = (0.2, 1.2)
+"""Median and log-sd of the prior of an unknown v, in units of the standardized targets."""
+KNOWN_NOISE_SD = 0.25
+"""Log-sd of the prior of v where the errors were measured."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GaussianProcess:
+    """A fitted process; see the module."""
+
+    layout: Layout
+    of_choices: tuple[np.ndarray, ...]
+    """Distances between the values of each choice."""
+    places: Places
+    log_params: np.ndarray
+    """Kernel's hyper-parameters, then log v."""
+    factor: np.ndarray
+    """Lower Cholesky factor of K + v R, (n, n)."""
+    weights: np.ndarray
+    """(K + v R)^-1 z, (n,)."""
+
+    @classmethod
+    def fit(
+        cls,
+        layout: Layout,
+        of_choices: Sequence[np.ndarray],
+        places: Places,
+        targets: np.ndarray,
+        errors: np.ndarray,
+        *,
+        known_noise: bool,
+        start: np.ndarray | None = None,
+        n_steps: int = 20,
+    ) -> "GaussianProcess":
+        """Learn from n measurements.
+
+        Args:
+            layout: of the kernel.
+            of_choices: distances between the values of each choice.
+            places: of the candidates, each once.
+            targets: standardized measurements, (n,).
+            errors: R, (n, n), positive semi-definite.
+            known_noise: whether v is near 1, or free.
+            start: log hyper-parameters to begin at; ``None``: the prior's medians.
+            n_steps: iterations of the optimizer; 0 keeps ``start``.
+        """
+        prior = _Prior.of(layout, known_noise=known_noise)
+        distances = Distances.between(places, places, of_choices)
+        begin = prior.mean
+        if start is not None:
+            # What lies outside was learned when less could be told apart.
+            inside = (prior.low <= start) & (start <= prior.high)
+            begin = np.where(inside, start, prior.mean)
+        problem = _Problem(layout, prior, distances, targets, errors)
+        if n_steps:
+            found = minimize(
+                problem.value_and_gradient,
+                begin,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=list(zip(prior.low, prior.high, strict=True)),
+                options={"maxiter": n_steps, "maxfun": n_steps + 5},
+            )
+            begin = np.asarray(found.x, np.float64)
+        covariance, _ = problem.covariance(begin)
+        factor = _factor(covariance)
+        return cls(
+            layout=layout,
+            of_choices=tuple(of_choices),
+            places=places,
+            log_params=begin,
+            factor=factor,
+            weights=np.asarray(cho_solve((factor, True), targets), np.float64),
+        )
+
+    @property
+    def noise(self) -> float:
+        """Scale of the errors, v."""
+        return math.exp(self.log_params[-1])
+
+    @property
+    def own_variance(self) -> float:
+        """Variance of a candidate's own effect."""
+        return math.exp(self.log_params[-2])
+
+    def marginals(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior means and variances, (n,) each.
+
+        An unseen candidate's own effect is left out: it cannot be chosen for what nobody knows.
+
+        Args:
+            places: of the candidates.
+            rows: which training row each is, -1 for unseen ones, (n,).
+        """
+        mean, half = self._project(places, rows)
+        prior = np.full(len(places), smooth_variance(self.layout, self._kernel_params))
+        prior[rows >= 0] += self.own_variance
+        return mean, np.maximum(prior - (half * half).sum(axis=0), 1e-10)
+
+    def joint(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean, (n,), and covariance, (n, n); see ``marginals``."""
+        mean, half = self._project(places, rows)
+        own = Distances.between(places, places, self.of_choices)
+        prior = combine(
+            self.layout, self._kernel_params, components(self.layout, self._kernel_params, own)
+        )
+        is_same = (rows[:, None] == rows) & (rows >= 0)
+        return mean, prior - half.T @ half + self.own_variance * is_same
+
+    @property
+    def _kernel_params(self) -> np.ndarray:
+        return self.log_params[:-1]
+
+    def _project(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior means and L^-1 k(training, places), (n_training, n)."""
+        between = Distances.between(places, self.places, self.of_choices)
+        cross = combine(
+            self.layout,
+            self._kernel_params,
+            components(self.layout, self._kernel_params, between),
+        )
+        seen = np.flatnonzero(rows >= 0)
+        cross[seen, rows[seen]] += self.own_variance
+        half = solve_triangular(self.factor, cross.T, lower=True, check_finite=False)
+        return cross @ self.weights, np.asarray(half, np.float64)
+
+
+def _factor(covariance: np.ndarray) -> np.ndarray:
+    """Return the lower Cholesky factor, (n, n).
+
+    Rounding may leave the matrix indefinite by a little; then as much is added to its diagonal as
+    it takes.
+
+    Raises:
+        numpy.linalg.LinAlgError: no jitter helps, or a number is not finite.
+    """
+    if not np.isfinite(covariance).all():
+        raise np.linalg.LinAlgError(
+            "the covariance of the rewards holds numbers that are not finite"
+        )
+    jitter = 0.0
+    scale = float(np.diag(covariance).mean())
+    while True:
+        try:
+            return np.linalg.cholesky(covariance + np.eye(len(covariance)) * (jitter * scale))
+        except np.linalg.LinAlgError:
+            jitter = max(10.0 * jitter, 1e-9)
+            if jitter > MAX_JITTER:
+                raise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prior:
+    """Normal priors of the logarithms of all hyper-parameters."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, layout: Layout, *, known_noise: bool) -> "_Prior":
+        level, spread = (1.0, KNOWN_NOISE_SD) if known_noise else FREE_NOISE
+        mean = np.append(layout.prior_mean, math.log(level))
+        sd = np.append(layout.prior_sd, spread)
+        low, high = mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd
+        if not known_noise:
+            low[-1] = math.log(MIN_NOISE)
+        return cls(mean, sd, low, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Problem:
+    """What the optimizer minimizes: minus log posterior of the hyper-parameters."""
+
+    layout: Layout
+    prior: _Prior
+    distances: Distances
+    targets: np.ndarray
+    errors: np.ndarray
+
+    def covariance(self, log_params: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return K + v R, (n, n), and the kernel's components, (D, n, n)."""
+        kernel_params = log_params[:-1]
+        parts = components(self.layout, kernel_params, self.distances)
+        total = combine(self.layout, kernel_params, parts) + math.exp(log_params[-1]) * self.errors
+        total[np.diag_indices_from(total)] += math.exp(kernel_params[-1]) + JITTER
+        return total, parts
+
+    def value_and_gradient(self, log_params: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return minus log posterior, up to a constant, and its gradient."""
+        total, parts = self.covariance(log_params)
+        factor, failed = dpotrf(total, lower=1, clean=0, overwrite_a=0)
+        if failed:
+            return 1e10, np.zeros_like(log_params)
+        inverse, _ = dpotri(factor, lower=1)
+        lower = np.tril(inverse)
+        inverse = lower + lower.T
+        inverse[np.diag_indices_from(inverse)] /= 2.0
+        solved = inverse @ self.targets
+        pull = (log_params - self.prior.mean) / self.prior.sd
+        value = (
+            0.5 * float(self.targets @ solved)
+            + float(np.log(np.diag(factor)).sum())
+            + 0.5 * float(pull @ pull)
+        )
+        outer = 0.5 * (inverse - np.outer(solved, solved))
+        of_kernel = gradient(self.layout, log_params[:-1], self.distances, parts, outer)
+        of_noise = math.exp(log_params[-1]) * float((outer * self.errors).sum())
+        return value, np.append(of_kernel, of_noise) + pull / self.prior.sd

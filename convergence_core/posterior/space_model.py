@@ -1,0 +1,193 @@
+"""The surrogate of the search: a Gaussian process over the space, on evidence freed of the cases.
+
+Cells become one measurement per candidate (``case_effects``), rewards are warped so that crashes
+do not bend the surface (``warping``), and a process over the space (``gaussian_process``) says
+what is believed of candidates asked and unasked, jointly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from convergence_core.archive import Archive, Member
+from convergence_core.posterior.case_effects import CaseEffects
+from convergence_core.posterior.evidence import Evidence
+from convergence_core.posterior.gaussian_process import GaussianProcess
+from convergence_core.posterior.kernel import Layout
+from convergence_core.posterior.warped import WarpedBeliefs
+from convergence_core.posterior.warping import Warp
+from convergence_core.records import Candidate, Json
+from convergence_core.space import Space
+from convergence_core.space.encoding import Encoding, Places
+
+MAX_ROWS = 300
+"""Candidates that a process is trained on: its cost grows with their cube."""
+MEMORY_KEY = "log_params"
+"""Where a sampler's memory keeps the hyper-parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceModel:
+    """Settings of the surrogate."""
+
+    space: Space
+    max_rows: int = MAX_ROWS
+    """Of more candidates, the best half, the newest quarter and a spread quarter are kept."""
+    bounds: tuple[float, float] | None = (0.0, 1.0)
+    """Where rewards lie; ``None``: anywhere."""
+    n_steps: int = 25
+    """Iterations of the optimizer of hyper-parameters."""
+    additive: bool = True
+    """``False``: no additive terms; to show what they are worth."""
+    case_effects: bool = True
+    """``False``: all cases count as equally hard; to show what knowing them is worth."""
+    start: tuple[float, ...] | None = None
+    """Log hyper-parameters of an earlier fit to begin at; ``None``: the prior's medians."""
+    start_steps: int | None = None
+    """Iterations from there; ``None``: as many as from the prior."""
+    encoding: Encoding = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Encode the space once."""
+        object.__setattr__(self, "encoding", Encoding.of(self.space))
+
+    def warm(self, memory: Mapping[str, Json], *, n_steps: int = 0) -> "SpaceModel":
+        """Return the model that begins where a sampler's memory says, if it says so.
+
+        Args:
+            memory: of a ``SearchState``.
+            n_steps: iterations from there.
+        """
+        kept = memory.get(MEMORY_KEY)
+        if not isinstance(kept, list):
+            return self
+        start = tuple(float(value) for value in kept if isinstance(value, int | float))
+        return replace(self, start=start, start_steps=n_steps)
+
+    def fit(
+        self,
+        archive: Archive,
+        *,
+        case_ids: Sequence[str] | None = None,
+        case_weights: Mapping[str, float] | None = None,
+    ) -> "FittedSpaceModel":
+        """Learn from an archive; see ``Surrogate.fit``."""
+        members = self._rows(archive, case_ids)
+        if not members:
+            return FittedSpaceModel(model=self, learned=None)
+        kept = Archive({member.candidate.candidate_id: member for member in members})
+        evidence = Evidence.gather(kept, case_ids=case_ids, case_weights=case_weights)
+        effects = CaseEffects.estimate(evidence, with_cases=self.case_effects)
+        low, high = self.bounds or (-1.0, 1.0)
+        error = float(np.median(np.sqrt(np.diag(effects.errors)))) if effects.is_measured else 0.0
+        warp = Warp.learn(effects.mean, guess=(high - low) / 4, least=error)
+        slope = warp.slope(effects.mean) if effects.is_measured else np.ones(len(evidence.ids))
+        layout = Layout.of(
+            self.encoding,
+            own_effect=effects.is_measured or not self.encoding.number_names,
+        )
+        if not self.additive:
+            layout = layout.without_additive()
+        start = None
+        if self.start is not None and len(self.start) == layout.size + 1:
+            start = np.array(self.start, dtype=np.float64)
+        places = self.encoding.encode(
+            [kept.members[name].candidate.params for name in evidence.ids]
+        )
+        process = GaussianProcess.fit(
+            layout,
+            self.encoding.distances,
+            places,
+            warp.forward(effects.mean),
+            slope[:, None] * effects.errors * slope,
+            known_noise=effects.is_measured,
+            start=start,
+            n_steps=self.n_steps
+            if start is None or self.start_steps is None
+            else self.start_steps,
+        )
+        return FittedSpaceModel(
+            model=self,
+            learned=Learned(
+                process=process,
+                warp=warp,
+                effects=effects,
+                evidence=evidence,
+                row={name: i for i, name in enumerate(evidence.ids)},
+            ),
+        )
+
+    def _rows(self, archive: Archive, case_ids: Sequence[str] | None) -> list[Member]:
+        """Return the members to train on, in the order they were first asked."""
+        wanted = None if case_ids is None else set(case_ids)
+        seen = [
+            (member, [r for (c, _), r in member.rewards.items() if wanted is None or c in wanted])
+            for member in archive
+        ]
+        members = [member for member, rewards in seen if rewards]
+        if len(members) <= self.max_rows:
+            return members
+        count = np.array([len(rewards) for _, rewards in seen if rewards], dtype=np.float64)
+        reward = np.array([sum(rewards) for _, rewards in seen if rewards]) / count
+        shrunk = (reward * count + reward.mean()) / (count + 1.0)
+        quarter = self.max_rows // 4
+        best = np.argsort(-shrunk, kind="stable")[: self.max_rows - 2 * quarter]
+        newest = np.arange(len(members) - quarter, len(members))
+        spread = np.linspace(0, len(members) - 1, quarter).round().astype(np.intp)
+        return [members[i] for i in np.unique(np.concatenate([best, newest, spread]))]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Learned:
+    """What evidence said."""
+
+    process: GaussianProcess
+    warp: Warp
+    effects: CaseEffects
+    evidence: Evidence
+    row: Mapping[str, int]
+    """Candidate → training row."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FittedSpaceModel:
+    """The model with what it learned; ``None``: there was no reward."""
+
+    model: SpaceModel
+    learned: Learned | None
+
+    @property
+    def log_params(self) -> np.ndarray | None:
+        """Log hyper-parameters, for the next fit to begin at."""
+        return None if self.learned is None else self.learned.process.log_params
+
+    def rows(self, ids: Sequence[str]) -> np.ndarray:
+        """Return which training row each candidate is, -1 for none, (n,)."""
+        row = {} if self.learned is None else self.learned.row
+        return np.array([row.get(name, -1) for name in ids], dtype=np.intp)
+
+    def posterior(self, candidates: Sequence[Candidate]) -> WarpedBeliefs:
+        """Return the joint posterior of these candidates, seen or unseen."""
+        ids = tuple(candidate.candidate_id for candidate in candidates)
+        places = self.model.encoding.encode([candidate.params for candidate in candidates])
+        return self.beliefs(ids, places, self.rows(ids))
+
+    def beliefs(self, ids: tuple[str, ...], places: Places, rows: np.ndarray) -> WarpedBeliefs:
+        """Return the joint posterior of candidates at these places.
+
+        Args:
+            ids: of the candidates.
+            places: of the candidates.
+            rows: which training row each is, -1 for unseen ones, (n,).
+        """
+        if self.learned is None:
+            return WarpedBeliefs.of_nothing(ids, self.model.bounds)
+        return WarpedBeliefs(
+            ids=ids,
+            process=self.learned.process,
+            warp=self.learned.warp,
+            places=places,
+            rows=rows,
+            bounds=self.model.bounds,
+        )

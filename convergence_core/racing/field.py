@@ -1,0 +1,160 @@
+"""Who competes for cells: candidates asked before, and a pool of new ones."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from convergence_core.archive import Archive
+from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.posterior.space_model import FittedSpaceModel
+from convergence_core.posterior.warped import WarpedBeliefs
+from convergence_core.records import Candidate
+from convergence_core.space.encoding import Encoding
+
+MIN_PARENTS = 10
+"""Parents that breed at least, if there are so many."""
+N_CLOSE = 4
+"""Best candidates around which a quarter of the pool is bred."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How many compete, and for what; shared by the samplers that race."""
+
+    breeds: bool = True
+    """``False``: the pool is drawn uniformly from the space."""
+    draws: bool = True
+    """``False``: places go to the highest posterior means; to show what draws are worth."""
+    confidence_level: float = 0.95
+    """Certainty with which whoever left the race was not the best."""
+    pool_size: int = 500
+    """New candidates considered for one generation."""
+    n_kept: int = 160
+    """Of these, those with the highest mean + 2 sd that compete."""
+    n_elites: int = 25
+    """Known candidates that compete, those of the highest posterior means."""
+    max_chunks: int = 2
+    """Chunks that a known candidate may win in one generation before the end game."""
+    end_share: float = 0.3
+    """Share of the cells, the last, that only known candidates get, where there are cases."""
+    end_share_without_cases: float = 0.1
+    """The same where every cell is the whole evaluation."""
+    min_noise: float = 0.02
+    """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Known candidates with a reward, as the posterior sees them."""
+
+    rules: Rules
+    encoding: Encoding
+    archive: Archive
+    fitted: FittedSpaceModel
+
+    @cached_property
+    def members(self) -> list[Candidate]:
+        """In the order they were first asked."""
+        return [member.candidate for member in self.archive if member.n]
+
+    @cached_property
+    def genes(self) -> np.ndarray:
+        """Of the members, (n, n_dims)."""
+        return self.encoding.genes([candidate.params for candidate in self.members])
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Training row of each member, -1 for none, (n,)."""
+        return self.fitted.rows([candidate.candidate_id for candidate in self.members])
+
+    @cached_property
+    def marginals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the members' warped rewards, (n,) each."""
+        return self.beliefs(self.genes, self.rows).marginals
+
+    @cached_property
+    def ranking(self) -> np.ndarray:
+        """Members, best posterior mean first, (n,)."""
+        return np.argsort(-self.marginals[0], kind="stable")
+
+    @cached_property
+    def elites(self) -> np.ndarray:
+        """Members that compete, best first: none that has left the race.
+
+        One leaves when its probability of being better than the leader is so small that all who
+        left together hold a better one with less than ``1 - confidence_level``.
+        """
+        elites = self.ranking[: self.rules.n_elites]
+        beliefs = self.beliefs(self.genes[elites], self.rows[elites])
+        error = (1.0 - self.rules.confidence_level) / len(self.ranking)
+        return np.asarray(elites[beliefs.probability_above(0) >= error], np.intp)
+
+    def beliefs(self, genes: np.ndarray, rows: np.ndarray) -> WarpedBeliefs:
+        """Return the joint posterior at these genes, (n, n_dims), of training rows or -1, (n,)."""
+        return self.fitted.beliefs(("",) * len(genes), self.encoding.places(genes), rows)
+
+    def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
+        """Return new rows that compete, each nobody's yet; their parents count by ``ranking``."""
+        size = self.rules.pool_size
+        if self.rules.breeds:
+            parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
+            pool = breeder.breed(parents, size // 2, rng)
+            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng))
+            pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))
+        else:
+            pool = breeder.sample(size, rng)
+        pool = self._unseen(pool)
+        if len(pool) > self.rules.n_kept:
+            mean, sd = self.beliefs(pool.genes, unseen(len(pool))).marginals
+            best = np.argsort(-(mean + 2.0 * sd), kind="stable")[: self.rules.n_kept]
+            pool = pool.take(np.sort(best))
+        return pool
+
+    def parent_ids(self, pool: Pool, row: int) -> tuple[str, ...]:
+        """Return the ids of a pool row's parents."""
+        return tuple(
+            self.members[self.ranking[parent]].candidate_id
+            for parent in pool.parents[row]
+            if parent >= 0
+        )
+
+    def left_to_gain(
+        self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
+    ) -> float:
+        """Return the quantile of what the best candidate considered has over the leader.
+
+        Over elites and a pool of new candidates, each with what may be its own effect.
+        """
+        known = self.ranking[: self.rules.n_elites]
+        pool = self.pool(breeder, rng)
+        rows = np.concatenate([self.rows[known], unseen(len(pool))])
+        beliefs = self.beliefs(np.concatenate([self.genes[known], pool.genes]), rows)
+        drawn = beliefs.warped_draws(rng, n_draws)
+        if self.fitted.learned is not None:
+            own = math.sqrt(self.fitted.learned.process.own_variance)
+            drawn = drawn + own * (rows < 0) * rng.standard_normal(drawn.shape)
+        rewards = beliefs.rewards(drawn)
+        return float(np.quantile(rewards.max(axis=1) - rewards[:, 0], level))
+
+    def _unseen(self, pool: Pool) -> Pool:
+        known = set(_keys(self.genes))
+        keep = []
+        for i, key in enumerate(_keys(pool.genes)):
+            if key not in known:
+                known.add(key)
+                keep.append(i)
+        return pool.take(np.array(keep, dtype=np.intp))
+
+
+def unseen(n: int) -> np.ndarray:
+    """Return the training rows of n candidates that nobody has asked, (n,)."""
+    return np.full(n, -1, dtype=np.intp)
+
+
+def _keys(genes: np.ndarray) -> Sequence[bytes]:
+    """Return what tells rows apart: canonical values differ in the seventh digit at least."""
+    rounded = np.where(np.isnan(genes), -1.0, np.round(genes, 7)) + 0.0
+    return [row.tobytes() for row in rounded]

@@ -1,0 +1,130 @@
+"""One generation's cells: first to those whom draws favour, at the end to those worth making sure of.
+
+A generation is a row of places, each worth one chunk of cells. For every place one joint draw of
+the posterior is taken over known candidates and a pool of new ones (Thompson 1933; Chapelle & Li
+2011, Alg. 1); whoever is highest gets the place: a new candidate its first chunk, a known one a
+further chunk.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.evolution import PoolBreeder
+from convergence_core.racing.field import Field, unseen
+from convergence_core.racing.planning import Draft, first_in
+from convergence_core.records import Candidate
+
+
+@dataclass(kw_only=True)
+class Race:
+    """Fills a draft; used within one ``ask`` and never kept."""
+
+    field: Field
+    draft: Draft
+    rng: np.random.Generator
+    breeder: PoolBreeder
+    chunk: int
+    """Cells of one place."""
+    n_seats: int
+    """Candidates that may be new."""
+
+    def run(self, exploration_rate: float) -> None:
+        """Fill all places.
+
+        Args:
+            exploration_rate: share of places for uniformly random newcomers.
+        """
+        draft = self.draft
+        draft.retry_missing()
+        n_last = round(self._end_part() * draft.n_left)
+        for candidate in first_in(draft.space, draft.request, draft.archive):
+            self._ask(candidate)
+        self._explore(draft.n_left - n_last, exploration_rate)
+        self._search(draft.n_left - n_last)
+        self._make_sure(draft.n_left)
+        self._search(draft.n_left)
+
+    def _end_part(self) -> float:
+        """Return which part of this generation belongs to the end game."""
+        rules, request, learned = self.field.rules, self.draft.request, self.field.fitted.learned
+        if len(request.case_ids) > 1:
+            share = rules.end_share
+        elif learned is not None and learned.process.noise < rules.min_noise:
+            share = 0.0
+        else:
+            share = rules.end_share_without_cases
+        begins = request.n_generations * (1.0 - share)
+        return min(1.0, max(0.0, request.generation + 1 - begins))
+
+    # -- searching -----------------------------------------------------------------------------
+
+    def _explore(self, n_cells: int, rate: float) -> None:
+        seats = max(0, n_cells) * rate / self.chunk
+        n = int(seats) + int(self.rng.random() < seats - int(seats))
+        if not n:
+            return
+        pool = self.breeder.sample(n, self.rng)
+        for row in range(len(pool)):
+            self._ask(self.breeder.candidate(pool, row, ()))
+
+    def _search(self, n_cells: int) -> None:
+        """Spend so many cells by draws over elites and the pool."""
+        if n_cells <= 0:
+            return
+        field, rules = self.field, self.field.rules
+        stop = self.draft.n_left - n_cells
+        elites, pool = field.elites, field.pool(self.breeder, self.rng)
+        genes = np.concatenate([field.genes[elites], pool.genes])
+        rows = np.concatenate([field.rows[elites], unseen(len(pool))])
+        values = self._values(genes, rows, -(-n_cells // self.chunk))
+        n_wins = np.zeros(len(rows), dtype=np.intp)
+        for value in values:
+            for i in np.argsort(-value, kind="stable"):
+                is_known = i < len(elites)
+                if n_wins[i] >= (rules.max_chunks if is_known else 1):
+                    continue
+                n_wins[i] += 1
+                if is_known:
+                    candidate = field.members[elites[i]]
+                else:
+                    row = int(i) - len(elites)
+                    candidate = self.breeder.candidate(pool, row, field.parent_ids(pool, row))
+                if self._ask(candidate):
+                    break
+            if self.draft.n_left <= stop:
+                return
+
+    def _values(self, genes: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
+        """Return n joint draws, (n, n_candidates)."""
+        beliefs = self.field.beliefs(genes, rows)
+        if not self.field.rules.draws:
+            return np.tile(beliefs.marginals[0], (n, 1))
+        return beliefs.warped_draws(self.rng, n)
+
+    # -- making sure ---------------------------------------------------------------------------
+
+    def _make_sure(self, n_cells: int) -> None:
+        """Spend so many cells by draws over those still in the race, then on all others."""
+        if n_cells <= 0:
+            return
+        field, stop = self.field, self.draft.n_left - n_cells
+        values = self._values(
+            field.genes[field.elites], field.rows[field.elites], -(-n_cells // self.chunk)
+        )
+        rest = field.ranking[~np.isin(field.ranking, field.elites)]
+        for value in values:
+            favoured = field.elites[np.argsort(-value, kind="stable")]
+            if not any(self._ask(field.members[i]) for i in (*favoured, *rest)):
+                return
+            if self.draft.n_left <= stop:
+                return
+
+    # -- cells ---------------------------------------------------------------------------------
+
+    def _ask(self, candidate: Candidate) -> bool:
+        """Give a candidate a chunk of cells; return whether it had any open."""
+        draft = self.draft
+        if candidate.candidate_id not in draft.archive and draft.n_new >= self.n_seats:
+            return False
+        return bool(draft.add(candidate, draft.open_cells(candidate.candidate_id)[: self.chunk]))

@@ -1,0 +1,144 @@
+"""``thompson`` and ``mab_evolution``: draws of the posterior decide who is asked, and how much.
+
+For every place of a generation a joint draw over candidates asked before and a pool of new ones
+says who gets it (``racing``). So the draws decide between searching and making sure, and a batch is
+diverse because its draws are. ``thompson`` draws its pool uniformly from the space;
+``mab_evolution`` breeds it: half from the best quarter, a quarter around the four best, a quarter
+random.
+
+Departures from plain Thompson sampling, each for a reason:
+
+* A known candidate gets at most two chunks of a generation, so one lucky draw decides little.
+* The last share of the cells goes to known candidates only: best-arm identification rather than
+  search. Without cases that share is small, and none where rewards hold no noise.
+* ``exploration_rate`` of the places go to uniformly random newcomers, against a model that is wrong.
+* Whoever is surely not the best leaves the race (``Rules.confidence_level``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from convergence_core.evolution import PoolBreeder
+from convergence_core.posterior.space_model import MEMORY_KEY, SpaceModel
+from convergence_core.racing import Field, Race, Rules
+from convergence_core.racing.planning import Draft, default_chunk, first_in
+from convergence_core.records import Json, Trial
+from convergence_core.sampler import LEFT_TO_GAIN, SETTLED, AskRequest, Plan, SearchState
+from convergence_core.samplers.learning import generation_of, tell
+from convergence_core.space import Space
+
+N_STEPS = 8
+"""Iterations of the optimizer of hyper-parameters after each generation but the first."""
+N_DRAWS = 400
+"""Draws behind what is left to gain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThompsonSampler:
+    """Settings of both samplers; see the module."""
+
+    name: str
+    space: Space
+    surrogate: SpaceModel
+    rules: Rules = field(default_factory=Rules)
+    races: bool = True
+    """``False``: a newcomer is asked all its cells at once; to show what racing is worth."""
+    exploration_rate: float = 0.0
+    """Share of places for uniformly random newcomers, whatever the posterior says."""
+    cases_per_candidate: int | None = None
+    """Cases of one chunk; ``None``: see ``default_chunk``."""
+    case_weights: Mapping[str, float] = field(default_factory=dict)
+    """Case → weight in the mean reward; absent ones weigh 1."""
+    n_levels: int | None = 20
+    """Steps that free numbers are snapped to where there are cases; ``None``: none."""
+
+    def start(self) -> SearchState:
+        """Return the state before any evidence."""
+        return SearchState()
+
+    def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
+        """Plan a generation."""
+        draft = Draft(self.space, state.archive, request, rng)
+        chunk = self._chunk(request)
+        draft.pair_with(chunk)
+        if not any(member.n for member in state.archive):
+            draft.retry_missing()
+            self._open(draft, rng, chunk)
+            return draft.plan()
+        fitted = self.surrogate.warm(state.memory).fit(
+            state.archive, case_ids=request.case_ids, case_weights=self.case_weights
+        )
+        race = Race(
+            field=Field(self.rules, self.surrogate.encoding, state.archive, fitted),
+            draft=draft,
+            rng=rng,
+            breeder=self._breeder(request),
+            chunk=chunk,
+            n_seats=self._n_seats(request),
+        )
+        race.run(self.exploration_rate)
+        return draft.plan()
+
+    def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
+        """Return the state with these trials, and with hyper-parameters that fit them."""
+        told = tell(state, trials)
+        fitted = self.surrogate.warm(told.memory, n_steps=N_STEPS).fit(
+            told.archive, case_weights=self.case_weights
+        )
+        if fitted.log_params is None:
+            return told
+        # A stream of its own, a function of the state: looking changes nothing drawn for plans.
+        rng = np.random.default_rng([generation_of(told), len(told.archive)])  # noqa: TID251
+        competitors = Field(self.rules, self.surrogate.encoding, told.archive, fitted)
+        left = competitors.left_to_gain(self._free, rng, n_draws=N_DRAWS, level=SETTLED)
+        memory: dict[str, Json] = {
+            **told.memory,
+            MEMORY_KEY: fitted.log_params.tolist(),
+            LEFT_TO_GAIN: left,
+        }
+        return SearchState(archive=told.archive, memory=memory)
+
+    def _chunk(self, request: AskRequest) -> int:
+        n_cases = len(request.case_ids)
+        wanted = self.cases_per_candidate or (default_chunk(n_cases) if self.races else n_cases)
+        return max(1, min(wanted, n_cases))
+
+    def _n_seats(self, request: AskRequest) -> int:
+        """Return how many candidates may be new: as many as the cells hold chunks.
+
+        A population that is asked all its cases is spent on more candidates with fewer cases.
+        """
+        return max(request.n_candidates, request.n_cells // self._chunk(request))
+
+    def _breeder(self, request: AskRequest) -> PoolBreeder:
+        return self._stepped if len(request.case_ids) > 1 else self._free
+
+    @cached_property
+    def _free(self) -> PoolBreeder:
+        return PoolBreeder(encoding=self.surrogate.encoding)
+
+    @cached_property
+    def _stepped(self) -> PoolBreeder:
+        return PoolBreeder(encoding=self.surrogate.encoding, levels=self.n_levels)
+
+    def _open(self, draft: Draft, rng: np.random.Generator, chunk: int) -> None:
+        """Ask the first generation: candidates spread over the space, a chunk each."""
+        breeder = self._breeder(draft.request)
+        n = min(self._n_seats(draft.request), -(-draft.n_left // chunk))
+        newcomers = first_in(self.space, draft.request, draft.archive)[:n]
+        seen = {*draft.seen(), *(candidate.candidate_id for candidate in newcomers)}
+        for pool in (breeder.design(n, rng), breeder.sample(4 * n, rng)):
+            for row in range(len(pool)):
+                if len(newcomers) >= n:
+                    break
+                candidate = breeder.candidate(pool, row, ())
+                if candidate.candidate_id not in seen:
+                    seen.add(candidate.candidate_id)
+                    newcomers.append(candidate)
+        n_rounds = -(-len(draft.request.case_ids) * draft.request.repeats // chunk)
+        for _ in range(n_rounds):
+            for candidate in newcomers:
+                draft.add(candidate, draft.open_cells(candidate.candidate_id)[:chunk])

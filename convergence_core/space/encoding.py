@@ -1,0 +1,132 @@
+"""Candidates as arrays: numbers on the unit interval, choices as codes.
+
+A parameter that is not active lies, as a number, in the middle and, as a choice, in a code of its
+own; the kernel stays positive definite and inactive parameters tell candidates apart no further.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from convergence_core.records import Params
+from convergence_core.space.parameters import Choice
+from convergence_core.space.space import Space
+
+N_HASHED = 256
+"""Buckets of a text's n-grams."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where n candidates lie."""
+
+    numbers: np.ndarray
+    """In [0, 1], (n, n_numbers)."""
+    codes: np.ndarray
+    """Which choice, the number of choices where the parameter is not active, (n, n_choices)."""
+
+    def __len__(self) -> int:
+        """Candidates."""
+        return len(self.codes)
+
+    def take(self, rows: np.ndarray) -> "Places":
+        """Return the places of these rows."""
+        return Places(self.numbers[rows], self.codes[rows])
+
+    def join(self, other: "Places") -> "Places":
+        """Return these places and then the others."""
+        return Places(
+            np.concatenate([self.numbers, other.numbers]),
+            np.concatenate([self.codes, other.codes]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """How a space becomes arrays."""
+
+    space: Space
+    number_names: tuple[str, ...]
+    choice_names: tuple[str, ...]
+    distances: tuple[np.ndarray, ...]
+    """Between the values of each choice, "not active" last; in [0, 1], 0 on the diagonal."""
+
+    @classmethod
+    def of(cls, space: Space) -> "Encoding":
+        """Return the encoding of a space."""
+        choices = {
+            name: parameter
+            for name, parameter in space.parameters.items()
+            if isinstance(parameter, Choice)
+        }
+        return cls(
+            space=space,
+            number_names=tuple(name for name in space.parameters if name not in choices),
+            choice_names=tuple(choices),
+            distances=tuple(_distances(parameter) for parameter in choices.values()),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameters in the order of dimensions: numbers, then choices."""
+        return (*self.number_names, *self.choice_names)
+
+    def genes(self, points: Sequence[Params]) -> np.ndarray:
+        """Return canonical points as rows of numbers, (n, n_dims).
+
+        A number is its place in [0, 1], a choice its code; NaN stands for "not active".
+        """
+        genes = np.full((len(points), len(self.names)), np.nan)
+        parameters = self.space.parameters
+        for j, name in enumerate(self.names):
+            parameter = parameters[name]
+            to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
+            genes[:, j] = [to_gene(p[name]) if name in p else np.nan for p in points]
+        return genes
+
+    def places(self, genes: np.ndarray) -> Places:
+        """Return where rows of ``genes`` lie."""
+        q = len(self.number_names)
+        n_values = np.array([len(distance) - 1 for distance in self.distances])
+        numbers, codes = genes[:, :q], genes[:, q:]
+        return Places(
+            np.where(np.isnan(numbers), 0.5, numbers),
+            np.where(np.isnan(codes), n_values, codes).astype(np.intp),
+        )
+
+    def encode(self, points: Sequence[Params]) -> Places:
+        """Return where canonical points lie."""
+        return self.places(self.genes(points))
+
+
+def _distances(choice: Choice) -> np.ndarray:
+    """Return distances between values: 1 between categories, less between texts that share words.
+
+    Texts are compared by the cosine of the square roots of their hashed counts of words and
+    word pairs; one minus a cosine is a distance whose ``exp(-w d)`` is positive semi-definite.
+    """
+    n = choice.n_values
+    distance = 1.0 - np.eye(n + 1)
+    if choice.kind == "text":
+        vectors = np.array([_hashed(str(text)) for text in choice.choices])
+        cosine = np.clip(vectors @ vectors.T, 0.0, 1.0)
+        distance[:n, :n] = 1.0 - cosine
+        np.fill_diagonal(distance, 0.0)
+    return distance
+
+
+def _hashed(text: str) -> np.ndarray:
+    """Return the unit vector of a text's words and pairs of words, (N_HASHED + 1,).
+
+    The last place is that of a text without words, which is near to no other.
+    """
+    words = text.lower().split()
+    counts = np.zeros(N_HASHED + 1)
+    for gram in [*words, *(f"{a} {b}" for a, b in pairwise(words))]:
+        counts[zlib.crc32(gram.encode("utf-8", "surrogatepass")) % N_HASHED] += 1.0
+    counts[N_HASHED] = float(not words)
+    vector = np.sqrt(counts)
+    return np.asarray(vector / np.linalg.norm(vector), np.float64)
