@@ -8,14 +8,18 @@ from tasks.planning import schedule_of
 if TYPE_CHECKING:
     from tasks.loading import Loaded
 
+RACING = ("thompson", "mab_evolution")
+"""Algorithms that spend a population's cells on more candidates with fewer cases each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """The size of a run; all numbers are upper bounds, since a run may stop early."""
 
     n_generations: int
-    n_candidates: int
-    """Different candidates at most: the populations of all generations, or the whole space."""
+    n_candidates: int | None
+    """Different candidates at most; ``None``: as many as the evaluations allow, for the algorithm
+    asks some candidates few cases and so meets more of them than the populations hold."""
     space_size: int | None
     """Different candidates that exist; ``None``: too many to count."""
     n_search_cases: int
@@ -47,10 +51,11 @@ def forecast(loaded: "Loaded") -> Forecast:
     evolution = configuration.optimization.evolution
     schedule = schedule_of(loaded)
     size = loaded.space.size()
-    n_candidates = evolution.generations * evolution.population_size
+    races = configuration.optimization.algorithm in RACING
+    n_candidates = None if races else evolution.generations * evolution.population_size
     n_search_cells = schedule.planned_cells()
     if size is not None:
-        n_candidates = min(n_candidates, size)
+        n_candidates = size if n_candidates is None else min(n_candidates, size)
         per_candidate = schedule.n_search_cases * schedule.repeats
         n_search_cells = min(n_search_cells, n_candidates * per_candidate)
     return Forecast(

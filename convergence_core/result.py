@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from convergence_core.agreement import JudgeReport
+from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.records import Json, Params, Role, canonical_json
 
 if TYPE_CHECKING:
@@ -146,36 +147,6 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EffectPoint:
-    """The candidates that share a value, or a range of values, of one parameter."""
-
-    label: str
-    x: float | None
-    """Mean value in the range; ``None`` for choices."""
-    mean: float
-    """Mean of the candidates' posterior means."""
-    low: float
-    high: float
-    """95 % interval of that mean, over candidates; equal to the mean for a single one."""
-    n_candidates: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """How the rewards of the candidates asked vary with one parameter. Descriptive only.
-
-    The search asked more where rewards were high and other parameters moved along, so this is no
-    effect in the causal sense.
-    """
-
-    parameter: str
-    kind: Literal["number", "choice"]
-    log: bool = False
-    """Whether the parameter's scale is logarithmic."""
-    points: tuple[EffectPoint, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Evaluations that ended alike."""
 
@@ -286,6 +257,9 @@ class RunResult:
     """First rows only in a large run; ``n_candidates`` counts all."""
     curve: tuple[CurvePoint, ...] = ()
     effects: tuple[Effect, ...] = ()
+    """Of each parameter that can vary, that of the largest share first."""
+    explanation: Explanation | None = None
+    """Why this one was chosen; ``None``: no candidate got a reward, or a run that goes on."""
     failures: tuple[Failure, ...] = ()
     """Most frequent first."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -38,4 +38,7 @@ def prepare(*, quiet: bool = False) -> None:
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     if quiet and "prefect" not in sys.modules:
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+        # The ephemeral server writes to our standard error, and when it is stopped amid its batches
+        # it tells of each with a traceback.
+        os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
         os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")

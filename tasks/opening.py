@@ -175,7 +175,9 @@ def resume_run(
 
     Args:
         path: folder of the results store.
-        name: id, label or unambiguous part of the run's id; ``None``: the latest unfinished run.
+        name: id, label or unambiguous part of the run's id; ``None``: the latest run that can go
+            on: an unfinished one, with ``budget`` also one that a limit ended, with
+            ``retry_missing`` any.
         retry_missing: ask the cells without a reward once more before anything else; a finished
             run is opened again for it, and its result is written anew.
         budget: limits by their key, in place of the run's own; one that a limit ended is opened
@@ -191,9 +193,14 @@ def resume_run(
         ResumeError: the run is finished, or its test cases or facts changed since.
     """
     store = ParquetStore(path)
-    record = store.run(name) if name is not None else _latest_unfinished(store)
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
-    if record.status == "done" and not retry_missing and not (raised and _ended_by_budget(record)):
+
+    def goes_on(record: RunRecord) -> bool:
+        unfinished = record.status != "done"
+        return unfinished or retry_missing or (bool(raised) and _ended_by_budget(record))
+
+    record = store.run(name) if name is not None else _latest(store, goes_on)
+    if not goes_on(record):
         raise ResumeError(
             f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
             "ask its missing cells again with `convergence resume --retry-errors "
@@ -288,14 +295,14 @@ def _begun_by(path: Path, flow_run_id: str) -> str | None:
     return None
 
 
-def _latest_unfinished(store: ParquetStore) -> RunRecord:
-    unfinished = [record for record in store.runs() if record.status != "done"]
-    if not unfinished:
+def _latest(store: ParquetStore, goes_on: Callable[[RunRecord], bool]) -> RunRecord:
+    record = next(filter(goes_on, store.runs()), None)
+    if record is None:
         raise ResumeError(
-            f"the store {store.path} holds no unfinished run. "
+            f"the store {store.path} holds no run that could go on. "
             "Begin one with `convergence optimize`."
         )
-    return unfinished[0]
+    return record
 
 
 def _facts(loaded: Loaded) -> dict[str, str]:

@@ -208,6 +208,7 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     capped = (
         "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
     )
+    candidates = "" if run.n_candidates is None else f"{run.n_candidates:,} candidates, "
     rows = [
         ("system", f"{api.name} ({api.kind}: {where})"),
         ("parameters", f"{parameters}{size}"),
@@ -216,7 +217,7 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
         (
             "search",
             f"{configuration.optimization.algorithm}, up to {run.n_generations:,} generations: "
-            f"at most {run.n_candidates:,} candidates, {run.n_search_cells:,} evaluations",
+            f"at most {candidates}{run.n_search_cells:,} evaluations",
         ),
         ("at the end", f"{run.n_final_cells:,} evaluations of the winner and the defaults"),
         (

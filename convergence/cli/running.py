@@ -108,7 +108,7 @@ def resume(  # noqa: PLR0917 - as above
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="Label, id or unambiguous part of it. Default: the latest unfinished run.",
+            help="Label, id or unambiguous part of it. Default: the latest that can go on.",
         ),
     ] = None,
     retry_errors: Annotated[

@@ -26,7 +26,8 @@ class EvolutionConfig(Section):
     """The evolutionary part of the search."""
 
     population_size: int = Field(default=20, ge=2, le=10_000)
-    """Candidates of one generation."""
+    """Candidates of one generation, if each is asked all cases; `thompson` and `mab_evolution`
+    spend as many evaluations on more candidates, asking the poor ones fewer cases."""
     generations: int = Field(default=10, ge=1, le=100_000)
     """Generations at most."""
     mutation_rate: float = Field(default=0.2, ge=0, le=1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from convergence_core.archive import Member
 from convergence_core.config import Configuration
+from convergence_core.explanation.explain import Explained, explain
 from convergence_core.posterior import Surrogate
 from convergence_core.recommend import (
     Interval,
@@ -31,12 +32,11 @@ from convergence_core.result import (
     Within,
 )
 from convergence_core.sampler import SearchState
-from convergence_core.samplers import make_surrogate
+from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Space
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
 from tasks.report.curve import Height, Recommend, learning_curve
-from tasks.report.effects import Seen, parameter_effects
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
 from tasks.report.judges import judge_reports
 
@@ -70,6 +70,7 @@ def collect(
     status: ResultStatus,
     reason: str,
     baseline_id: str | None,
+    explains: bool = True,
 ) -> RunResult:
     """Return everything that a run has found so far.
 
@@ -89,6 +90,8 @@ def collect(
         status: how the run ended.
         reason: why, in words.
         baseline_id: the default configuration; ``None``: the configuration gives none.
+        explains: whether effects and explanation are found too, which takes a fit of the surrogate
+            and about a second.
 
     Raises:
         StoreDamagedError: a file of the run cannot be read.
@@ -109,6 +112,18 @@ def collect(
         level=level,
     )
     winner_id = None if recommendation is None else recommendation.candidate_id
+    holdout_share = configuration.evaluation.test_cases.holdout
+    explained = None
+    if explains and recommendation is not None:
+        explained = _explained(
+            recommendation,
+            search,
+            evidence,
+            configuration=configuration,
+            space=space,
+            cases=cases,
+            baseline_id=baseline_id,
+        )
     gaps = {role: final.difference(winner_id, baseline_id, role) for role in ("holdout", "fresh")}
     return RunResult(
         run_id=record.run_id,
@@ -162,18 +177,11 @@ def collect(
             evidence,
             search,
             recommendation,
-            _recommender(
-                level, cases, configuration.evaluation.test_cases.holdout, make_surrogate(space)
-            ),
+            _recommender(level, cases, holdout_share, make_surrogate(space)),
             known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
         ),
-        effects=parameter_effects(
-            space,
-            [
-                Seen(params=search.archive.members[name].candidate.params, mean=ranked.mean)
-                for name, ranked in standing.items()
-            ],
-        ),
+        effects=() if explained is None else explained.effects,
+        explanation=None if explained is None else explained.explanation,
         failures=evidence.failures,
     )
 
@@ -209,6 +217,7 @@ def collect_progress(run: "Run") -> RunResult:
         status="stopped",
         reason="the run goes on",
         baseline_id=None if baseline is None else loaded.space.candidate_id(baseline),
+        explains=False,
     )
 
 
@@ -322,12 +331,40 @@ class _View:
         )
 
 
+def _explained(
+    recommendation: Recommendation,
+    search: SearchState,
+    evidence: Evidence,
+    *,
+    configuration: Configuration,
+    space: Space,
+    cases: Sequence[Case],
+    baseline_id: str | None,
+) -> Explained:
+    """Return why the recommendation is what it is; the same for the same evidence."""
+    sampler = make_sampler(configuration, space)
+    return explain(
+        make_surrogate(space),
+        search.archive,
+        recommendation,
+        rng=np.random.default_rng(0),
+        baseline_id=baseline_id,
+        case_weights=_search_weights(cases, configuration.evaluation.test_cases.holdout),
+        cell_to_generation=evidence.cell_to_generation,
+        rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
+    )
+
+
+def _search_weights(cases: Sequence[Case], holdout: float) -> dict[str, float]:
+    search_cases, _ = split_holdout(cases, holdout)
+    return {case.case_id: case.weight for case in search_cases}
+
+
 def _recommender(
     level: float, cases: Sequence[Case], holdout: float, surrogate: Surrogate
 ) -> Recommend:
     """Return the run's own rule; its random draws do not touch means and intervals."""
-    search_cases, _ = split_holdout(cases, holdout)
-    weights = {case.case_id: case.weight for case in search_cases}
+    weights = _search_weights(cases, holdout)
 
     def rule(search: SearchState) -> Recommendation | None:
         rng = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from tasks.report.blocks import (
     Plots,
 )
 from tasks.report.costs import costs
+from tasks.report.explanation import explanation_blocks
 from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
@@ -51,7 +52,7 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
         *_metrics(result, wanted),
         *judge_blocks(result.judges),
         *_course(result, wanted),
-        *_effects(result, wanted),
+        *explanation_blocks(result, wanted),
         *_leaderboard(result),
         *costs(result),
         *_not_done(result),
@@ -244,38 +245,6 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
         folded = f"The last {folded}, of {len(result.curve):,}"
     blocks.append(Grid(tuple(columns), tuple(rows), frozenset(range(len(columns))), folded=folded))
     return blocks
-
-
-def _effects(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
-    if "parameter_effects" not in wanted or not has_plot(result, "parameter_effects"):
-        return []
-    said = (
-        "Mean of the posterior means of the configurations that share a value, with the 95 % "
-        "interval of that mean. This is descriptive: the search asks more where rewards are high, "
-        "and other parameters move along. Parameters along which the rewards vary most come first."
-    )
-    caption = "The number beside a point counts the configurations behind it."
-    rows: list[tuple[Inline, ...]] = [
-        (
-            Code(clean(effect.parameter)),
-            clean(point.label),
-            wording.interval(point.mean, point.low, point.high),
-            str(point.n_candidates),
-        )
-        for effect in result.effects
-        for point in effect.points
-    ]
-    folded = "Parameters in numbers"
-    if len(rows) > 2 * MAX_ROWS:
-        folded = f"Parameters in numbers, the first {2 * MAX_ROWS} of {len(rows):,} rows"
-    columns = ("parameter", "value", "mean reward", "configurations")
-    return [
-        Heading("Parameters"),
-        Paragraph((said,), "note"),
-        Plots(("parameter_effects",)),
-        Paragraph((caption,), "caption"),
-        Grid(columns, tuple(rows[: 2 * MAX_ROWS]), frozenset({2, 3}), folded=folded),
-    ]
 
 
 # -- all candidates

@@ -23,7 +23,8 @@ from tasks.report.blocks import (
     Plots,
 )
 from tasks.report.document import document
-from tasks.report.plots import MAX_EFFECTS, svg_plots
+from tasks.report.effect_plots import MAX_EFFECTS
+from tasks.report.plots import svg_plots
 from tasks.report.wording import clean, short
 
 _STYLE = """

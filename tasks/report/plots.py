@@ -1,26 +1,20 @@
 """The report's plots: what each shows of a ``RunResult``."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from convergence_core.records import Role
-from convergence_core.result import CurvePoint, Effect, Estimate, MetricInfo, RunResult
+from convergence_core.result import CurvePoint, Estimate, MetricInfo, RunResult
 from tasks.report import drawing
 from tasks.report.blocks import PlotName
 from tasks.report.drawing import Palette
-from tasks.report.wording import clean, percent, short
+from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
+from tasks.report.wording import percent, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_EFFECTS = 24
-"""Parameters plotted; those along which rewards vary most come first."""
-
-_MAX_CHOICES = 8
-
-_SMALL = (3.1, 2.3)
 _PNG_SIZE = (6.4, 3.2)
 
 # A phone shows about 4.8 inches of type at its natural size; a wider figure would be unreadable.
@@ -40,6 +34,8 @@ def has_plot(result: RunResult, name: PlotName) -> bool:
         return any(point.best_mean is not None for point in result.curve)
     if name == "parameter_effects":
         return any(len(effect.points) > 1 for effect in result.effects)
+    if name == "shares":
+        return has_shares(result)
     if name == "tradeoffs":
         return tradeoff_metrics(result) is not None
     return bool(result.curve)
@@ -50,8 +46,9 @@ def svg_plots(result: RunResult, name: PlotName) -> list[str]:
     if not has_plot(result, name):
         return []
     if name == "parameter_effects":
-        return _effect_svgs(result)
+        return effect_svgs(result)
     draw, title, height = {
+        "shares": (draw_shares, "Shares of the variance", shares_height(result)),
         "estimates": (_draw_estimates, "Mean rewards with their intervals", 2.5),
         "learning_curve": (_draw_curve, "Mean reward by generation", 3.0),
         "tradeoffs": (_draw_tradeoffs, "Two metrics of each configuration", 3.1),
@@ -307,106 +304,3 @@ def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> No
 
 def _metric_label(metric: MetricInfo) -> str:
     return f"{short(metric.name, 40)} ({metric.direction} is good)"
-
-
-# -- parameters
-
-
-def _effect_svgs(result: RunResult) -> list[str]:
-    effects = [effect for effect in result.effects if len(effect.points) > 1][:MAX_EFFECTS]
-    points = [point for effect in effects for point in effect.points]
-    low, high = min(point.low for point in points), max(point.high for point in points)
-    margin = 0.06 * max(high - low, 0.01)
-    limits = (low - margin, high + margin)
-    pictures = []
-    for i, effect in enumerate(effects):
-
-        def fill(figure: "Figure", palette: Palette, effect: Effect = effect) -> None:
-            draw = _draw_number if effect.kind == "number" else _draw_choice
-            draw(figure.subplots(), palette, effect, limits)
-
-        pictures.append(
-            drawing.svg(
-                fill,
-                name=f"effect{i}",
-                title=f"Mean reward by {clean(effect.parameter)}",
-                width=_SMALL[0],
-                height=_SMALL[1],
-            )
-        )
-    return pictures
-
-
-def _draw_number(
-    axes: "Axes", palette: Palette, effect: Effect, limits: tuple[float, float]
-) -> None:
-    points = [point for point in effect.points if point.x is not None]
-    x = [point.x for point in points if point.x is not None]
-    means = [point.mean for point in points]
-    reach = _reach(means, [point.low for point in points], [point.high for point in points])
-    axes.errorbar(x, means, yerr=reach, **_bars(palette), linestyle="-")
-    for point, at in zip(points, x, strict=True):
-        _count(axes, palette, point.n_candidates, above=True, at=(at, point.high))
-    if effect.log:
-        _log_axis(axes, x)
-    axes.set_ylim(limits[0], limits[1] + 0.08 * (limits[1] - limits[0]))
-    axes.margins(x=0.08)
-    axes.set_title(short(effect.parameter, 34))
-
-
-def _log_axis(axes: "Axes", x: Sequence[float]) -> None:
-    """Make the axis logarithmic, with few plain numbers at it: names are drawn without markup."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415 - as above
-
-    axes.set_xscale("log")
-    decades = math.log10(max(x) / min(x)) if x else 0.0
-    steps = (1.0, 2.0, 5.0) if decades < 2 else (1.0,)
-    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=6))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _draw_choice(
-    axes: "Axes", palette: Palette, effect: Effect, limits: tuple[float, float]
-) -> None:
-    points = effect.points[:_MAX_CHOICES]
-    means = [point.mean for point in points]
-    reach = _reach(means, [point.low for point in points], [point.high for point in points])
-    rows = range(len(points))
-    axes.errorbar(means, list(rows), xerr=reach, **_bars(palette), linestyle="none")
-    for row, point in zip(rows, points, strict=True):
-        _count(axes, palette, point.n_candidates, above=False, at=(point.high, row))
-    axes.set_yticks(rows, [short(point.label, 16) for point in points])
-    axes.set_ylim(len(points) - 0.5, -0.5)
-    axes.set_xlim(limits[0], limits[1] + 0.12 * (limits[1] - limits[0]))
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", labelcolor=palette.ink, length=0)
-    more = len(effect.points) - len(points)
-    axes.set_title(short(effect.parameter, 34) + (f" (and {more} more)" if more else ""))
-
-
-def _bars(palette: Palette) -> dict[str, Any]:
-    return {
-        "color": palette.winner,
-        "ecolor": palette.winner,
-        "marker": "o",
-        "markersize": 4.5,
-        "linewidth": 1.2,
-        "elinewidth": 1.4,
-    }
-
-
-def _count(
-    axes: "Axes", palette: Palette, n: int, *, above: bool, at: tuple[float, float]
-) -> None:
-    """Write how many configurations a point stands for, above it or to its right."""
-    axes.annotate(
-        f"{n:,}",
-        at,
-        xytext=(0, 3) if above else (4, 0),
-        textcoords="offset points",
-        ha="center" if above else "left",
-        va="bottom" if above else "center",
-        fontsize=7.5,
-        color=palette.muted,
-    )

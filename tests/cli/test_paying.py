@@ -65,7 +65,9 @@ def test_offline_needs_no_key_and_a_raised_cap_goes_on(here: Path, cli: Runner):
     assert without.code == 2
     assert "--offline" in without.err
 
-    raised = cli("resume", "--offline", "--json", "--max-usd", "1", capped.json["label"])
+    assert cli("resume", "--offline").code == 2  # nothing is unfinished, and nothing is raised
+    # The run that the limit ended is found without its name.
+    raised = cli("resume", "--offline", "--json", "--max-usd", "1")
     assert raised.code == 0, raised.err
     assert raised.json["run_id"] == capped.json["run_id"]
     assert raised.json["status"] == "done"
@@ -104,7 +106,7 @@ def test_missing_cells_of_a_finished_run_are_asked_again(here: Path, cli: Runner
 
         is_ill = False
         n_before = len(server.requests)
-        healed = cli("resume", "--retry-errors", "--json", first.json["label"])
+        healed = cli("resume", "--retry-errors", "--json")  # finds the run without its name
         assert healed.code == 0, healed.err
         asked = [request.body["q"] for request in server.requests[n_before:]]
     assert set(asked) == {2}

@@ -12,7 +12,8 @@ from typing import get_args
 import pytest
 
 from convergence_core.config.optimization import Visualization
-from convergence_core.result import Effect, EffectPoint, RunResult
+from convergence_core.explanation.records import Effect, EffectPoint
+from convergence_core.result import RunResult
 from tasks.report import learning_curve_png
 from tasks.report.plots import has_plot, svg_plots, tradeoff_metrics
 from tests.support.results import bare_result, failed_result, made_up_result

@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.records import Params
 from convergence_core.result import (
     CandidateReport,
     CurvePoint,
     Difference,
-    Effect,
-    EffectPoint,
     Estimate,
     Failure,
     LeaderboardRow,

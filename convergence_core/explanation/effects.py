@@ -1,0 +1,433 @@
+"""What single parameters do, and what pairs do beyond their sum, by draws of the fitted surface.
+
+The surface is cut the way the functional analysis of variance cuts it (Hutter, Hoos & Leyton-Brown
+2014): a parameter's effect is the mean reward at one of its values over all other parameters, less
+the mean over everything; a pair's is what is left when both single effects are taken off. Means are
+over a fixed spread sample of the space in which nothing moves along, and every draw of the surface
+is cut as a whole, so an interval is that of the effect itself.
+
+A parameter that is not active everywhere is averaged where it is; its share counts that part only.
+Where constraints rule out combinations, effects are those of a two-way fit, setting + value, which
+are exact where the effects are additive.
+
+A variance is never drawn as 0. So an effect counts as sure only if "none at all" lies outside of
+the ball around the posterior mean that holds all but 5 %, shared out over the effects looked at;
+the radius is that of a chi-squared distribution with the draws' mean and variance (Satterthwaite
+1946). The lower end of a share that is not sure is 0.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from scipy.special import chdtrc
+
+from convergence_core.explanation.paths import Paths
+from convergence_core.explanation.records import Effect, EffectPoint, Interaction, Surface
+from convergence_core.explanation.settings import Levels, Settings
+from convergence_core.posterior.space_model import FittedSpaceModel, Learned
+from convergence_core.records import Params
+from convergence_core.space import Choice, Float, Integer
+
+LEVEL = 0.9
+"""Probability behind intervals."""
+ERROR = 0.05
+"""Probability that any effect is called sure where there is none."""
+N_PATHS = 128
+"""Draws of the surface, each taken with both signs."""
+N_SETTINGS = 384
+"""Settings over which the variance between configurations is taken."""
+N_ROWS = 576
+"""Settings times values for one parameter's effect, or a pair's."""
+MIN_SETTINGS, MAX_SETTINGS = 12, 48
+"""Settings over which an effect is averaged."""
+MAX_SCREENED = 12
+"""Parameters, those that interact most by the posterior mean, whose pairs are looked at."""
+MAX_PAIRS = 6
+"""Pairs of these that are drawn."""
+N_PAIR_LEVELS = 5
+"""Values of each parameter of a pair."""
+TINY = 1e-12
+"""Variance below which nothing varies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The surface, cut."""
+
+    effects: tuple[Effect, ...]
+    """Of every parameter with more than one value, that of the largest share first."""
+    surface: Surface
+
+
+def cut(fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Generator) -> Cut | None:
+    """Return the effects of all parameters and of the strongest pairs.
+
+    Args:
+        fitted: the surrogate with its evidence.
+        asked: points of the candidates asked, to be counted by value.
+        rng: for the sample of the space and the draws of the surface.
+
+    Returns:
+        ``None`` where there was no reward, or no parameter can vary.
+    """
+    settings = Settings(encoding=fitted.model.encoding)
+    varying = [j for j, levels in enumerate(settings.levels) if len(levels.values) > 1]
+    if fitted.learned is None or not varying:
+        return None
+    knife = _Knife(
+        fitted=fitted,
+        learned=fitted.learned,
+        settings=settings,
+        paths=Paths.draw(fitted.learned.process, rng, N_PATHS),
+        sample=settings.sample(N_SETTINGS, rng),
+        rng=rng,
+    )
+    whole = knife.whole()
+    singles = [knife.single(j) for j in varying]
+    found = [one for one in singles if one is not None]
+    effects = [knife.effect(one, whole, asked, len(found)) for one in found]
+    by_interplay = sorted(found, key=lambda one: -one.interplay)[:MAX_SCREENED]
+    screened = sorted(one.column for one in by_interplay)
+    n_pairs = math.comb(len(screened), 2)
+    interactions = [
+        interaction
+        for pair in knife.strongest(list(combinations(screened, 2)))
+        if (interaction := knife.interaction(pair, whole, n_pairs)) is not None
+    ]
+    order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
+    single = sum(one.variance for one in found) / whole.variance
+    return Cut(
+        effects=tuple(effects[i] for i in order),
+        surface=replace(
+            whole.told(),
+            share_single=_share(single),
+            n_pairs=n_pairs,
+            interactions=tuple(sorted(interactions, key=lambda one: -one.share)),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Whole:
+    """The space as a whole, per draw; S draws."""
+
+    mean: np.ndarray
+    """(S,)."""
+    smooth: np.ndarray
+    """Variance without candidates' own effects, (S,)."""
+    variance: np.ndarray
+    """With them, (S,)."""
+
+    def told(self) -> Surface:
+        """Return what is told of it, but for parameters and pairs."""
+        low, high = _ends(self.mean)
+        return Surface(
+            average=float(self.mean.mean()),
+            average_low=float(low),
+            average_high=float(high),
+            sd=float(np.sqrt(self.variance).mean()),
+            share_single=0.0,
+            share_own=_share(np.maximum(1.0 - self.smooth / self.variance, 0.0)),
+            n_pairs=0,
+            level=LEVEL,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Single:
+    """One parameter's effect, per draw."""
+
+    column: int
+    levels: Levels
+    drawn: np.ndarray
+    """(n_levels, S)."""
+    share_active: float
+    variance: np.ndarray
+    """That it explains in the whole space, (S,)."""
+    interplay: float
+    """Variance along it that differs between settings, by the posterior mean."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Knife:
+    fitted: FittedSpaceModel
+    learned: Learned
+    settings: Settings
+    paths: Paths
+    sample: np.ndarray
+    """Settings, (N_SETTINGS, n_dims)."""
+    rng: np.random.Generator
+
+    def rewards(self, warped: np.ndarray) -> np.ndarray:
+        """Return the rewards of warped ones, any shape."""
+        rewards = self.learned.warp.backward(warped)
+        bounds = self.fitted.model.bounds
+        return rewards if bounds is None else np.clip(rewards, *bounds)
+
+    def whole(self) -> _Whole:
+        """Return the distribution of rewards over the space."""
+        mean, drawn = self._at(self.settings.express(self.sample))
+        own = math.sqrt(self.learned.process.own_variance)
+        own_drawn = own * self.rng.standard_normal(drawn.shape)
+        smooth = self._both(mean, drawn)
+        rough = self._both(mean, drawn + own_drawn)
+        return _Whole(
+            mean=smooth.mean(axis=0),
+            smooth=smooth.var(axis=0),
+            variance=np.maximum(rough.var(axis=0), TINY),
+        )
+
+    def single(self, column: int) -> _Single | None:
+        """Return one parameter's effect; ``None``: it is active in too few settings."""
+        levels = self.settings.levels[column]
+        n = int(np.clip(N_ROWS // len(levels.values), MIN_SETTINGS, MAX_SETTINGS))
+        genes, keeps, share_active = self._active([column], [levels.genes], n)
+        there = np.asarray(keeps.any(axis=0))
+        if there.sum() < 2:
+            return None
+        levels = _taken(levels, there)
+        genes, keeps = genes[:, there], keeps[:, there]
+        mean, drawn = self._at(genes.reshape(-1, genes.shape[-1]))
+        values = self._both(mean, drawn).reshape(*keeps.shape, -1)
+        effect = _column_effects(values, keeps, levels.weights)
+        # What differs between settings, of the posterior mean alone.
+        expected = self.rewards(mean).reshape(keeps.shape)
+        middle = _column_effects(expected[..., None], keeps, levels.weights)[:, 0]
+        of_row = (expected * keeps).sum(axis=1) / np.maximum(keeps.sum(axis=1), 1)
+        rest = (expected - of_row[:, None] - middle) * keeps
+        return _Single(
+            column=column,
+            levels=levels,
+            drawn=effect,
+            share_active=share_active,
+            variance=share_active * (levels.weights @ effect**2),
+            interplay=share_active * float((rest**2).sum() / keeps.sum()),
+        )
+
+    def effect(self, one: _Single, whole: _Whole, asked: Sequence[Params], n: int) -> Effect:
+        """Return what is told of one of n parameters."""
+        name = self.settings.encoding.names[one.column]
+        parameter = one.levels.parameter
+        is_choice = isinstance(parameter, Choice)
+        sure = is_sure(one.drawn, one.levels.weights, ERROR / n)
+        shares = np.minimum(one.variance / whole.variance, 1.0)
+        low, high = _ends(shares)
+        counts = np.zeros(len(one.levels.values), dtype=np.intp)
+        for params in asked:
+            if name in params:
+                to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
+                counts[one.levels.nearest(to_gene(params[name]))] += 1
+        average = float(whole.mean.mean())
+        ends = np.stack(_ends(one.drawn), axis=1)  # (n_levels, 2)
+        return Effect(
+            parameter=name,
+            kind="choice" if is_choice else "number",
+            log=isinstance(parameter, Float | Integer) and parameter.log,
+            points=tuple(
+                EffectPoint(
+                    label=parameter.show(value),
+                    x=None if is_choice else float(value),
+                    mean=average + float(drawn.mean()),
+                    low=average + float(end[0]),
+                    high=average + float(end[1]),
+                    n_candidates=int(count),
+                )
+                for value, drawn, end, count in zip(
+                    one.levels.values, one.drawn, ends, counts, strict=True
+                )
+            ),
+            share=float(shares.mean()),
+            share_low=float(low) if sure else 0.0,
+            share_high=float(high),
+            share_active=one.share_active,
+            is_sure=sure,
+            level=LEVEL,
+        )
+
+    def strongest(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the pairs that do most beyond their sum, by the posterior mean."""
+        found = []
+        for pair in pairs:
+            grid = self._grid(pair, n_settings=MIN_SETTINGS, n_levels=4)
+            if grid is not None:
+                mean = self.paths.mean_at(self.settings.encoding.places(grid.genes))
+                drawn = grid.interplay(self.rewards(mean)[:, None])
+                found.append((float(grid.weights @ drawn[:, 0] ** 2) * grid.share_active, pair))
+        found.sort(key=lambda one: -one[0])
+        return [pair for _, pair in found[:MAX_PAIRS]]
+
+    def interaction(
+        self, pair: tuple[int, int], whole: _Whole, n_pairs: int
+    ) -> Interaction | None:
+        """Return what one of n pairs does beyond its sum."""
+        grid = self._grid(pair, n_settings=MAX_SETTINGS // 2, n_levels=N_PAIR_LEVELS)
+        if grid is None:
+            return None
+        drawn = grid.interplay(self._both(*self._at(grid.genes)))
+        sure = is_sure(drawn, grid.weights, ERROR / n_pairs)
+        variance = grid.share_active * (grid.weights @ drawn**2)
+        shares = np.minimum(variance / whole.variance, 1.0)
+        low, high = _ends(shares)
+        most = int(np.argmax(np.abs(drawn.mean(axis=1))))
+        effect_low, effect_high = _ends(drawn[most])
+        names = self.settings.encoding.names
+        return Interaction(
+            parameters=(names[pair[0]], names[pair[1]]),
+            share=float(shares.mean()),
+            low=float(low) if sure else 0.0,
+            high=float(high),
+            is_sure=sure,
+            labels=grid.labels[most],
+            effect=float(drawn[most].mean()),
+            effect_low=float(effect_low),
+            effect_high=float(effect_high),
+        )
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _at(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.paths.at(self.settings.encoding.places(genes))
+
+    def _both(self, mean: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Return the rewards of the draws with both signs, (n, 2 n_paths)."""
+        signed = np.concatenate([drawn, -drawn], axis=1)
+        return self.rewards(mean[:, None] + signed)
+
+    def _active(
+        self, columns: Sequence[int], levels: Sequence[np.ndarray], n: int
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return ``Settings.varied`` of up to n settings where the columns are active.
+
+        And the share of all settings in which they are.
+        """
+        probe, _ = self.settings.varied(self.sample, columns, [genes[:1] for genes in levels])
+        if len(columns) > 1:
+            probe = self.settings.express(self.sample)[:, None]
+        there = np.flatnonzero(~np.isnan(probe[:, 0, list(columns)]).any(axis=1))
+        share = len(there) / len(self.sample)
+        genes, keeps = self.settings.varied(self.sample[there[:n]], columns, levels)
+        some = keeps.any(axis=1)
+        return genes[some], keeps[some], share
+
+    def _grid(self, pair: tuple[int, int], *, n_settings: int, n_levels: int) -> "_Grid | None":
+        levels = [self.settings.levels[j].some(n_levels) for j in pair]
+        genes, keeps, share = self._active(pair, [one.genes for one in levels], n_settings)
+        if not len(genes):
+            return None
+        # Combinations that half of the settings permit, and the settings that permit all of these.
+        cells = keeps.mean(axis=0) >= 0.5
+        rows = keeps[:, cells].all(axis=1)
+        if rows.sum() < MIN_SETTINGS // 2:
+            return None
+        shape = tuple(len(one.values) for one in levels)
+        first, second = np.unravel_index(np.flatnonzero(cells), shape)
+        weights = levels[0].weights[first] * levels[1].weights[second]
+        design = np.concatenate([np.eye(shape[0])[first], np.eye(shape[1])[second]], axis=1)
+        if cells.sum() <= np.linalg.matrix_rank(design):
+            return None
+        root = np.sqrt(weights)[:, None]
+        basis, sizes, _ = np.linalg.svd(design * root, full_matrices=False)
+        basis = basis[:, sizes > 1e-9 * sizes[0]]
+        return _Grid(
+            genes=genes[rows][:, cells].reshape(-1, genes.shape[-1]),
+            weights=weights / weights.sum(),
+            basis=basis,
+            root=root,
+            labels=[
+                (
+                    levels[0].parameter.show(levels[0].values[i]),
+                    levels[1].parameter.show(levels[1].values[j]),
+                )
+                for i, j in zip(first, second, strict=True)
+            ],
+            share_active=share,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Grid:
+    """Combinations of two parameters' values in some settings."""
+
+    genes: np.ndarray
+    """Settings by combinations, (n_settings * n_cells, n_dims)."""
+    weights: np.ndarray
+    """Of the combinations; their sum is 1, (n_cells,)."""
+    basis: np.ndarray
+    """Orthonormal, of what is additive, weighted, (n_cells, n_basis)."""
+    root: np.ndarray
+    """Square roots of the weights before they were shared out, (n_cells, 1)."""
+    labels: list[tuple[str, str]]
+    share_active: float
+
+    def interplay(self, values: np.ndarray) -> np.ndarray:
+        """Return what is left of means over settings when both effects are taken off.
+
+        Args:
+            values: at ``genes``, (n_settings * n_cells, S).
+        """
+        mean = values.reshape(-1, len(self.weights), values.shape[1]).mean(axis=0)
+        weighted = mean * self.root
+        return np.asarray(mean - self.basis @ (self.basis.T @ weighted) / self.root, np.float64)
+
+
+def is_sure(drawn: np.ndarray, weights: np.ndarray, error: float) -> bool:
+    """Return whether draws of an effect leave no effect at all out of a ball of so small an error.
+
+    Args:
+        drawn: effects, (n_levels, S).
+        weights: of the levels, (n_levels,).
+        error: probability left outside of the ball.
+    """
+    mean = drawn.mean(axis=1)
+    size = float(weights @ mean**2)
+    apart = weights @ (drawn - mean[:, None]) ** 2  # (S,)
+    middle, variance = float(apart.mean()), float(apart.var())
+    if size <= TINY:
+        return False
+    if middle <= TINY**2 or variance <= 0.0:
+        return True
+    scale, dof = variance / (2.0 * middle), 2.0 * middle**2 / variance
+    return bool(chdtrc(dof, size / scale) < error)
+
+
+def _column_effects(values: np.ndarray, keeps: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the columns' effects of a two-way fit, weighted mean 0, (n_columns, S).
+
+    Args:
+        values: (n_rows, n_columns, S).
+        keeps: which of them exist, (n_rows, n_columns).
+        weights: of the columns, (n_columns,).
+    """
+    if keeps.all():
+        effect = values.mean(axis=0)
+    else:
+        there = keeps.astype(np.float64)
+        n_row = there.sum(axis=1)
+        of_row = np.einsum("rcs,rc->rs", values, there) / n_row[:, None]
+        pull = np.einsum("rcs,rc->cs", values, there) - there.T @ of_row
+        normal = np.diag(there.sum(axis=0)) - there.T @ (there / n_row[:, None])
+        effect = np.linalg.pinv(normal) @ pull
+    return np.asarray(effect - weights @ effect, np.float64)
+
+
+def _taken(levels: Levels, there: np.ndarray) -> Levels:
+    weights = levels.weights[there]
+    return Levels(
+        levels.parameter,
+        tuple(value for value, is_there in zip(levels.values, there, strict=True) if is_there),
+        levels.genes[there],
+        weights / weights.sum(),
+    )
+
+
+def _ends(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the central interval over the last axis."""
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
+    return low, high
+
+
+def _share(drawn: np.ndarray) -> float:
+    return float(np.clip(np.asarray(drawn).mean(), 0.0, 1.0))

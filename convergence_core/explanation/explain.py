@@ -1,0 +1,73 @@
+"""Everything that is told of a run's choice, from its evidence alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.archive import Archive
+from convergence_core.explanation.deciding import CellToGeneration, compare, spent_on
+from convergence_core.explanation.discards import discards
+from convergence_core.explanation.effects import cut
+from convergence_core.explanation.records import Effect, Explanation
+from convergence_core.posterior import SpaceModel
+from convergence_core.racing import Rules
+from convergence_core.recommend import Recommendation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Effects of single parameters, and all else."""
+
+    effects: tuple[Effect, ...]
+    explanation: Explanation
+
+
+def explain(
+    surrogate: SpaceModel,
+    archive: Archive,
+    recommendation: Recommendation,
+    *,
+    rng: np.random.Generator,
+    baseline_id: str | None = None,
+    case_weights: Mapping[str, float] | None = None,
+    cell_to_generation: CellToGeneration | None = None,
+    rules: Rules | None = None,
+) -> Explained:
+    """Explain a recommendation.
+
+    Args:
+        surrogate: the model that made it.
+        archive: the evidence; at least one candidate has a reward.
+        recommendation: whom this evidence hands over.
+        rng: for the sample of the space and the draws of the surface.
+        baseline_id: the default; ``None``: the configuration gives none.
+        case_weights: search case → positive weight; absent ones weigh 1.
+        cell_to_generation: which generation first asked a cell; ``None``: unknown.
+        rules: of the race; ``None``: the algorithm lets no candidate leave.
+    """
+    space = surrogate.space
+    fitted = surrogate.fit(archive, case_weights=case_weights)
+    standing = {ranked.candidate_id: ranked for ranked in recommendation.ranking}
+    ranking = tuple(standing)
+    found = cut(fitted, [archive.members[name].candidate.params for name in ranking], rng)
+    return Explained(
+        effects=() if found is None else found.effects,
+        explanation=Explanation(
+            surface=None if found is None else found.surface,
+            comparisons=compare(
+                fitted,
+                archive,
+                ranking,
+                space=space,
+                baseline_id=baseline_id,
+                case_weights=case_weights,
+            ),
+            spent=spent_on(
+                archive, ranking, space=space, cell_to_generation=cell_to_generation or {}
+            ),
+            discards=None
+            if rules is None
+            else discards(fitted, archive, standing, space=space, rules=rules),
+        ),
+    )

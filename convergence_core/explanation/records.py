@@ -1,0 +1,179 @@
+"""What is told of a run's choice; plain values that a result keeps."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectPoint:
+    """One value of a parameter, whatever the other parameters are."""
+
+    label: str
+    x: float | None
+    """The value; ``None`` for choices."""
+    mean: float
+    """Posterior mean reward at this value, averaged over the other parameters."""
+    low: float
+    high: float
+    """Ends of the interval of ``mean`` less the average over all values, drawn around ``mean``: what
+    is unsure of the average itself is left out, since it is the same for every value."""
+    n_candidates: int
+    """Candidates asked whose value is this one, or nearest to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How the reward moves with one parameter, by the posterior over the whole space.
+
+    Not over the candidates asked, which crowd where rewards are high: over a fixed sample of the
+    other parameters, in which nothing moves along.
+    """
+
+    parameter: str
+    kind: Literal["number", "choice"]
+    log: bool = False
+    """Whether the parameter's scale is logarithmic."""
+    points: tuple[EffectPoint, ...]
+    share: float | None = None
+    """Of the variance between configurations, explained by this parameter alone; posterior mean.
+    ``None``: a result from before shares were told."""
+    share_low: float | None = None
+    """Lower end of its interval; 0 where ``is_sure`` is false."""
+    share_high: float | None = None
+    share_active: float = 1.0
+    """Share of the space in which the parameter is active; the effect is that within it."""
+    is_sure: bool = False
+    """Whether no effect at all lies outside of what the posterior holds likely, at an error of 5 %
+    over all parameters together."""
+    level: float = 0.9
+    """Probability behind the intervals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interaction:
+    """What two parameters do together, beyond the sum of what each does alone."""
+
+    parameters: tuple[str, str]
+    share: float
+    """Of the variance between configurations; posterior mean."""
+    low: float
+    """0 where ``is_sure`` is false."""
+    high: float
+    is_sure: bool
+    """As of ``Effect``, at an error of 5 % over all pairs looked at."""
+    labels: tuple[str, str]
+    """The two values that depart most from the sum."""
+    effect: float
+    """Reward by which they do; posterior mean."""
+    effect_low: float
+    effect_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """What the posterior says of the space as a whole."""
+
+    average: float
+    """Mean reward of a configuration drawn at random; posterior mean."""
+    average_low: float
+    average_high: float
+    sd: float
+    """Standard deviation of mean rewards between configurations; posterior mean."""
+    share_single: float
+    """Of their variance, explained by single parameters; posterior mean."""
+    share_own: float
+    """Of their variance, what a configuration has beyond its place in the space."""
+    n_pairs: int
+    """Pairs of parameters that were looked at."""
+    interactions: tuple[Interaction, ...] = ()
+    """The strongest pairs, sure or not, strongest first."""
+    level: float = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseGap:
+    """One test case on which two candidates were compared."""
+
+    case_id: str
+    gap: float
+    """Reward of the recommended candidate less the rival's; means over repeats."""
+    share: float
+    """The case's part in the difference of means, in reward; the parts sum to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The recommended candidate and a rival, on the search cells of both."""
+
+    rival_id: str
+    rival: Literal["runner-up", "default"]
+    label: str
+    n_shared: int
+    """Cases that both were asked."""
+    n_above: int
+    n_equal: int
+    n_below: int
+    gap: float | None
+    """Mean difference over shared cases, weighted; ``None``: they share none."""
+    probability: float
+    """Posterior probability that the recommended one has the higher mean reward."""
+    cases: tuple[CaseGap, ...] = ()
+    """Those with the largest part in the difference, largest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """How the cells of a leading candidate came to be."""
+
+    candidate_id: str
+    label: str
+    by_generation: tuple[tuple[int, int], ...] = ()
+    """(generation, cells with a reward first asked in it), earliest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """A candidate that left the race."""
+
+    candidate_id: str
+    label: str
+    mean: float
+    low: float
+    high: float
+    n_cells: int
+    probability: float
+    """Posterior probability of a higher mean reward than the leader's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discards:
+    """Who competes no more, as the evidence stands at the end."""
+
+    bound: float
+    """Probability of being above the leader under which a candidate leaves."""
+    error: float
+    """At most so likely does any of those who left lie above the leader."""
+    n_candidates: int
+    """With a reward."""
+    n_left: int
+    """Below the bound."""
+    n_waiting: int
+    """Above the bound, but not among the first ``n_elites`` by posterior mean."""
+    n_elites: int
+    left_by_cells: tuple[tuple[int, int], ...] = ()
+    """(cells, candidates that left with so many), fewest cells first."""
+    closest: tuple[Discard, ...] = ()
+    """Those who left with the highest probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything but the effects of single parameters, which a result tells as ``effects``."""
+
+    surface: Surface | None = None
+    """``None``: nothing in the space varies."""
+    comparisons: tuple[Comparison, ...] = ()
+    spent: tuple[Spent, ...] = ()
+    """Leading candidates, first the recommended one."""
+    discards: Discards | None = None
+    """``None``: the algorithm lets none leave."""
