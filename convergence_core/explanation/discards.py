@@ -49,10 +49,10 @@ def discards(
     left = [i for i in range(len(above)) if above[i] < bound]
     closest = sorted(left, key=lambda i: -above[i])[:MAX_DISCARDS]
     ranking = [field.members[i] for i in field.ranking]
-    counts = Counter(ranking[i].n for i in left)
+    counts = Counter(standing[ranking[i].candidate_id].n_cells for i in left)
     told = []
     for i in closest:
-        candidate = ranking[i].candidate
+        candidate = ranking[i]
         ranked = standing[candidate.candidate_id]
         told.append(
             Discard(

@@ -72,7 +72,7 @@ def _shares(result: RunResult) -> list[Row]:
     ]
     surface = None if result.explanation is None else result.explanation.surface
     pairs: list[Row] = [
-        (f"{short(a, 17)} × {short(b, 17)}", pair.share, pair.low, pair.high, True)
+        (f"{short(a, 16)} with {short(b, 16)}", pair.share, pair.low, pair.high, True)
         for pair in (() if surface is None else surface.interactions)
         if pair.is_sure
         for a, b in [pair.parameters]
@@ -120,6 +120,7 @@ def _draw_number(
 ) -> None:
     points = [point for point in effect.points if point.x is not None]
     x = [point.x for point in points if point.x is not None]
+    asked = [point.n_candidates > 0 for point in points]
     colour = _colour(palette, effect)
     if average is not None:
         axes.axhline(average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
@@ -132,11 +133,11 @@ def _draw_number(
         linewidth=0,
     )
     axes.plot(x, [point.mean for point in points], color=colour)
-    for asked, face in ((True, colour), (False, palette.paper)):
-        some = [(point.x, point.mean) for point in points if bool(point.n_candidates) is asked]
+    for was_asked, face in ((True, colour), (False, palette.paper)):
+        some = [i for i, is_asked in enumerate(asked) if is_asked is was_asked]
         axes.plot(
-            [at for at, _ in some],
-            [mean for _, mean in some],
+            [x[i] for i in some],
+            [points[i].mean for i in some],
             **_dots(colour, face),
             linestyle="none",
         )

@@ -142,10 +142,10 @@ def _pairs(surface: Surface) -> list[Block]:
     blocks: list[Block] = [Heading("Which parameters interact"), Paragraph((said,), "note")]
     rows: list[tuple[Inline, ...]] = [
         (
-            " × ".join(clean(name) for name in pair.parameters),
+            " with ".join(clean(name) for name in pair.parameters),
             _share(pair.share, pair.low, pair.high),
             "yes" if pair.is_sure else "no",
-            " with ".join(short(label, 40) for label in pair.labels),
+            ", ".join(short(label, 40) for label in pair.labels),
             _signed(pair.effect, pair.effect_low, pair.effect_high),
         )
         for pair in surface.interactions
@@ -192,7 +192,6 @@ def _spent(result: RunResult) -> list[Block]:
     leading = () if result.explanation is None else result.explanation.spent
     if not leading or result.n_search_cases < 2:
         return []
-    generations = sorted({generation for one in leading for generation, _ in one.by_generation})
     told = [
         ", ".join(f"{generation}: {n:,}" for generation, n in one.by_generation) for one in leading
     ]
@@ -204,12 +203,7 @@ def _spent(result: RunResult) -> list[Block]:
         )
         for one, cells in zip(leading, told, strict=True)
     ]
-    said = (
-        "The leading configurations earned their cells one generation after the other, as their "
-        "draws were high."
-        if len(generations) > 1
-        else "The leading configurations got all their cells in one generation."
-    )
+    said = "The leading configurations' cells, by the generation that first asked them, from 0:"
     columns = ("configuration", "cells", "generation: cells")
     return [Paragraph((said,)), Grid(columns, tuple(rows), frozenset({1}))]
 

@@ -1,7 +1,7 @@
 """The report's plots: what each shows of a ``RunResult``."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Estimate, MetricInfo, RunResult

@@ -65,7 +65,7 @@ class Problem:
             additive=self.layout.additive,
         )
         total += (own + JITTER) * np.eye(n) + math.exp(log_params[-1]) * self.errors
-        mean, sd = (0.0, 0.25) if known_noise else (math.log(0.2), 1.2)
+        mean, sd = (0.0, 0.02) if known_noise else (math.log(0.2), 1.2)
         prior = stats.norm(
             np.append(self.layout.prior_mean, mean), np.append(self.layout.prior_sd, sd)
         )
