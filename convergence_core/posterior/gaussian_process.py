@@ -20,8 +20,7 @@ from scipy.optimize import minimize
 from convergence_core.posterior.kernel import (
     Distances,
     Layout,
-    combine,
-    components,
+    covariance,
     gradient,
     smooth_variance,
 )
@@ -98,8 +97,7 @@ class GaussianProcess:
                 options={"maxiter": n_steps, "maxfun": n_steps + 5},
             )
             begin = np.asarray(found.x, np.float64)
-        covariance, _ = problem.covariance(begin)
-        factor = _factor(covariance)
+        factor = _factor(problem.covariance(begin))
         return cls(
             layout=layout,
             of_choices=tuple(of_choices),
@@ -137,9 +135,7 @@ class GaussianProcess:
         """Return posterior mean, (n,), and covariance, (n, n); see ``marginals``."""
         mean, half = self._project(places, rows)
         own = Distances.between(places, places, self.of_choices)
-        prior = combine(
-            self.layout, self._kernel_params, components(self.layout, self._kernel_params, own)
-        )
+        prior = covariance(self.layout, self._kernel_params, own)
         is_same = (rows[:, None] == rows) & (rows >= 0)
         return mean, prior - half.T @ half + self.own_variance * is_same
 
@@ -150,11 +146,7 @@ class GaussianProcess:
     def _project(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and L^-1 k(training, places), (n_training, n)."""
         between = Distances.between(places, self.places, self.of_choices)
-        cross = combine(
-            self.layout,
-            self._kernel_params,
-            components(self.layout, self._kernel_params, between),
-        )
+        cross = covariance(self.layout, self._kernel_params, between)
         seen = np.flatnonzero(rows >= 0)
         cross[seen, rows[seen]] += self.own_variance
         half = solve_triangular(self.factor, cross.T, lower=True, check_finite=False)
@@ -215,17 +207,17 @@ class _Problem:
     targets: np.ndarray
     errors: np.ndarray
 
-    def covariance(self, log_params: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return K + v R, (n, n), and the kernel's components, (D, n, n)."""
+    def covariance(self, log_params: np.ndarray) -> np.ndarray:
+        """Return K + v R, (n, n)."""
         kernel_params = log_params[:-1]
-        parts = components(self.layout, kernel_params, self.distances)
-        total = combine(self.layout, kernel_params, parts) + math.exp(log_params[-1]) * self.errors
+        total = covariance(self.layout, kernel_params, self.distances)
+        total += math.exp(log_params[-1]) * self.errors
         total[np.diag_indices_from(total)] += math.exp(kernel_params[-1]) + JITTER
-        return total, parts
+        return total
 
     def value_and_gradient(self, log_params: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus log posterior, up to a constant, and its gradient."""
-        total, parts = self.covariance(log_params)
+        total = self.covariance(log_params)
         factor, failed = dpotrf(total, lower=1, clean=0, overwrite_a=0)
         if failed:
             return 1e10, np.zeros_like(log_params)
@@ -241,6 +233,6 @@ class _Problem:
             + 0.5 * float(pull @ pull)
         )
         outer = 0.5 * (inverse - np.outer(solved, solved))
-        of_kernel = gradient(self.layout, log_params[:-1], self.distances, parts, outer)
+        of_kernel = gradient(self.layout, log_params[:-1], self.distances, outer)
         of_noise = math.exp(log_params[-1]) * float((outer * self.errors).sum())
         return value, np.append(of_kernel, of_noise) + pull / self.prior.sd

@@ -1,11 +1,12 @@
 """The covariance of mean rewards over a mixed space, with its gradient.
 
-    K = s_p * prod_d k_d + sum_{d in additive} s_d * k_d + s_id * [same candidate]
+    K = s_p * prod_d k_d + sum_d s_d * k_d + s_id * [same candidate]
 
 k_d is Matérn-5/2 of the distance over a length for numbers and exp(-w distance) for choices. The
-product carries interactions; additive terms let a choice with many values (prompt templates) show
-its own effect with few data; the last is what a candidate has beyond its place, which can be told
-from noise only where candidates are measured by several cells.
+product carries interactions. The additive terms are there where a choice has many values (prompt
+templates): each dimension then shows its own effect with few data. The last is what a candidate
+has beyond its place, which can be told from noise only where candidates are measured by several
+cells.
 
 Notation: D dimensions, n and m candidates.
 """
@@ -20,8 +21,8 @@ from convergence_core.space.encoding import Encoding, Places
 
 SQRT5 = math.sqrt(5.0)
 MANY_VALUES = 15
-"""Choices with more values than this get an additive term of their own: on measured spaces it
-halves the regret where there are hundreds of values and costs some on smooth spaces."""
+"""With more values of one choice than this, every dimension gets an additive term: on measured
+spaces it halves the regret where there are hundreds of values and costs some on smooth spaces."""
 MEAN_LENGTH, SD_LENGTH = 0.5, 0.8
 """Median and log-sd of the prior of lengths, in units of the range."""
 
@@ -33,7 +34,7 @@ class Layout:
     n_numbers: int
     n_choices: int
     additive: tuple[int, ...]
-    """Dimensions with a term of their own."""
+    """Dimensions with a term of their own: all or none."""
     prior_mean: np.ndarray
     prior_sd: np.ndarray
 
@@ -98,6 +99,12 @@ class Distances:
     choices: np.ndarray
     """In [0, 1], (n_choices, n, m)."""
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Places on either side, (n, m)."""
+        n, m = (self.numbers if len(self.numbers) else self.choices).shape[1:]
+        return n, m
+
     @classmethod
     def between(cls, a: Places, b: Places, of_choices: Sequence[np.ndarray]) -> "Distances":
         """Return the distances of each place of ``a`` to each of ``b``."""
@@ -108,33 +115,52 @@ class Distances:
         return cls(numbers, choices)
 
 
-def components(layout: Layout, log_params: np.ndarray, distances: Distances) -> np.ndarray:
-    """Return k_d, (D, n, m)."""
-    q = layout.n_numbers
-    length = np.exp(log_params[:q])[:, None, None]
-    r = distances.numbers / length
-    number_parts = (1.0 + r + r * r / 3.0) * np.exp(-r)
-    weight = np.exp(log_params[q : layout.n_dims])[:, None, None]
-    choice_parts = np.exp(-weight * distances.choices)
-    return np.concatenate([number_parts, choice_parts])
-
-
-def log_slopes(layout: Layout, log_params: np.ndarray, distances: Distances) -> np.ndarray:
-    """Return d log k_d / d log of its length or weight, (D, n, m)."""
-    q = layout.n_numbers
-    r = distances.numbers / np.exp(log_params[:q])[:, None, None]
-    of_numbers = r * r * (1.0 + r) / (3.0 + 3.0 * r + r * r)
-    weight = np.exp(log_params[q : layout.n_dims])[:, None, None]
-    return np.concatenate([of_numbers, -weight * distances.choices])
-
-
-def combine(layout: Layout, log_params: np.ndarray, parts: np.ndarray) -> np.ndarray:
+def covariance(layout: Layout, log_params: np.ndarray, distances: Distances) -> np.ndarray:
     """Return the covariance without candidates' own effects, (n, m)."""
     scale = np.exp(log_params[layout.product : layout.size - 1])
-    total = scale[0] * np.prod(parts, axis=0)
+    total = scale[0] * product(layout, log_params, distances)
     for i, d in enumerate(layout.additive):
-        total += scale[1 + i] * parts[d]
+        total += scale[1 + i] * component(layout, log_params, distances, d)
     return np.asarray(total, np.float64)
+
+
+def product(layout: Layout, log_params: np.ndarray, distances: Distances) -> np.ndarray:
+    """Return prod_d k_d, (n, m); with one exponential for all dimensions."""
+    q = layout.n_numbers
+    lengths, weights = np.exp(log_params[:q]), np.exp(log_params[q : layout.n_dims])
+    exponent = np.zeros(distances.shape)
+    factor = np.ones(distances.shape)
+    for length, distance in zip(lengths, distances.numbers, strict=True):
+        r = distance / length
+        exponent += r
+        factor *= 1.0 + r * (1.0 + r / 3.0)
+    for weight, distance in zip(weights, distances.choices, strict=True):
+        exponent += weight * distance
+    return np.asarray(factor * np.exp(-exponent), np.float64)
+
+
+def component(
+    layout: Layout, log_params: np.ndarray, distances: Distances, dimension: int
+) -> np.ndarray:
+    """Return k_d of one dimension, (n, m)."""
+    q = layout.n_numbers
+    scale = math.exp(log_params[dimension])
+    if dimension >= q:
+        return np.asarray(np.exp(-scale * distances.choices[dimension - q]), np.float64)
+    r = distances.numbers[dimension] / scale
+    return np.asarray((1.0 + r * (1.0 + r / 3.0)) * np.exp(-r), np.float64)
+
+
+def log_slope(
+    layout: Layout, log_params: np.ndarray, distances: Distances, dimension: int
+) -> np.ndarray:
+    """Return d log k_d / d log of its length or weight, (n, m)."""
+    q = layout.n_numbers
+    scale = math.exp(log_params[dimension])
+    if dimension >= q:
+        return np.asarray(-scale * distances.choices[dimension - q], np.float64)
+    r = distances.numbers[dimension] / scale
+    return np.asarray(r * r * (1.0 + r) / (3.0 + r * (3.0 + r)), np.float64)
 
 
 def smooth_variance(layout: Layout, log_params: np.ndarray) -> float:
@@ -143,22 +169,20 @@ def smooth_variance(layout: Layout, log_params: np.ndarray) -> float:
 
 
 def gradient(
-    layout: Layout,
-    log_params: np.ndarray,
-    distances: Distances,
-    parts: np.ndarray,
-    outer: np.ndarray,
+    layout: Layout, log_params: np.ndarray, distances: Distances, outer: np.ndarray
 ) -> np.ndarray:
     """Return sum_ij outer_ij dK_ij / d log_params for a symmetric K, (size,)."""
     scale = np.exp(log_params[layout.product : layout.size - 1])
-    slopes = log_slopes(layout, log_params, distances)
     result = np.zeros(layout.size)
-    of_product = outer * (scale[0] * np.prod(parts, axis=0))
-    result[: layout.n_dims] = np.einsum("ij,dij->d", of_product, slopes)
+    of_product = outer * (scale[0] * product(layout, log_params, distances))
     result[layout.product] = of_product.sum()
-    for i, d in enumerate(layout.additive):
-        of_term = outer * (scale[1 + i] * parts[d])
-        result[d] += float((of_term * slopes[d]).sum())
-        result[layout.product + 1 + i] = of_term.sum()
+    for d in range(layout.n_dims):
+        slope = log_slope(layout, log_params, distances, d)
+        result[d] = np.vdot(of_product, slope)
+        if d in layout.additive:
+            i = layout.additive.index(d)
+            of_term = outer * (scale[1 + i] * component(layout, log_params, distances, d))
+            result[d] += np.vdot(of_term, slope)
+            result[layout.product + 1 + i] = of_term.sum()
     result[-1] = math.exp(log_params[-1]) * float(np.trace(outer))
     return result

@@ -48,7 +48,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Known candidates with a reward, as the posterior sees them."""
+    """Known candidates, as the posterior sees them."""
 
     rules: Rules
     encoding: Encoding
@@ -57,8 +57,13 @@ class Field:
 
     @cached_property
     def members(self) -> list[Candidate]:
-        """In the order they were first asked."""
-        return [member.candidate for member in self.archive if member.n]
+        """Those the posterior was trained on, in the order they were first asked.
+
+        Of very many candidates the worst are left out there, and need not compete.
+        """
+        learned = self.fitted.learned
+        ids = () if learned is None else learned.evidence.ids
+        return [self.archive.members[candidate_id].candidate for candidate_id in ids]
 
     @cached_property
     def genes(self) -> np.ndarray:

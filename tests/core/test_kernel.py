@@ -9,10 +9,11 @@ from convergence_core.posterior.kernel import (
     MANY_VALUES,
     Distances,
     Layout,
-    combine,
-    components,
+    component,
+    covariance,
     gradient,
-    log_slopes,
+    log_slope,
+    product,
     smooth_variance,
 )
 from convergence_core.space import Choice, Float, Space
@@ -40,9 +41,13 @@ def test_the_covariance_is_that_of_the_formula(seed):
     layout = Layout.of(encoding, own_effect=True)
     log_params = drawn(layout, seed)
     for b in (places, other):
-        parts = components(layout, log_params, Distances.between(places, b, encoding.distances))
+        distances = Distances.between(places, b, encoding.distances)
         expected = by_hand(encoding, places, b, log_params, additive=layout.additive)
-        assert combine(layout, log_params, parts) == pytest.approx(expected, rel=1e-10, abs=1e-300)
+        found = covariance(layout, log_params, distances)
+        assert found == pytest.approx(expected, rel=1e-10, abs=1e-300)
+        parts = [component(layout, log_params, distances, d) for d in range(layout.n_dims)]
+        whole = product(layout, log_params, distances)
+        assert whole == pytest.approx(np.prod(parts, axis=0), rel=1e-10, abs=1e-300)
     assert smooth_variance(layout, log_params) == pytest.approx(
         by_hand(encoding, places, places, log_params, additive=layout.additive)[0, 0]
     )
@@ -53,8 +58,9 @@ def test_the_covariance_is_positive_semi_definite(seed):
     encoding, places = placed(seed, 60)
     layout = Layout.of(encoding, own_effect=True)
     log_params = drawn(layout, seed, spread=2.5)
-    parts = components(layout, log_params, Distances.between(places, places, encoding.distances))
-    total = combine(layout, log_params, parts)
+    distances = Distances.between(places, places, encoding.distances)
+    parts = [component(layout, log_params, distances, d) for d in range(layout.n_dims)]
+    total = covariance(layout, log_params, distances)
     for matrix in (*parts, total):
         assert np.array_equal(matrix, matrix.T)
         values = np.linalg.eigvalsh(matrix)
@@ -90,11 +96,10 @@ def test_the_gradient_is_that_of_finite_differences(seed):
     outer = lots + lots.T
 
     def value(params: np.ndarray) -> float:
-        total = combine(layout, params, components(layout, params, distances))
+        total = covariance(layout, params, distances)
         return float((outer * (total + math.exp(params[-1]) * np.eye(len(places)))).sum())
 
-    parts = components(layout, log_params, distances)
-    found = gradient(layout, log_params, distances, parts, outer)
+    found = gradient(layout, log_params, distances, outer)
     step = 1e-5
     for k in range(layout.size):
         ahead, behind = log_params.copy(), log_params.copy()
@@ -102,9 +107,10 @@ def test_the_gradient_is_that_of_finite_differences(seed):
         behind[k] -= step
         expected = (value(ahead) - value(behind)) / (2 * step)
         assert found[k] == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    slopes = log_slopes(layout, log_params, distances)
     for d in range(layout.n_dims):
         ahead = log_params.copy()
         ahead[d] += step
-        moved = np.log(components(layout, ahead, distances)[d]) - np.log(parts[d])
-        assert slopes[d] == pytest.approx(moved / step, rel=1e-3, abs=1e-3)
+        there = np.log(component(layout, ahead, distances, d))
+        moved = there - np.log(component(layout, log_params, distances, d))
+        slope = log_slope(layout, log_params, distances, d)
+        assert slope == pytest.approx(moved / step, rel=1e-3, abs=1e-3)
