@@ -17,9 +17,11 @@ class MabConfig(Section):
     strategy: Literal["thompson_sampling"] = "thompson_sampling"
     """How arms are chosen."""
     exploration_rate: float = Field(default=0.1, ge=0, le=1)
-    """Share of a generation's candidates that are drawn at random."""
+    """Share of a generation's places that go to candidates drawn uniformly from the space, whatever
+    the posterior says (`thompson`, `mab_evolution`)."""
     confidence_level: float = Field(default=0.95, gt=0.5, lt=1)
-    """Probability that a reported interval covers a candidate's mean reward."""
+    """Probability that a reported interval covers a candidate's mean reward; and with which no
+    candidate that left the race lies above the leader."""
 
 
 class EvolutionConfig(Section):
@@ -41,14 +43,16 @@ class EvolutionConfig(Section):
 
 
 class EarlyStoppingConfig(Section):
-    """When to stop before the last generation."""
+    """When to stop before the last generation: nothing was gained, or nothing is left to gain."""
 
     enabled: bool = True
     """Whether a run may stop early."""
     patience: int = Field(default=3, ge=1)
-    """Generations without improvement before it stops."""
+    """Generations in a row in which no candidate came to lie credibly (with 90 % probability)
+    `min_improvement` above the leader, before it stops."""
     min_improvement: float = Field(default=0.01, ge=0, le=1)
-    """Gain in mean reward that counts as improvement."""
+    """Gain in mean reward that counts. A run of `thompson` or `mab_evolution` also stops when, with
+    95 % probability, no candidate considered, asked or not, lies more than this above the leader."""
 
 
 class ExecutionConfig(Section):

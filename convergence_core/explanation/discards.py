@@ -65,11 +65,12 @@ def discards(
                 probability=float(above[i]),
             )
         )
-    n_waiting = int((above[rules.n_elites :] >= bound).sum())
+    # Of very many candidates the posterior is not trained on all: the others wait too.
+    n_waiting = int((above[rules.n_elites :] >= bound).sum()) + len(standing) - len(above)
     return Discards(
         bound=bound,
         error=error,
-        n_candidates=len(above),
+        n_candidates=len(standing),
         n_left=len(left),
         n_waiting=n_waiting,
         n_elites=rules.n_elites,

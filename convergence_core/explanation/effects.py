@@ -3,7 +3,8 @@
 The surface is cut the way the functional analysis of variance cuts it (Hutter, Hoos & Leyton-Brown
 2014): a parameter's effect is the mean reward at one of its values over all other parameters, less
 the mean over everything; a pair's is what is left when both single effects are taken off. Means are
-over a fixed spread sample of the space in which nothing moves along, and every draw of the surface
+over fixed spread settings of the space (a Latin hypercube, so that pairs hardly leak into single
+effects) in which nothing moves along, and every draw of the surface
 is cut as a whole, so an interval is that of the effect itself.
 
 A parameter that is not active everywhere is averaged where it is; its share counts that part only.
@@ -18,23 +19,26 @@ the radius is that of a chi-squared distribution with the draws' mean and varian
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
 from scipy.special import chdtrc
 
 from convergence_core.explanation.paths import Paths
-from convergence_core.explanation.records import Effect, EffectPoint, Interaction, Surface
+from convergence_core.explanation.records import (
+    ERROR,
+    LEVEL,
+    Effect,
+    EffectPoint,
+    Interaction,
+    Surface,
+)
 from convergence_core.explanation.settings import Levels, Settings
 from convergence_core.posterior.space_model import FittedSpaceModel, Learned
 from convergence_core.records import Params
 from convergence_core.space import Choice, Float, Integer
 
-LEVEL = 0.9
-"""Probability behind intervals."""
-ERROR = 0.05
-"""Probability that any effect is called sure where there is none."""
 N_PATHS = 128
 """Draws of the surface, each taken with both signs."""
 N_SETTINGS = 384
@@ -98,7 +102,7 @@ def cut(fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Genera
         if (interaction := knife.interaction(pair, whole, n_pairs)) is not None
     ]
     order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
-    single = sum(one.variance for one in found) / whole.variance
+    single = sum((one.variance for one in found), start=np.zeros(1)) / whole.variance
     return Cut(
         effects=tuple(effects[i] for i in order),
         surface=replace(
@@ -116,6 +120,10 @@ class _Whole:
 
     mean: np.ndarray
     """(S,)."""
+    expected: np.ndarray
+    """Posterior mean rewards of the settings, (N_SETTINGS,)."""
+    genes: np.ndarray
+    """Of the settings, NaN where a parameter is not active, (N_SETTINGS, n_dims)."""
     smooth: np.ndarray
     """Variance without candidates' own effects, (S,)."""
     variance: np.ndarray
@@ -160,6 +168,8 @@ class _Knife:
     sample: np.ndarray
     """Settings, (N_SETTINGS, n_dims)."""
     rng: np.random.Generator
+    designs: dict[int, np.ndarray] = field(default_factory=dict)
+    """Spread settings by their number, drawn when first asked for."""
 
     def rewards(self, warped: np.ndarray) -> np.ndarray:
         """Return the rewards of warped ones, any shape."""
@@ -169,22 +179,27 @@ class _Knife:
 
     def whole(self) -> _Whole:
         """Return the distribution of rewards over the space."""
-        mean, drawn = self._at(self.settings.express(self.sample))
+        genes = self.settings.express(self.sample)
+        mean, drawn = self._at(genes)
         own = math.sqrt(self.learned.process.own_variance)
         own_drawn = own * self.rng.standard_normal(drawn.shape)
         smooth = self._both(mean, drawn)
         rough = self._both(mean, drawn + own_drawn)
         return _Whole(
             mean=smooth.mean(axis=0),
+            expected=smooth.mean(axis=1),
+            genes=genes,
             smooth=smooth.var(axis=0),
             variance=np.maximum(rough.var(axis=0), TINY),
         )
 
     def single(self, column: int) -> _Single | None:
-        """Return one parameter's effect; ``None``: it is active in too few settings."""
+        """Return one parameter's effect; ``None``: nowhere can it change by itself."""
         levels = self.settings.levels[column]
         n = int(np.clip(N_ROWS // len(levels.values), MIN_SETTINGS, MAX_SETTINGS))
         genes, keeps, share_active = self._active([column], [levels.genes], n)
+        tells = keeps.sum(axis=1) >= 2  # a setting that permits one value compares none
+        genes, keeps = genes[tells], keeps[tells]
         there = np.asarray(keeps.any(axis=0))
         if there.sum() < 2:
             return None
@@ -220,7 +235,7 @@ class _Knife:
             if name in params:
                 to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
                 counts[one.levels.nearest(to_gene(params[name]))] += 1
-        average = float(whole.mean.mean())
+        average = float(whole.expected[~np.isnan(whole.genes[:, one.column])].mean())
         ends = np.stack(_ends(one.drawn), axis=1)  # (n_levels, 2)
         return Effect(
             parameter=name,
@@ -242,6 +257,7 @@ class _Knife:
             share=float(shares.mean()),
             share_low=float(low) if sure else 0.0,
             share_high=float(high),
+            average=average,
             share_active=one.share_active,
             is_sure=sure,
             level=LEVEL,
@@ -303,12 +319,20 @@ class _Knife:
 
         And the share of all settings in which they are.
         """
-        probe, _ = self.settings.varied(self.sample, columns, [genes[:1] for genes in levels])
-        if len(columns) > 1:
-            probe = self.settings.express(self.sample)[:, None]
-        there = np.flatnonzero(~np.isnan(probe[:, 0, list(columns)]).any(axis=1))
-        share = len(there) / len(self.sample)
-        genes, keeps = self.settings.varied(self.sample[there[:n]], columns, levels)
+        probe = self.sample
+        if len(columns) == 1:
+            # With the parameter at a value of its own: is it active there?
+            probe = self.sample.copy()
+            probe[:, columns[0]] = levels[0][0]
+        there = ~np.isnan(self.settings.express(probe)[:, list(columns)]).any(axis=1)
+        if there.all():
+            if n not in self.designs:
+                self.designs[n] = self.settings.sample(n, self.rng)
+            chosen = self.designs[n]
+        else:
+            chosen = self.sample[there][:n]
+        share = float(there.mean())
+        genes, keeps = self.settings.varied(chosen, columns, levels)
         some = keeps.any(axis=1)
         return genes[some], keeps[some], share
 

@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+LEVEL = 0.9
+"""Probability behind intervals of effects and shares."""
+ERROR = 0.05
+"""Probability that any effect of a run is called sure where there is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectPoint:
@@ -40,12 +45,15 @@ class Effect:
     share_low: float | None = None
     """Lower end of its interval; 0 where ``is_sure`` is false."""
     share_high: float | None = None
+    average: float | None = None
+    """Mean reward over the space, where the parameter is active; posterior mean. The points' means
+    are this and the effect."""
     share_active: float = 1.0
     """Share of the space in which the parameter is active; the effect is that within it."""
     is_sure: bool = False
     """Whether no effect at all lies outside of what the posterior holds likely, at an error of 5 %
     over all parameters together."""
-    level: float = 0.9
+    level: float = LEVEL
     """Probability behind the intervals."""
 
 
@@ -87,7 +95,7 @@ class Surface:
     """Pairs of parameters that were looked at."""
     interactions: tuple[Interaction, ...] = ()
     """The strongest pairs, sure or not, strongest first."""
-    level: float = 0.9
+    level: float = LEVEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

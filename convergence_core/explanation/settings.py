@@ -60,7 +60,7 @@ class Levels:
         """Return at most n of the levels, spread; those of a number in the middle of equal shares."""
         if len(self.values) <= n:
             return self
-        if isinstance(self.parameter, Choice):
+        if len(self.values) == self.parameter.n_values:
             kept = np.unique(np.linspace(0, len(self.values) - 1, n).round().astype(np.intp))
             values = tuple(self.values[i] for i in kept)
             return Levels(

@@ -103,7 +103,10 @@ class ThompsonSampler:
 
     def _chunk(self, request: AskRequest) -> int:
         n_cases = len(request.case_ids)
-        wanted = self.cases_per_candidate or (default_chunk(n_cases) if self.races else n_cases)
+        affordable = min(n_cases, max(1, request.n_cells // request.n_candidates))
+        wanted = self.cases_per_candidate or (
+            default_chunk(affordable) if self.races else affordable
+        )
         return max(1, min(wanted, n_cases))
 
     def _n_seats(self, request: AskRequest) -> int:

@@ -19,7 +19,7 @@ MAX_EFFECTS = 24
 MAX_SHARES = 12
 """Rows of parameters and of pairs in the plot of shares."""
 
-_MAX_CHOICES = 8
+_MAX_CHOICES = 10
 _SMALL = (3.1, 2.3)
 
 Row = tuple[str, float, float, float, bool]
@@ -53,6 +53,8 @@ def draw_shares(figure: "Figure", palette: Palette, result: RunResult) -> None:
             markersize=6,
             color=colour,
             markerfacecolor=colour if sure else palette.paper,
+            clip_on=False,
+            zorder=3,
         )
     axes.set_yticks(range(len(rows)), [short(name, 36) for name, *_ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -90,14 +92,12 @@ def effect_svgs(result: RunResult) -> list[str]:
     low, high = min(point.low for point in points), max(point.high for point in points)
     margin = 0.06 * max(high - low, 0.01)
     limits = (low - margin, high + margin)
-    surface = None if result.explanation is None else result.explanation.surface
-    average = None if surface is None else surface.average
     pictures = []
     for i, effect in enumerate(effects):
 
         def fill(figure: "Figure", palette: Palette, effect: Effect = effect) -> None:
             draw = _draw_number if effect.kind == "number" else _draw_choice
-            draw(figure.subplots(), palette, effect, limits, average)
+            draw(figure.subplots(), palette, effect, limits)
 
         pictures.append(
             drawing.svg(
@@ -116,14 +116,13 @@ def _draw_number(
     palette: Palette,
     effect: Effect,
     limits: tuple[float, float],
-    average: float | None,
 ) -> None:
     points = [point for point in effect.points if point.x is not None]
     x = [point.x for point in points if point.x is not None]
     asked = [point.n_candidates > 0 for point in points]
     colour = _colour(palette, effect)
-    if average is not None:
-        axes.axhline(average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
+    if effect.average is not None:
+        axes.axhline(effect.average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
     axes.fill_between(
         x,
         [point.low for point in points],
@@ -165,12 +164,11 @@ def _draw_choice(
     palette: Palette,
     effect: Effect,
     limits: tuple[float, float],
-    average: float | None,
 ) -> None:
     points = _extremes(effect.points)
     colour = _colour(palette, effect)
-    if average is not None:
-        axes.axvline(average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
+    if effect.average is not None:
+        axes.axvline(effect.average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
     for row, point in enumerate(points):
         face = colour if point.n_candidates else palette.paper
         axes.plot([point.low, point.high], [row, row], color=colour, linewidth=1.6)

@@ -1,8 +1,7 @@
 """Why this one was chosen, in blocks: parameters, pairs, the cells that decided, who left."""
 
 from convergence_core.config.optimization import Visualization
-from convergence_core.explanation.effects import ERROR
-from convergence_core.explanation.records import Comparison, Discards, Effect, Surface
+from convergence_core.explanation.records import ERROR, Comparison, Discards, Effect, Surface
 from convergence_core.result import RunResult
 from tasks.report import wording
 from tasks.report.blocks import Block, Code, Grid, Heading, Inline, Paragraph, Plots
@@ -233,7 +232,7 @@ def _discards(found: Discards) -> list[Block]:
             f"{plural(found.n_waiting, 'other')} did not leave, but had no claim on cells: only "
             f"the first {found.n_elites} by posterior mean compete. "
         )
-    said += "As the evidence stands at the end."
+    said += "As the evidence stands at the end; the leader is the highest posterior mean."
     blocks: list[Block] = [Heading("What was discarded, and why"), Paragraph((said,))]
     rows: list[tuple[Inline, ...]] = [
         (

@@ -3,6 +3,7 @@
 Layout under ``output.save_path``::
 
     <label>/best_config.json  detailed_results.json        format json
+    <label>/explanation.json                               the same, if a configuration was found
     <label>/experiments.csv   detailed_results.csv         format csv
     <label>/report.md                                      format markdown
     <label>/report.html                                    format html
@@ -102,6 +103,10 @@ def _writers(
         if winner is not None:
             content = best_config(result, winner)
             writers["best_config.json"] = lambda out: _write_json(out, content)
+        if result.explanation is not None:
+            told = result.to_json()
+            why = {key: told[key] for key in ("effects", "explanation")}
+            writers["explanation.json"] = lambda out: _write_json(out, why)
         writers["detailed_results.json"] = lambda out: write_detailed_json(
             out, store, result.run_id, rows, by_id, keep_text=keep_text
         )

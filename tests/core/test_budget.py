@@ -162,9 +162,9 @@ class TestOtherLimits:
         assert Limits.of(BudgetConfig()) == Limits()
         totals = CallTotals(
             n_attempts=4, cost_usd=1.5, maybe_usd=0.25, tokens=10, maybe_tokens=2, n_unpriced=1,
-            active_s=9.0,
+            active_s=9.0, unpriced_usd=0.5, unpriced_tokens=3,
         )  # fmt: skip
-        assert Spent.of(totals) == Spent(usd=1.75, calls=4, tokens=12, n_unpriced=1, seconds=9.0)
+        assert Spent.of(totals) == Spent(usd=2.25, calls=4, tokens=15, n_unpriced=1, seconds=9.0)
         assert Spent.of(CallTotals(cost_usd=None)).usd == 0
 
 

@@ -12,7 +12,7 @@ from convergence_core.explanation.deciding import compare, spent_on
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import Cut, cut, is_sure
 from convergence_core.explanation.explain import explain
-from convergence_core.explanation.paths import N_WAVES, Paths
+from convergence_core.explanation.paths import N_WAVES, Paths, _root
 from convergence_core.explanation.records import Effect
 from convergence_core.explanation.settings import Levels, Settings
 from convergence_core.expressions import parse
@@ -197,7 +197,8 @@ def test_what_belongs_to_single_configurations_is_told_apart():
     smooth = cut_of(ADDITIVE, archive_of(ADDITIVE, additive, seed=1, n=80, noise=0.02))
     assert rough.surface.share_own > smooth.surface.share_own + 0.1
     assert smooth.surface.share_own < 0.05
-    assert smooth.surface.share_single > 0.85 > 0.6 > rough.surface.share_single
+    assert smooth.surface.share_single > 0.85
+    assert rough.surface.share_single < 0.6
 
 
 # -- conditions, constraints, degenerate spaces ------------------------------------------------
@@ -255,6 +256,37 @@ def test_one_candidate_is_enough_to_say_that_nothing_is_sure():
     found = cut_of(ADDITIVE, archive_of(ADDITIVE, additive, seed=0, n=1))
     assert not any(effect.is_sure for effect in found.effects)
     assert not any(pair.is_sure for pair in found.surface.interactions)
+
+
+def test_a_parameter_that_constraints_hold_in_place_has_no_effect():
+    space = Space(
+        parameters={"a": Integer(min=0, max=3), "b": Float(min=0.0, max=1.0)},
+        constraints=(parse("a == 2"),),
+    )
+    found = cut_of(space, archive_of(space, lambda p: 0.5 + 0.2 * float(p["b"]), seed=0, n=30))
+    assert set(effects(found)) == {"b"}
+    assert found.surface.interactions == ()
+
+
+def test_settings_that_constraints_make_rare_are_drawn_one_by_one():
+    space = Space(
+        parameters={"a": Integer(min=0, max=99), "b": Integer(min=0, max=99)},
+        constraints=(parse("a == b"),),
+    )
+    settings = Settings(encoding=Encoding.of(space))
+    drawn = settings.sample(40, np.random.default_rng(0))
+    assert len(drawn) == 40
+    assert (drawn[:, 0] == drawn[:, 1]).all()
+    found = cut_of(space, archive_of(space, lambda p: 0.5, seed=0, n=20))
+    assert found.effects == ()  # neither can change alone
+    assert found.surface.interactions == ()
+
+
+def test_a_covariance_that_rounding_made_indefinite_has_a_root():
+    vectors = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+    covariance = (vectors * np.array([2.0, 1.0, 0.0, -1e-12])) @ vectors.T
+    root = _root(covariance)
+    assert root @ root.T == pytest.approx(covariance, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))

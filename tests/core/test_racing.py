@@ -87,9 +87,9 @@ def newcomers(plan: Plan, state: SearchState) -> list[Candidate]:
 
 
 @pytest.mark.parametrize(
-    ("n_cases", "chunk"), [(1, 1), (4, 4), (30, 5), (100, 5), (101, 6), (400, 20)]
+    ("n_cases", "chunk"), [(1, 1), (4, 4), (20, 5), (21, 6), (100, 25), (400, 100)]
 )
-def test_a_chunk_is_five_cases_or_a_twentieth(n_cases, chunk):
+def test_a_chunk_is_five_cases_or_a_quarter(n_cases, chunk):
     assert default_chunk(n_cases) == chunk
 
 

@@ -276,7 +276,7 @@ def test_the_leaderboard_follows_the_posterior(finished):
     assert default.origin == "default"
 
 
-def test_effects_are_marginal_means_over_the_candidates_asked(finished):
+def test_effects_are_those_of_the_whole_space_with_the_candidates_asked_counted(finished):
     effects = {effect.parameter: effect for effect in finished().effects}
     assert list(effects) == ["kind", "x"]
     kind = effects["kind"]
@@ -285,10 +285,37 @@ def test_effects_are_marginal_means_over_the_candidates_asked(finished):
         ("b", 1),
         ("c", 2),
     ]
-    rows = [row for row in finished().leaderboard if row.params["kind"] == "c"]
-    assert kind.points[2].mean == pytest.approx(np.mean([row.mean for row in rows]))
-    assert kind.points[1].low == kind.points[1].mean == kind.points[1].high
-    assert [point.x for point in effects["x"].points] == [0.0, 0.2, 0.5, 0.9]
+    means = {point.label: point.mean for point in kind.points}
+    assert means["b"] > means["c"] > means["a"]
+    assert kind.is_sure
+    assert kind.share is not None
+    assert kind.share > 0.5
+    assert [point.x for point in effects["x"].points][::11] == [0.0, 1.0]
+    assert sum(point.n_candidates for point in effects["x"].points) == 6
+
+
+def test_the_explanation_tells_of_cells_and_of_who_left(finished):
+    result = finished()
+    found = result.explanation
+    assert found is not None
+    assert found.surface is not None
+    assert [one.rival for one in found.comparisons] == ["runner-up", "default"]
+    for one in found.comparisons:
+        assert one.n_shared == one.n_above + one.n_equal + one.n_below
+        assert one.gap is not None
+        assert one.gap > 0
+    assert found.spent[0].candidate_id == GOOD.candidate_id
+    cells = {row.candidate_id: row.n_cells for row in result.leaderboard}
+    for spent in found.spent:
+        assert sum(n for _, n in spent.by_generation) == cells[spent.candidate_id]
+    assert found.discards is not None
+    assert found.discards.n_candidates == 6
+    assert found.discards.bound == pytest.approx(0.05 / 6)
+
+
+def test_the_same_evidence_is_explained_the_same(finished):
+    assert finished().explanation == finished().explanation
+    assert finished().effects == finished().effects
 
 
 def test_failures_are_counted_by_reason_and_fault(told):
@@ -380,6 +407,6 @@ def test_a_collected_result_survives_json_and_can_be_reported(finished, told, tm
     result = finished()
     assert RunResult.from_json(canonical_json(result.to_json())) == result
     assert "On the 4 held-out cases" in report_markdown(result)
-    assert report_html(result).count("<svg") == 6
+    assert report_html(result).count("<svg") == 7
     written = write_results(result, told.store, CONFIGURATION, tmp_path, cases=CASES)
-    assert len(written.files) == 7
+    assert len(written.files) == 8

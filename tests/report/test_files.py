@@ -67,6 +67,7 @@ def test_all_formats_give_all_files(store, result, tmp_path):
     expected = {
         "best_config.json",
         "detailed_results.json",
+        "explanation.json",
         "experiments.csv",
         "detailed_results.csv",
         "report.md",
@@ -82,7 +83,7 @@ def test_all_formats_give_all_files(store, result, tmp_path):
 @pytest.mark.parametrize(
     ("formats", "expected"),
     [
-        (["json"], {"best_config.json", "detailed_results.json"}),
+        (["json"], {"best_config.json", "detailed_results.json", "explanation.json"}),
         (["csv"], {"experiments.csv", "detailed_results.csv"}),
         (["markdown"], {"report.md"}),
         (["html"], {"report.html"}),
@@ -91,6 +92,22 @@ def test_all_formats_give_all_files(store, result, tmp_path):
 def test_only_the_formats_asked_for_are_written(store, result, tmp_path, formats, expected):
     write_results(result, store, configured(formats=formats), tmp_path)
     assert names_in(tmp_path / "results" / "bot-abcd") == expected
+
+
+def test_the_explanation_can_be_read_by_programs(store, result, tmp_path):
+    write_results(result, store, configured(formats=["json"]), tmp_path)
+    told = json.loads((tmp_path / "results/bot-abcd/explanation.json").read_text())
+    assert set(told) == {"effects", "explanation"}
+    assert [effect["parameter"] for effect in told["effects"]] == [
+        effect.parameter for effect in result.effects
+    ]
+    # What the effects held before shares were told is still there, by the same keys.
+    assert {"parameter", "kind", "log", "points"} <= told["effects"][0].keys()
+    assert {"label", "x", "mean", "low", "high", "n_candidates"} == set(
+        told["effects"][0]["points"][0]
+    )
+    assert told["explanation"]["discards"]["n_left"] == result.explanation.discards.n_left
+    assert len(told["explanation"]["comparisons"]) == 2
 
 
 def test_best_config_has_the_originals_shape_and_what_the_number_rests_on(store, result, tmp_path):

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from convergence_core.explanation.records import Explanation
 from convergence_core.records import Params
 from convergence_core.result import CandidateReport, Difference, RunResult
 from tasks.report import leaderboard_markdown, report_html, report_markdown
@@ -52,6 +53,30 @@ def read(page: str) -> Reader:
     return reader
 
 
+def nasty_explanation(result: RunResult) -> Explanation:
+    found = result.explanation
+    assert found is not None
+    assert found.surface is not None
+    assert found.discards is not None
+    pairs = tuple(
+        replace(pair, parameters=(NASTY, NASTY), labels=(NASTY, NASTY))
+        for pair in found.surface.interactions
+    )
+    return replace(
+        found,
+        surface=replace(found.surface, interactions=pairs),
+        comparisons=tuple(
+            replace(one, label=NASTY, cases=tuple(replace(c, case_id=NASTY) for c in one.cases))
+            for one in found.comparisons
+        ),
+        spent=tuple(replace(one, label=NASTY) for one in found.spent),
+        discards=replace(
+            found.discards,
+            closest=tuple(replace(one, label=NASTY) for one in found.discards.closest),
+        ),
+    )
+
+
 def nasty_result() -> RunResult:
     result = made_up_result()
     params: Params = {NASTY: NASTY, "prompt": NASTY * 5 + "\n```\nsecond line"}
@@ -72,6 +97,7 @@ def nasty_result() -> RunResult:
             )
             for effect in result.effects
         ),
+        explanation=nasty_explanation(result),
         failures=tuple(replace(f, reason=NASTY, example=NASTY) for f in result.failures),
     )
 
@@ -217,7 +243,7 @@ def test_unwanted_plots_are_left_out():
     result = made_up_result()
     assert report_html(result, ()).count("<svg") == 1
     assert report_html(result, ("spend",)).count("<svg") == 2
-    assert report_html(result).count("<svg") == 4 + len(result.effects)
+    assert report_html(result).count("<svg") == 5 + len(result.effects)
 
 
 def test_the_same_result_gives_the_same_page():

@@ -2,10 +2,22 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from convergence_core.explanation.records import Effect, EffectPoint
+from convergence_core.explanation.records import (
+    CaseGap,
+    Comparison,
+    Discard,
+    Discards,
+    Effect,
+    EffectPoint,
+    Explanation,
+    Interaction,
+    Spent,
+    Surface,
+)
 from convergence_core.records import Params
 from convergence_core.result import (
     CandidateReport,
@@ -61,6 +73,7 @@ def made_up_result(n_candidates: int = 120, n_generations: int = 8) -> RunResult
         leaderboard=rows,
         curve=_curve(n_generations),
         effects=_effects(),
+        explanation=_explanation(rows),
         failures=(
             Failure(
                 reason="timeout",
@@ -96,6 +109,7 @@ def bare_result() -> RunResult:
         winner=replace(full.winner, fresh=None, holdout=None, metrics={}),
         curve=(),
         effects=(),
+        explanation=None,
         failures=(),
     )
 
@@ -186,6 +200,92 @@ def _curve(n: int) -> tuple[CurvePoint, ...]:
     )
 
 
+def _told(share: float, low: float, high: float) -> Any:
+    return {
+        "share": share,
+        "share_low": low,
+        "share_high": high,
+        "average": 0.56,
+        "is_sure": low > 0,
+    }
+
+
+def _explanation(rows: tuple[LeaderboardRow, ...]) -> Explanation:
+    n = len(rows)
+    last = rows[-1]
+    return Explanation(
+        surface=Surface(
+            average=0.56,
+            average_low=0.54,
+            average_high=0.58,
+            sd=0.06,
+            share_single=0.65,
+            share_own=0.05,
+            n_pairs=3,
+            interactions=(
+                Interaction(
+                    parameters=("k1", "stemmer"),
+                    share=0.06,
+                    low=0.02,
+                    high=0.11,
+                    is_sure=True,
+                    labels=("1", "porter"),
+                    effect=0.03,
+                    effect_low=0.01,
+                    effect_high=0.05,
+                ),
+            ),
+        ),
+        comparisons=tuple(
+            Comparison(
+                rival_id=rows[i].candidate_id,
+                rival="default" if i > 1 else "runner-up",
+                label=rows[i].label,
+                n_shared=110,
+                n_above=40,
+                n_equal=50,
+                n_below=20,
+                gap=0.0125,
+                probability=0.83,
+                cases=tuple(
+                    CaseGap(case_id=f"case {j}", gap=0.5 - 0.1 * j, share=0.005 - 0.001 * j)
+                    for j in range(4)
+                ),
+            )
+            for i in sorted({1, n // 2})
+            if 0 < i < n
+        ),
+        spent=tuple(
+            Spent(
+                candidate_id=row.candidate_id,
+                label=row.label,
+                by_generation=((0, 5), (3, 10)),
+            )
+            for row in rows[:3]
+        ),
+        discards=Discards(
+            bound=0.05 / n,
+            error=0.05,
+            n_candidates=n,
+            n_left=88 if n > 88 else 0,
+            n_waiting=6,
+            n_elites=25,
+            left_by_cells=((5, 60), (10, 28)),
+            closest=(
+                Discard(
+                    candidate_id=last.candidate_id,
+                    label=last.label,
+                    mean=last.mean,
+                    low=last.low,
+                    high=last.high,
+                    n_cells=5,
+                    probability=0.0003,
+                ),
+            ),
+        ),
+    )
+
+
 def _effects() -> tuple[Effect, ...]:
     def point(label: str, x: float | None, mean: float, n: int) -> EffectPoint:
         half = 0.1 / math.sqrt(n)
@@ -197,6 +297,7 @@ def _effects() -> tuple[Effect, ...]:
         Effect(
             parameter="k1",
             kind="number",
+            **_told(0.22, 0.12, 0.33),
             points=tuple(
                 point(f"{x:g}", x, 0.6 - 0.05 * (x - 1.4) ** 2, n)
                 for x, n in ((0.5, 14), (1.0, 31), (1.5, 40), (2.1, 22), (2.7, 13))
@@ -205,6 +306,7 @@ def _effects() -> tuple[Effect, ...]:
         Effect(
             parameter="stemmer",
             kind="choice",
+            **_told(0.41, 0.30, 0.52),
             points=tuple(
                 point(name, None, mean, n)
                 for name, mean, n in zip(_STEMMERS, (0.51, 0.58, 0.6), (20, 44, 56), strict=True)
@@ -213,6 +315,7 @@ def _effects() -> tuple[Effect, ...]:
         Effect(
             parameter="removes_stop_words",
             kind="choice",
+            **_told(0.02, 0.0, 0.06),
             points=(point("true", None, 0.57, 70), point("false", None, 0.55, 50)),
         ),
     )

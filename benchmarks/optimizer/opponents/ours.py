@@ -113,6 +113,9 @@ class Run:
         sampler: Any = make_sampler(
             _configuration(algorithm, setup.batch, self.n_generations), self.space
         )
+        if setup.n_cases is None and hasattr(sampler, "surrogate"):
+            # Rewards of a product's run lie in [0, 1]; values of these tasks lie anywhere.
+            sampler = override(sampler, "surrogate.bounds", None)
         for path, value in settings.items():
             sampler = override(sampler, path, value)
         self.sampler: Sampler = sampler
