@@ -58,6 +58,7 @@ def forecast(loaded: "Loaded") -> Forecast:
         n_candidates = size if n_candidates is None else min(n_candidates, size)
         per_candidate = schedule.n_search_cases * schedule.repeats
         n_search_cells = min(n_search_cells, n_candidates * per_candidate)
+        n_candidates = min(n_candidates, n_search_cells)
     return Forecast(
         n_generations=evolution.generations,
         n_candidates=n_candidates,

@@ -197,7 +197,7 @@ class Progress:
         self._n_planned = event.n_cells_planned
         cases = count(event.n_search_cases, "case")
         if event.n_holdout_cases:
-            cases += f" + {event.n_holdout_cases} held out"
+            cases += f" + {event.n_holdout_cases:,} held out"
         generations = count(event.n_generations, "generation")
         self._screen.line(
             f"{event.label}: {event.algorithm}, up to {generations}, {cases}", style="bold"

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from prefect.schedules import Cron
+from prefect.settings import PREFECT_API_URL
 
 from flows.optimize import optimize
 
@@ -24,6 +25,12 @@ def main() -> None:
     config = Path(options.config).resolve()
     if not config.is_file():
         parser.error(f"there is no configuration at {options.config}")
+    if not PREFECT_API_URL.value():
+        # Prefect would start a server for this process, and such a one schedules nothing.
+        parser.error(
+            "PREFECT_API_URL must name a Prefect server, but is not set. Start one with "
+            "`prefect server start`, then `export PREFECT_API_URL=http://127.0.0.1:4200/api`."
+        )
     optimize.serve(
         name=options.name,
         parameters={"config": str(config)},

@@ -16,7 +16,7 @@ from convergence_core.records import (
 from convergence_core.result import RunResult
 from convergence_core.store.rows import payload_rows
 from tasks.report import collect, write_results
-from tasks.runs import Run, now_us
+from tasks.runs import Run, limit_reached, now_us
 
 FINAL = -1
 """Number under which the final re-estimation is published."""
@@ -56,6 +56,9 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     ended = run.why_ended()
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
     status, reason = ended
+    reached = limit_reached(trials)
+    if reached is not None:  # a limit that raising would mend: the final look is not whole
+        status, reason = "budget", reached
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
     run.store.publish(
         run.run_id,

@@ -259,7 +259,8 @@ class Run:
         if progress.exhausted:
             return "done", "the search space holds nothing that was not asked"
         if progress.next_generation - progress.n_repairs >= n_planned:
-            return "done", f"all {n_planned} generations were run"
+            planned = "its one generation" if n_planned == 1 else f"all {n_planned} generations"
+            return "done", f"{planned} {'was' if n_planned == 1 else 'were'} run"
         ended = self._stopped_early()
         capacity = self.schedule.capacity(progress.next_generation, progress.n_calls)
         if ended is None and capacity < 1:
@@ -346,7 +347,7 @@ class Run:
             ).n_attempts,
             exhausted=self.progress.exhausted if is_repair else not trials,
             n_repairs=self.progress.n_repairs + is_repair,
-            spent=_spent(trials),
+            spent=limit_reached(trials),
         )
         return Learned(trials=tuple(trials), progress=progress, recommendation=recommendation)
 
@@ -461,7 +462,7 @@ class Run:
             self.close()
 
 
-def _spent(trials: Sequence[Trial]) -> str | None:
+def limit_reached(trials: Sequence[Trial]) -> str | None:
     """Return which limit kept a cell from being asked, in words."""
     for trial in trials:
         for evaluation in trial.evaluations:

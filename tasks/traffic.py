@@ -195,7 +195,8 @@ class Gate:
         if self.limit == before:
             return
         status = "" if fault is None else fault.error_type.replace("http_", "HTTP ")
-        pause = f", {wait_s:.3g} s" if wait_s > 0.0 else ""
+        written = f"{wait_s:,.0f}" if wait_s >= 100.0 else f"{wait_s:.3g}"
+        pause = f", {written} s" if wait_s > 0.0 else ""
         self._tell("slower", f"slowed down to {self.limit} in flight: {status}{pause}")
 
     def _pause(self, rate: RateInfo, now_s: float) -> None:

@@ -196,10 +196,12 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
 
 def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
+    from convergence.progress import count  # noqa: PLC0415 - with its only user
+
     configuration = loaded.configuration
     api = configuration.api
     where = api.function or api.endpoint or f"{len(api.models)} endpoints"
-    size = "" if run.space_size is None else f" ({run.space_size:,} combinations)"
+    size = "" if run.space_size is None else f" ({count(run.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     rewards = ", ".join(
         f"{name} {metric.weight:g}" for name, metric in configuration.evaluation.metrics.items()
@@ -208,7 +210,7 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     capped = (
         "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
     )
-    candidates = "" if run.n_candidates is None else f"{run.n_candidates:,} candidates, "
+    candidates = "" if run.n_candidates is None else f"{count(run.n_candidates, 'candidate')}, "
     rows = [
         ("system", f"{api.name} ({api.kind}: {where})"),
         ("parameters", f"{parameters}{size}"),
@@ -216,8 +218,9 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
         ("reward", rewards),
         (
             "search",
-            f"{configuration.optimization.algorithm}, up to {run.n_generations:,} generations: "
-            f"at most {candidates}{run.n_search_cells:,} evaluations",
+            f"{configuration.optimization.algorithm}, up to "
+            f"{count(run.n_generations, 'generation')}: at most {candidates}"
+            f"{count(run.n_search_cells, 'evaluation')}",
         ),
         ("at the end", f"{run.n_final_cells:,} evaluations of the winner and the defaults"),
         (

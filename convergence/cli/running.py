@@ -224,6 +224,6 @@ def _run(
 
 
 def _exit_code(result: "RunResult") -> int:
-    if result.winner is None:
-        return EXIT_ERROR
-    return EXIT_BUDGET if result.status == "budget" else 0
+    if result.status == "budget":
+        return EXIT_BUDGET
+    return EXIT_ERROR if result.winner is None else 0

@@ -86,7 +86,7 @@ def _estimates(who: str, candidate: "CandidateReport") -> Iterator[tuple[str, ..
     for where, estimate in measured:
         if estimate is not None:
             interval = f"[{estimate.low:.3f}, {estimate.high:.3f}]"
-            yield who, where, f"{estimate.mean:.3f}", interval, str(estimate.n_cases)
+            yield who, where, f"{estimate.mean:.3f}", interval, f"{estimate.n_cases:,}"
             who = ""
 
 
@@ -104,7 +104,7 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
             yield (
                 f"Winner minus defaults: {difference.mean:+.3f} "
                 f"[{difference.low:+.3f}, {difference.high:+.3f}] "
-                f"({level} interval, {difference.n_cases} {where})"
+                f"({level} interval, {difference.n_cases:,} {where})"
             )
     if not result.has_defaults:
         yield "No parameter has a `default`, so there is nothing to compare the winner with."

@@ -59,20 +59,20 @@ class Spent:
     """What was spent, or may have been."""
 
     usd: float = 0.0
-    """Paid, and the worst case of what was maybe paid."""
+    """Paid, and the worst case of what was maybe paid or had no known price in the end."""
     calls: int = 0
     tokens: int = 0
     n_unpriced: int = 0
-    """Calls whose price is unknown; nothing of them is in ``usd``."""
+    """Calls whose price is unknown; ``usd`` has their worst case, where that was known."""
     seconds: float = 0.0
 
     @classmethod
     def of(cls, totals: "CallTotals") -> Self:
         """Return what the journal knows of a run: where its budget goes on after a resume."""
         return cls(
-            usd=(totals.cost_usd or 0.0) + totals.maybe_usd,
+            usd=(totals.cost_usd or 0.0) + totals.maybe_usd + totals.unpriced_usd,
             calls=totals.n_attempts,
-            tokens=totals.tokens + totals.maybe_tokens,
+            tokens=totals.tokens + totals.maybe_tokens + totals.unpriced_tokens,
             n_unpriced=totals.n_unpriced,
             seconds=totals.active_s,
         )

@@ -73,6 +73,13 @@ UNPRICED = (
 )
 """Answered, so far as anybody knows, at an unknown price."""
 
+_TOLD = "(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))"
+_UNTOLD = (
+    "CASE WHEN (tokens_in IS NULL OR tokens_out IS NULL) "
+    f"AND max_tokens > {_TOLD} THEN max_tokens - {_TOLD} ELSE 0 END"
+)
+"""Tokens that an attempt may have used beyond those that it reported."""
+
 
 def ledger_sql(table: str, mark: str) -> str:
     """Return the SELECT of one run's ledger, for SQLite and Postgres alike.
@@ -93,13 +100,17 @@ def totals_sql(table: str, mark: str) -> str:
         "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0), "
         "CAST(coalesce(sum(coalesce(tokens_in, 0) + coalesce(tokens_out, 0)), 0) AS BIGINT), "
         "CAST(coalesce(sum(CASE WHEN state = 'started' THEN max_tokens ELSE maybe_tokens END), 0) "
-        f"AS BIGINT) FROM {table} WHERE run_id = {mark} AND state <> 'cached'"
+        "AS BIGINT), "
+        f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0), "
+        f"CAST(coalesce(sum({_UNTOLD}) FILTER (WHERE {UNPRICED}), 0) AS BIGINT) "
+        f"FROM {table} WHERE run_id = {mark} AND state <> 'cached'"
     )
 
 
 def account(row: Sequence[Any], active_us: int) -> CallTotals:
     """Return the account that a row of ``totals_sql`` holds."""
-    n_attempts, n_done, n_failed, n_in_flight, cost_usd, n_unpriced, maybe_usd, *tokens = row
+    n_attempts, n_done, n_failed, n_in_flight, cost_usd, n_unpriced, maybe_usd, *rest = row
+    tokens, maybe_tokens, unpriced_usd, unpriced_tokens = rest
     if cost_usd is None and not n_unpriced:
         cost_usd = 0.0
     return CallTotals(
@@ -110,8 +121,10 @@ def account(row: Sequence[Any], active_us: int) -> CallTotals:
         cost_usd=cost_usd,
         maybe_usd=maybe_usd,
         n_unpriced=n_unpriced,
-        tokens=tokens[0],
-        maybe_tokens=tokens[1],
+        unpriced_usd=unpriced_usd,
+        tokens=tokens,
+        maybe_tokens=maybe_tokens,
+        unpriced_tokens=unpriced_tokens,
         active_s=active_us / 1e6,
     )
 

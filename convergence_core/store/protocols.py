@@ -121,9 +121,13 @@ class CallTotals:
     """Worst case of attempts whose end nobody saw."""
     n_unpriced: int = 0
     """Attempts that were answered and whose price is unknown."""
+    unpriced_usd: float = 0.0
+    """Worst case of those, where it was told before the call: a reply without usage."""
     tokens: int = 0
     """Reported tokens, prompt and answer."""
     maybe_tokens: int = 0
+    unpriced_tokens: int = 0
+    """Worst case of those of unknown price, less what they reported."""
     active_s: float = 0.0
     """Seconds in which some process worked on the run: for each, from its first claim to its last
     settlement. The time between a stop and its resume is not in it."""

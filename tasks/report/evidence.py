@@ -68,7 +68,8 @@ SELECT purpose, provider, model,
        CAST(sum(cached_tokens) AS BIGINT) AS cached_tokens,
        CAST(sum(tokens_out) AS BIGINT) AS completion_tokens,
        CAST(sum(reasoning_tokens) AS BIGINT) AS reasoning_tokens,
-       sum(cost_usd) FILTER (WHERE state <> 'cached') AS cost_usd,
+       CASE WHEN bool_and(state = 'cached') THEN 0.0
+            ELSE sum(cost_usd) FILTER (WHERE state <> 'cached') END AS cost_usd,
        count(*) FILTER (WHERE state = 'done' AND cost_usd IS NULL) AS n_unpriced,
        coalesce(sum(maybe_usd), 0) AS maybe_usd
 FROM attempts WHERE run_id = $run GROUP BY purpose, provider, model

@@ -44,15 +44,15 @@ def test_example_names_its_schema_and_fits_it(template: str, here: Path, cli: Ru
     jsonschema.validate(yaml.safe_load(text), schema)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "candidates"), [("mab_evolution", None), ("evolution", 72)]
-)
+@pytest.mark.parametrize(("algorithm", "candidates"), [("mab_evolution", None), ("evolution", 72)])
 def test_candidates_are_promised_only_where_populations_bound_them(
     algorithm: str, candidates: int | None, here: Path, cli: Runner
 ):
     cli("init", ".", "-t", "function")
     path = here / "optimization.yaml"
-    path.write_text(path.read_text().replace("algorithm: mab_evolution", f"algorithm: {algorithm}"))
+    path.write_text(
+        path.read_text().replace("algorithm: mab_evolution", f"algorithm: {algorithm}")
+    )
     assert cli("validate", "--json").json["run"]["candidates"] == candidates
     assert ("at most 72 candidates" in cli("validate").out) is (candidates is not None)
 

@@ -87,6 +87,31 @@ def test_an_unknown_price_is_refused_under_a_cap_before_any_call(here: Path, cli
 
 
 @pytest.mark.prefect
+def test_a_limit_that_cuts_the_final_look_is_told_and_can_be_raised(here: Path, cli: Runner):
+    def answer(request: Request) -> Answer:
+        return Answer({"result": 0 if request.body["k"] == 2 else request.body["q"]})
+
+    text = ENDPOINT.replace(
+        "population_size: 3, generations: 2", "population_size: 2, generations: 1"
+    )
+    with LoopbackServer(answer) as server:
+        (here / "optimization.yaml").write_text(
+            # Enough for the 4 cells of the search and 3 of the 4 that look at the winner.
+            text.format(url=server.url)
+            + "prices: {http: {request: 0.01}}\nbudget: {max_usd: 0.07}\n"
+        )
+        cut = cli("optimize", "--json")
+        assert cut.code == 3, cut.err
+        assert (cut.json["status"], cut.json["n_calls"]) == ("budget", 7)
+        assert "budget.max_usd=0.07" in cut.json["reason"]
+
+        whole = cli("resume", "--json", "--max-usd", "1")
+        assert whole.code == 0, whole.err
+        assert (whole.json["reason"], whole.json["n_calls"]) == ("its one generation was run", 8)
+        assert len(server.requests) == 8
+
+
+@pytest.mark.prefect
 def test_missing_cells_of_a_finished_run_are_asked_again(here: Path, cli: Runner):
     is_ill = True
 

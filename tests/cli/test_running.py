@@ -128,6 +128,14 @@ def test_run_without_any_reward_is_an_error(project: Path, cli: Runner):
     assert "broken" in done.out
 
 
+@pytest.mark.prefect
+def test_a_budget_that_allows_nothing_is_a_budget_reached(project: Path, cli: Runner):
+    done = cli("optimize", "--max-minutes", "0.00001")
+    assert done.code == 3
+    assert "No candidate got a reward" in done.out
+    assert "budget.max_minutes=1e-05" in done.out
+
+
 def test_second_run_of_one_system_is_refused(project: Path, cli: Runner):
     store = project / "convergence-data"
     cli("query", "select 1")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import convergence_core.store
-from convergence_core.records import Json
+from convergence_core.records import Json, Usage
 from convergence_core.store.protocols import Answer, CallTotals, Journal, LostCall
 from tests.store.journals import (
     JOURNALS,
@@ -236,6 +236,24 @@ def test_answers_of_unknown_price_are_counted_apart(journal):
     )
     totals = journal.totals("R")
     assert (totals.n_unpriced, totals.cost_usd) == (2, 0.0)
+
+
+def test_answers_that_told_no_usage_count_with_their_worst_case(journal):
+    keys = ["silent", "half", "told", "refused", "unbounded"]
+    worst = {"max_usd": 0.5, "max_tokens": 70}
+    journal.claim([intent(key, **worst) for key in keys[:-1]] + [intent("unbounded")], "me")
+    journal.settle(
+        [
+            settled("silent"),
+            settled("half", usage=Usage(prompt_tokens=30)),
+            settled("told", cost_usd=0.25, usage=USED),
+            settled("refused", cost_usd=0.0),
+            settled("unbounded"),
+        ]
+    )
+    totals = journal.totals("R")
+    assert (totals.n_unpriced, totals.unpriced_usd, totals.unpriced_tokens) == (3, 1.0, 110)
+    assert (totals.cost_usd, totals.tokens) == (0.25, 64)
 
 
 def test_totals_before_a_generation_leave_out_it_and_the_final_cells(journal):

@@ -59,6 +59,18 @@ def test_links_and_pictures_lead_somewhere(path: Path):
             assert (path.parent / target).exists(), f"{target} does not exist"
 
 
+def test_commands_for_a_server_say_which():
+    """Else Prefect starts one that ends with the command, and the page stays empty."""
+    found = [
+        block
+        for path in DOCUMENTS
+        for block in blocks(path.read_text(encoding="utf-8"), "sh")
+        if re.search(r"^prefect (?!server start$)", block, re.MULTILINE)
+    ]
+    assert len(found) >= 4
+    assert [b for b in found if not b.startswith("export PREFECT_API_URL=http")] == []
+
+
 def test_every_configuration_in_the_documents_is_accepted():
     from convergence_core.config import parse_configuration
 

@@ -41,6 +41,21 @@ def test_every_entrypoint_loads_without_a_placeholder():
         assert flow.name == "optimize"
 
 
+def test_one_process_refuses_to_serve_without_a_server_that_schedules(tmp_path: Path):
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+    done = subprocess.run(
+        [sys.executable, "-m", "deployments.serve"],
+        cwd=ROOT,
+        env={**environment, "PREFECT_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "PREFECT_API_URL must name a Prefect server" in done.stderr
+
+
 async def make_pool(name: str) -> None:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate

@@ -45,6 +45,13 @@ class _Attempt:
         """Whether nobody saw its end."""
         return self.state == "started" or self.error_type == "lost"
 
+    @property
+    def n_untold(self) -> int:
+        """Tokens that it may have used beyond those that it reported."""
+        if None not in {self.usage.prompt_tokens, self.usage.completion_tokens}:
+            return 0
+        return max(0, (self.intent.max_tokens or 0) - (self.usage.total or 0))
+
     def is_of(self, intent: CallIntent) -> bool:
         return (self.intent.run_id, self.intent.eval_id) == (intent.run_id, intent.eval_id)
 
@@ -213,14 +220,16 @@ class MemoryJournal:
         ]
         states = [attempt.state for attempt in attempts]
         costs = [attempt.cost_usd for attempt in attempts if attempt.cost_usd is not None]
-        n_unpriced = sum(
-            attempt.cost_usd is None
+        unpriced = [
+            attempt
+            for attempt in attempts
+            if attempt.cost_usd is None
             and (
                 attempt.state == "done"
                 or (attempt.state == "failed" and attempt.usage.total is not None)
             )
-            for attempt in attempts
-        )
+        ]
+        n_unpriced = len(unpriced)
         started = [attempt.intent for attempt in attempts if attempt.state == "started"]
         ended = [attempt for attempt in attempts if attempt.state != "started"]
         times = [span for (run, _), span in self.activity.items() if run == run_id]
@@ -232,6 +241,8 @@ class MemoryJournal:
             cost_usd=sum(costs) if costs or not n_unpriced else None,
             maybe_usd=sum(i.max_usd or 0.0 for i in started) + sum(a.maybe_usd for a in ended),
             n_unpriced=n_unpriced,
+            unpriced_usd=sum(a.intent.max_usd or 0.0 for a in unpriced),
+            unpriced_tokens=sum(a.n_untold for a in unpriced),
             tokens=sum(attempt.usage.total or 0 for attempt in attempts),
             maybe_tokens=sum(i.max_tokens or 0 for i in started)
             + sum(a.maybe_tokens for a in ended),

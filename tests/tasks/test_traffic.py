@@ -203,6 +203,14 @@ def test_slowing_down_is_told_with_its_reason():
     assert list(gate.events) == told
 
 
+def test_a_long_pause_is_told_in_whole_seconds():
+    told: list[TrafficEvent] = []
+    gate = gate_of(2, on_event=told.append)
+    gate.enter(0.0)
+    gate.leave(throttled(540.0), 0.0)
+    assert told[-1].text == "slowed down to 1 in flight: HTTP 429, 540 s"
+
+
 # -- giving up
 
 
