@@ -2,7 +2,7 @@
 .PHONY: help install check test test-all cover run serve constraints
 
 PYTHON ?= .venv/bin/python
-WORKERS ?= auto
+WORKERS ?= 3
 CONFIG ?= data/quickstart/optimization.yaml
 
 help: ## Print this list.

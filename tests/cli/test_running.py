@@ -108,6 +108,7 @@ def test_same_seed_is_the_same_run(project: Path, cli: Runner):
     assert (project / "two").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_budget_ends_with_code_three_and_a_result(project: Path, cli: Runner):
     write_project(project, generations=16)

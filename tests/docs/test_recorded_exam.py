@@ -33,6 +33,7 @@ def test_the_commands_of_the_recorded_exam_run_as_printed(tmp_path: Path):
     assert reward > max(rewards.values()) - 0.05 > defaults + 0.1, best
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_the_recorded_exam_is_the_same_run_in_two_processes(tmp_path: Path):
     candidates = []
