@@ -117,6 +117,11 @@ class GaussianProcess:
         """Variance of a candidate's own effect."""
         return math.exp(self.log_params[-2])
 
+    @property
+    def prior_variance(self) -> float:
+        """Variance of a candidate before anybody was asked, its own effect included."""
+        return smooth_variance(self.layout, self._kernel_params) + self.own_variance
+
     def marginals(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
 

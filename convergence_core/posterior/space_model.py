@@ -162,6 +162,19 @@ class FittedSpaceModel:
         """Log hyper-parameters, for the next fit to begin at."""
         return None if self.learned is None else self.learned.process.log_params
 
+    @property
+    def cells_worth_the_prior(self) -> float | None:
+        """Cells whose noise equals what is unknown of a candidate nobody asked; ``None``: unknown.
+
+        So many leave half of that variance. It takes cells to tell noise from merit.
+        """
+        learned = self.learned
+        if learned is None or not learned.effects.is_measured:
+            return None
+        slope = learned.warp.slope(learned.effects.mean)
+        of_cell = float(np.median(learned.effects.noise * slope**2)) * learned.process.noise
+        return of_cell / learned.process.prior_variance
+
     def rows(self, ids: Sequence[str]) -> np.ndarray:
         """Return which training row each candidate is, -1 for none, (n,)."""
         row = {} if self.learned is None else self.learned.row

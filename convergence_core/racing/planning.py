@@ -23,7 +23,7 @@ _ADVICE_SHARE = 0.25
 
 
 def default_chunk(n_cases: int) -> int:
-    """Return how many cases a newcomer is asked by samplers that race.
+    """Return how many cases a newcomer is asked before anything is known of the noise.
 
     Args:
         n_cases: cases that a generation could ask each candidate of a population.
@@ -33,6 +33,22 @@ def default_chunk(n_cases: int) -> int:
     task, an index, a model to load), so a generation tries four times its population at most.
     """
     return min(n_cases, max(5, -(-n_cases // 4)))
+
+
+def telling_chunk(n_cases: int, worth_the_prior: float | None) -> int:
+    """Return how many cases tell enough of a newcomer, once noise and merit were told apart.
+
+    Args:
+        n_cases: as above.
+        worth_the_prior: cells that leave half of what is unknown of a newcomer; ``None``: unknown.
+
+    Where questions differ much and candidates little, a few answers are luck, and hundreds of
+    lucky newcomers hide the best one; where it is the other way round, a few tell enough.
+    """
+    least = default_chunk(n_cases)
+    if worth_the_prior is None:
+        return least
+    return min(n_cases, max(least, round(min(worth_the_prior, n_cases))))
 
 
 class Draft:

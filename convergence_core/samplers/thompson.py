@@ -24,7 +24,7 @@ import numpy as np
 from convergence_core.evolution import PoolBreeder
 from convergence_core.posterior.space_model import MEMORY_KEY, SpaceModel
 from convergence_core.racing import Field, Race, Rules
-from convergence_core.racing.planning import Draft, default_chunk, first_in
+from convergence_core.racing.planning import Draft, first_in, telling_chunk
 from convergence_core.records import Json, Trial
 from convergence_core.sampler import LEFT_TO_GAIN, SETTLED, AskRequest, Plan, SearchState
 from convergence_core.samplers.learning import generation_of, tell
@@ -49,7 +49,7 @@ class ThompsonSampler:
     exploration_rate: float = 0.0
     """Share of places for uniformly random newcomers, whatever the posterior says."""
     cases_per_candidate: int | None = None
-    """Cases of one chunk; ``None``: see ``default_chunk``."""
+    """Cases of one chunk; ``None``: see ``telling_chunk``."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
     n_levels: int | None = 20
@@ -62,22 +62,22 @@ class ThompsonSampler:
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan a generation."""
         draft = Draft(self.space, state.archive, request, rng)
-        chunk = self._chunk(request)
-        draft.pair_with(chunk)
         if not any(member.n for member in state.archive):
             draft.retry_missing()
-            self._open(draft, rng, chunk)
+            self._open(draft, rng)
             return draft.plan()
         fitted = self.surrogate.warm(state.memory).fit(
             state.archive, case_ids=request.case_ids, case_weights=self.case_weights
         )
+        chunk = self._chunk(request, fitted.cells_worth_the_prior)
+        draft.pair_with(chunk)
         race = Race(
             field=Field(self.rules, self.surrogate.encoding, state.archive, fitted),
             draft=draft,
             rng=rng,
             breeder=self._breeder(request),
             chunk=chunk,
-            n_seats=self._n_seats(request),
+            n_seats=_n_seats(request, chunk),
         )
         race.run(self.exploration_rate)
         return draft.plan()
@@ -101,20 +101,13 @@ class ThompsonSampler:
         }
         return SearchState(archive=told.archive, memory=memory)
 
-    def _chunk(self, request: AskRequest) -> int:
+    def _chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
         n_cases = len(request.case_ids)
         affordable = min(n_cases, max(1, request.n_cells // request.n_candidates))
         wanted = self.cases_per_candidate or (
-            default_chunk(affordable) if self.races else affordable
+            telling_chunk(affordable, worth_the_prior) if self.races else affordable
         )
         return max(1, min(wanted, n_cases))
-
-    def _n_seats(self, request: AskRequest) -> int:
-        """Return how many candidates may be new: as many as the cells hold chunks.
-
-        A population that is asked all its cases is spent on more candidates with fewer cases.
-        """
-        return max(request.n_candidates, request.n_cells // self._chunk(request))
 
     def _breeder(self, request: AskRequest) -> PoolBreeder:
         return self._stepped if len(request.case_ids) > 1 else self._free
@@ -127,10 +120,12 @@ class ThompsonSampler:
     def _stepped(self) -> PoolBreeder:
         return PoolBreeder(encoding=self.surrogate.encoding, levels=self.n_levels)
 
-    def _open(self, draft: Draft, rng: np.random.Generator, chunk: int) -> None:
+    def _open(self, draft: Draft, rng: np.random.Generator) -> None:
         """Ask the first generation: candidates spread over the space, a chunk each."""
         breeder = self._breeder(draft.request)
-        n = min(self._n_seats(draft.request), -(-draft.n_left // chunk))
+        chunk = self._chunk(draft.request)
+        draft.pair_with(chunk)
+        n = min(_n_seats(draft.request, chunk), -(-draft.n_left // chunk))
         newcomers = first_in(self.space, draft.request, draft.archive)[:n]
         seen = {*draft.seen(), *(candidate.candidate_id for candidate in newcomers)}
         for pool in (breeder.design(n, rng), breeder.sample(4 * n, rng)):
@@ -145,3 +140,11 @@ class ThompsonSampler:
         for _ in range(n_rounds):
             for candidate in newcomers:
                 draft.add(candidate, draft.open_cells(candidate.candidate_id)[:chunk])
+
+
+def _n_seats(request: AskRequest, chunk: int) -> int:
+    """Return how many candidates may be new: as many as the cells hold chunks.
+
+    A population that is asked all its cases is spent on more candidates with fewer cases.
+    """
+    return max(request.n_candidates, request.n_cells // chunk)

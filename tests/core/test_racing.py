@@ -11,7 +11,7 @@ from convergence_core.archive import Archive
 from convergence_core.evolution import Breeder
 from convergence_core.posterior import SpaceModel
 from convergence_core.racing import Field, Rules
-from convergence_core.racing.planning import default_chunk
+from convergence_core.racing.planning import default_chunk, telling_chunk
 from convergence_core.records import Candidate, Cell, Params
 from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.samplers import EvolutionSampler, RandomSampler, ThompsonSampler
@@ -91,6 +91,39 @@ def newcomers(plan: Plan, state: SearchState) -> list[Candidate]:
 )
 def test_a_chunk_is_five_cases_or_a_quarter(n_cases, chunk):
     assert default_chunk(n_cases) == chunk
+
+
+@pytest.mark.parametrize(
+    ("worth_the_prior", "chunk"),
+    [(None, 5), (0.3, 5), (5.0, 5), (11.6, 12), (20.0, 20), (1e9, 20), (float("inf"), 20)],
+)
+def test_a_chunk_halves_what_is_unknown_of_a_newcomer(worth_the_prior, chunk):
+    assert telling_chunk(20, worth_the_prior) == chunk
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.01, 5, 5), (0.5, 12, 20)])
+def test_chunks_grow_where_noise_drowns_merit(noise, least, most):
+    state, g = RACING.start(), rng(3)
+    for generation in range(2):
+        plan = RACING.ask(state, g, request(generation))
+        state = RACING.tell(
+            state,
+            [
+                trial(
+                    a.candidate,
+                    {
+                        cell: 0.1 * mixed_value(a.candidate.params) + noise * g.random()
+                        for cell in a.cells
+                    },
+                )
+                for a in plan.assignments
+            ],
+        )
+    plan = RACING.ask(state, g, request(2))
+    ids = {candidate.candidate_id for candidate in newcomers(plan, state)}
+    chunks = [len(a.cells) for a in plan.assignments if a.candidate.candidate_id in ids]
+    assert chunks
+    assert least <= max(chunks) <= most
 
 
 def test_newcomers_of_a_generation_share_their_cases():
