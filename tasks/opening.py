@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from convergence_core.budget.limits import Budget, Limits, Spent
-from convergence_core.config import Configuration, EarlyStoppingConfig, parse_mapping
+from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
 from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
 from convergence_core.records import Evaluation, canonical_json, sha256_hex
@@ -403,7 +403,7 @@ def _open(
         loaded=loaded,
         schedule=schedule_of(loaded),
         sampler=sampler,
-        stopper=_stopper(execution.early_stopping),
+        stopper=_stopper(configuration),
         progress=progress,
         session=session,
         store=store,
@@ -416,9 +416,13 @@ def _open(
     )
 
 
-def _stopper(config: EarlyStoppingConfig) -> Stopper:
+def _stopper(configuration: Configuration) -> Stopper:
+    """Return the rule of early stopping; the mean reward says nothing of when a front is found."""
+    config = configuration.optimization.execution.early_stopping
     return Stopper(
-        enabled=config.enabled, patience=config.patience, min_improvement=config.min_improvement
+        enabled=config.enabled and configuration.evaluation.objective == "reward",
+        patience=config.patience,
+        min_improvement=config.min_improvement,
     )
 
 

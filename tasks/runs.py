@@ -18,6 +18,7 @@ from convergence_core.budget.limits import Budget
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
+from convergence_core.goals import FittedGoals, Goals
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import (
     Assignment,
@@ -168,6 +169,7 @@ class Run:
         self.record = record
         self.loaded = loaded
         self.schedule = schedule
+        self.goals = Goals.of(loaded.configuration.evaluation)
         self.sampler = sampler
         self.stopper = stopper
         self.progress = progress
@@ -330,7 +332,9 @@ class Run:
         search = self.progress.search
         if is_repair:  # no choice of the sampler's: evidence alone
             generation = self.next_generation
-            search = replace(search, archive=search.archive.tell(trials, generation))
+            measures = None if self.goals is None else self.goals.measures
+            archive = search.archive.tell(trials, generation, measures)
+            search = replace(search, archive=archive)
         else:
             search = self.sampler.tell(search, trials)
         recommendation = self.recommend(search, rival_id=self.progress.stopper.leader)
@@ -363,7 +367,13 @@ class Run:
             case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
             surrogate=make_surrogate(self.loaded.space),
             rival_id=rival_id,
+            goals=self.fit_goals(search),
         )
+
+    def fit_goals(self, search: SearchState) -> FittedGoals | None:
+        """Return what this evidence says of constraints and metrics; ``None``: neither counts."""
+        goals = self.goals
+        return None if goals is None else goals.fit(search.archive, self.loaded.space)
 
     def evaluation_rows(self, evaluations: Iterable[Evaluation]) -> list[Row]:
         """Return rows of ``evaluations``, each with its case's weight."""

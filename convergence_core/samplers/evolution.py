@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from convergence_core.evolution import Breeder
+from convergence_core.goals import Goals
 from convergence_core.posterior import CaseModel, Surrogate
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate, Trial
@@ -33,6 +34,8 @@ class EvolutionSampler:
     surrogate: Surrogate = field(default_factory=CaseModel)
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
+    goals: Goals | None = None
+    """What is tallied for the recommendation and the report; it changes no plan."""
     name: str = "evolution"
 
     def start(self) -> SearchState:
@@ -56,7 +59,7 @@ class EvolutionSampler:
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials."""
-        return tell(state, trials)
+        return tell(state, trials, self.goals)
 
     def population(self, state: SearchState) -> list[Candidate]:
         """Return elites and the last generation's newcomers, best posterior mean first."""

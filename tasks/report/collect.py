@@ -2,15 +2,17 @@
 
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.archive import Member
+from convergence_core.archive import Archive, Member
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
+from convergence_core.goals import FittedGoals, Goals
 from convergence_core.posterior import Surrogate
 from convergence_core.recommend import (
     Interval,
@@ -36,8 +38,10 @@ from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrog
 from convergence_core.space import Space
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
+from tasks.report import wording
 from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
+from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
 
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ def collect(
         StoreDamagedError: a file of the run cannot be read.
     """
     evidence = read_evidence(store, record.run_id)
+    goals = Goals.of(configuration.evaluation)
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
     weights = {case.case_id: case.weight for case in cases}
@@ -164,6 +169,12 @@ def collect(
         metrics=_metrics(configuration),
         winner=view.report(winner_id),
         baseline=view.report(baseline_id),
+        winner_reason=""
+        if goals is None or recommendation is None
+        else wording.constraint_reason(recommendation, space, search, goals.tolerance),
+        front=None
+        if goals is None
+        else pareto_front(goals.fit(search.archive, space), search, space, level=level),
         has_defaults=baseline_id is not None,
         difference=gaps["holdout"],
         difference_fresh=gaps["fresh"],
@@ -177,7 +188,13 @@ def collect(
             evidence,
             search,
             recommendation,
-            _recommender(level, cases, holdout_share, make_surrogate(space)),
+            _recommender(
+                level,
+                cases,
+                holdout_share,
+                make_surrogate(space),
+                None if goals is None else partial(goals.fit, space=space),
+            ),
             known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
         ),
         effects=() if explained is None else explained.effects,
@@ -361,13 +378,24 @@ def _search_weights(cases: Sequence[Case], holdout: float) -> dict[str, float]:
 
 
 def _recommender(
-    level: float, cases: Sequence[Case], holdout: float, surrogate: Surrogate
+    level: float,
+    cases: Sequence[Case],
+    holdout: float,
+    surrogate: Surrogate,
+    fit_goals: Callable[[Archive], FittedGoals] | None,
 ) -> Recommend:
     """Return the run's own rule; its random draws do not touch means and intervals."""
     weights = _search_weights(cases, holdout)
 
     def rule(search: SearchState) -> Recommendation | None:
         rng = np.random.default_rng(0)
-        return recommend(search, rng=rng, level=level, case_weights=weights, surrogate=surrogate)
+        return recommend(
+            search,
+            rng=rng,
+            level=level,
+            case_weights=weights,
+            surrogate=surrogate,
+            goals=None if fit_goals is None else fit_goals(search.archive),
+        )
 
     return rule
