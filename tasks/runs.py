@@ -29,8 +29,7 @@ from convergence_core.records import (
     canonical_json,
 )
 from convergence_core.result import ResultStatus
-from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import make_surrogate
+from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore
@@ -43,6 +42,7 @@ from convergence_core.store.protocols import (
     RunStatus,
 )
 from convergence_core.store.rows import evaluation_row
+from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.session import EvaluationSession
 
@@ -155,6 +155,7 @@ class Run:
         loaded: Loaded,
         schedule: Schedule,
         sampler: Sampler,
+        past: Past,
         stopper: Stopper,
         progress: Progress,
         session: EvaluationSession,
@@ -171,6 +172,7 @@ class Run:
         self.schedule = schedule
         self.goals = Goals.of(loaded.configuration.evaluation)
         self.sampler = sampler
+        self.past = past
         self.stopper = stopper
         self.progress = progress
         self.session = session
@@ -241,6 +243,7 @@ class Run:
                 resumed_from=self.resumed_from,
                 maybe_paid=self.maybe_paid,
                 n_cells_planned=self.schedule.planned_cells(),
+                warm_start=self.past.told(),
             )
         )
 
@@ -292,6 +295,7 @@ class Run:
                 case_ids=self.case_order,
                 repeats=self.schedule.repeats,
                 baseline=self.loaded.space.baseline(),
+                advice=Advice(winners=() if self.next_generation else self.past.start.winners),
             ),
         )
         self._rng_state = rng.bit_generator.state
@@ -364,8 +368,8 @@ class Run:
             search,
             rng=np.random.default_rng(stream),
             level=self.configuration.optimization.mab.confidence_level,
-            case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
-            surrogate=make_surrogate(self.loaded.space),
+            case_weights=self.past.case_weights,
+            surrogate=self.past.surrogate,
             rival_id=rival_id,
             goals=self.fit_goals(search),
         )

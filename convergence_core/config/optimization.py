@@ -67,6 +67,16 @@ class ExecutionConfig(Section):
     """Where candidates are evaluated."""
 
 
+class WarmStartConfig(Section):
+    """What a run takes over from earlier runs of the same system, i.e. `api.name` in one store."""
+
+    enabled: bool = False
+    """Whether their winners are asked again at first, and their rewards believed as far as they
+    agree with this run's. What a seed gives then depends on the runs that the store holds."""
+    runs: int = Field(default=2, ge=1, le=10)
+    """Earlier runs at most, finished or stopped, newest first."""
+
+
 class OptimizationConfig(Section):
     """How to search."""
 
@@ -77,6 +87,7 @@ class OptimizationConfig(Section):
     mab: MabConfig = Field(default_factory=MabConfig)
     evolution: EvolutionConfig = Field(default_factory=EvolutionConfig)
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 
 class SocietyConfig(Section):

@@ -13,7 +13,7 @@ from convergence_core.archive import Archive, Member
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
 from convergence_core.goals import FittedGoals, Goals
-from convergence_core.posterior import Surrogate
+from convergence_core.posterior import SpaceModel, Surrogate
 from convergence_core.recommend import (
     Interval,
     Ranked,
@@ -38,6 +38,7 @@ from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrog
 from convergence_core.space import Space
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
+from tasks.earlier import Past
 from tasks.report import wording
 from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
@@ -75,6 +76,7 @@ def collect(
     reason: str,
     baseline_id: str | None,
     explains: bool = True,
+    past: Past | None = None,
 ) -> RunResult:
     """Return everything that a run has found so far.
 
@@ -96,12 +98,14 @@ def collect(
         baseline_id: the default configuration; ``None``: the configuration gives none.
         explains: whether effects and explanation are found too, which takes a fit of the surrogate
             and about a second.
+        past: what the run knows of earlier ones; ``None``: nothing.
 
     Raises:
         StoreDamagedError: a file of the run cannot be read.
     """
     evidence = read_evidence(store, record.run_id)
     goals = Goals.of(configuration.evaluation)
+    surrogate = make_surrogate(space) if past is None else past.surrogate
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
     weights = {case.case_id: case.weight for case in cases}
@@ -128,6 +132,7 @@ def collect(
             space=space,
             cases=cases,
             baseline_id=baseline_id,
+            surrogate=surrogate,
         )
     gaps = {role: final.difference(winner_id, baseline_id, role) for role in ("holdout", "fresh")}
     return RunResult(
@@ -162,6 +167,7 @@ def collect(
         n_holdout_cases=n_holdout_cases,
         facts={
             **record.tags,
+            **_told(past, search),
             "code": record.code_version,
             "sha256 of the configuration": record.config_sha256,
             "sha256 of the test cases": record.cases_sha256,
@@ -192,7 +198,7 @@ def collect(
                 level,
                 cases,
                 holdout_share,
-                make_surrogate(space),
+                surrogate,
                 None if goals is None else partial(goals.fit, space=space),
             ),
             known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
@@ -201,6 +207,14 @@ def collect(
         explanation=None if explained is None else explained.explanation,
         failures=evidence.failures,
     )
+
+
+def _told(past: Past | None, search: SearchState) -> dict[str, str]:
+    """Return what the run took over from earlier ones, in words."""
+    if past is None:
+        return {}
+    lines = [line for line in (past.told(), past.learned(search)) if line is not None]
+    return {"earlier runs": "; ".join(lines)} if lines else {}
 
 
 def _metrics(configuration: Configuration) -> tuple[MetricInfo, ...]:
@@ -233,6 +247,7 @@ def collect_progress(run: "Run") -> RunResult:
         n_holdout_cases=len(loaded.holdout_cases),
         status="stopped",
         reason="the run goes on",
+        past=run.past,
         baseline_id=None if baseline is None else loaded.space.candidate_id(baseline),
         explains=False,
     )
@@ -357,11 +372,12 @@ def _explained(
     space: Space,
     cases: Sequence[Case],
     baseline_id: str | None,
+    surrogate: SpaceModel,
 ) -> Explained:
     """Return why the recommendation is what it is; the same for the same evidence."""
     sampler = make_sampler(configuration, space)
     return explain(
-        make_surrogate(space),
+        surrogate,
         search.archive,
         recommendation,
         rng=np.random.default_rng(0),
