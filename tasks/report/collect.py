@@ -105,6 +105,7 @@ def collect(
     """
     evidence = read_evidence(store, record.run_id)
     goals = Goals.of(configuration.evaluation)
+    told_goals = None if goals is None else goals.fit(search.archive, space)
     surrogate = make_surrogate(space) if past is None else past.surrogate
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
@@ -133,6 +134,7 @@ def collect(
             cases=cases,
             baseline_id=baseline_id,
             surrogate=surrogate,
+            goals=told_goals,
         )
     gaps = {role: final.difference(winner_id, baseline_id, role) for role in ("holdout", "fresh")}
     return RunResult(
@@ -178,9 +180,7 @@ def collect(
         winner_reason=""
         if goals is None or recommendation is None
         else wording.constraint_reason(recommendation, space, search, goals.tolerance),
-        front=None
-        if goals is None
-        else pareto_front(goals.fit(search.archive, space), search, space, level=level),
+        front=pareto_front(told_goals, search, space, level=level),
         has_defaults=baseline_id is not None,
         difference=gaps["holdout"],
         difference_fresh=gaps["fresh"],
@@ -373,6 +373,7 @@ def _explained(
     cases: Sequence[Case],
     baseline_id: str | None,
     surrogate: SpaceModel,
+    goals: FittedGoals | None,
 ) -> Explained:
     """Return why the recommendation is what it is; the same for the same evidence."""
     sampler = make_sampler(configuration, space)
@@ -385,6 +386,7 @@ def _explained(
         case_weights=_search_weights(cases, configuration.evaluation.test_cases.holdout),
         cell_to_generation=evidence.cell_to_generation,
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
+        goals=goals,
     )
 
 

@@ -7,8 +7,10 @@ import pytest
 from scipy import stats
 
 from convergence_core.config import parse_mapping
+from convergence_core.explanation.discards import discards
 from convergence_core.goals import MEMORY_KEY, PROBABLY, Goals
 from convergence_core.posterior import SpaceModel
+from convergence_core.racing import Field, Rules
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import canonical_json
 from convergence_core.sampler import LEFT_TO_GAIN, AskRequest, Plan, Sampler, SearchState
@@ -195,6 +197,32 @@ def test_the_recommended_is_feasible_and_what_was_passed_over_is_told(searched):
     among = [r.candidate_id for r in plain.ranking if r.candidate_id in kept]
     assert among == [ranked.candidate_id for ranked in feasible]
     assert plain.passed_over is None
+
+
+def test_who_left_the_race_is_compared_with_the_feasible_leader(searched):
+    goals = CONSTRAINED.fit(searched.archive, SPACE)
+    fitted = SpaceModel(space=SPACE).fit(searched.archive)
+    standing = {r.candidate_id: r for r in handed_over(searched, CONSTRAINED).ranking}
+    rules = Rules(confidence_level=0.5)  # so that somebody has left by now
+    found = discards(fitted, searched.archive, standing, space=SPACE, rules=rules, goals=goals)
+    assert found is not None
+    assert found.closest
+    field = Field(rules, SpaceModel(space=SPACE).encoding, searched.archive, fitted, goals)
+    leader = field.members[field.ranking[0]]
+    assert standing[leader.candidate_id].is_feasible
+    for one in found.closest:
+        candidate = searched.archive.members[one.candidate_id].candidate
+        pair = fitted.posterior([leader, candidate])
+        assert one.probability == pytest.approx(pair.probability_above(0)[1])
+
+
+def test_nobody_leaves_the_race_for_a_front(fronted):
+    fitted = SpaceModel(space=EFFORT).fit(fronted.archive)
+    standing = {r.candidate_id: r for r in handed_over(fronted, PARETO, EFFORT).ranking}
+    goals = PARETO.fit(fronted.archive, EFFORT)
+    rules = Rules(confidence_level=0.5)
+    found = discards(fitted, fronted.archive, standing, space=EFFORT, rules=rules, goals=goals)
+    assert found is None
 
 
 def test_where_all_are_infeasible_the_likeliest_to_be_feasible_is_handed_over():
