@@ -16,7 +16,7 @@ from scipy.special import betaincinv, stdtrit
 
 from convergence_core.archive import Member
 from convergence_core.goals import PROBABLY, FittedGoals
-from convergence_core.posterior import CaseModel, Fitted, Surrogate
+from convergence_core.posterior import Fitted, Surrogate
 from convergence_core.sampler import SearchState
 
 N_DRAWS = 4_000
@@ -114,10 +114,10 @@ def recommend(
     state: SearchState,
     *,
     rng: np.random.Generator,
+    surrogate: Surrogate,
     level: float = 0.95,
     delta: float = 0.01,
     case_weights: Mapping[str, float] | None = None,
-    surrogate: Surrogate | None = None,
     rival_id: str | None = None,
     goals: FittedGoals | None = None,
 ) -> Recommendation | None:
@@ -126,10 +126,10 @@ def recommend(
     Args:
         state: what was learned; not changed.
         rng: for the draws behind ``probability_within``; the choice itself needs none.
+        surrogate: the model.
         level: of the intervals, in (0, 1).
         delta: reward that counts as a small gap, at least 0.
         case_weights: search case → positive weight; absent ones weigh 1.
-        surrogate: the model; ``None``: ``CaseModel``.
         rival_id: candidate to compare with, see ``Recommendation.lead``.
         goals: hard constraints as the same archive tells them; ``None``: there are none.
 
@@ -143,7 +143,7 @@ def recommend(
         return None
     # From the evidence alone, not from what the sampler remembers: however a run came to its
     # evidence, through resumes or repairs, it hands over the same.
-    fitted = (surrogate or CaseModel()).fit(state.archive, case_weights=case_weights)
+    fitted = surrogate.fit(state.archive, case_weights=case_weights)
     posterior = fitted.posterior([member.candidate for member in members])
     cautious, _ = posterior.interval(CAUTIOUS_LEVEL)
     feasible = _feasible(goals, members)

@@ -2,7 +2,6 @@
 
 from convergence_core.evolution.operators import (
     Breeder,
-    Style,
     crossover,
     fresh,
     mutate,
@@ -14,7 +13,6 @@ __all__ = [
     "Breeder",
     "Pool",
     "PoolBreeder",
-    "Style",
     "crossover",
     "fresh",
     "mutate",

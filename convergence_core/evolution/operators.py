@@ -3,28 +3,24 @@
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
 and that differs from its parents wherever the space has such a point.
 
-Two styles. ``classic`` is the original's: with probability ``crossover_rate`` a child is the
-uniform crossover of two parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
-``mixed`` mutates crossed children too and draws the width of its steps log-uniformly from .01 to
-.32 of the range, so coarse and fine moves are both on offer.
+As in the original: with probability ``crossover_rate`` a child is the uniform crossover of two
+parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
 """
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space, same_value
 
-Style = Literal["classic", "mixed"]
-
 _TRIES = 20
 """Attempts at one child before the space is asked for any other point."""
 _MAX_WALKED = 20_000
 """Points of a finite space that are walked to find those not yet seen."""
-_CLASSIC_STEP = 0.1
+STEP = 0.1
+"""Standard deviation of a number's move, as a share of its scale."""
 
 
 def fresh(
@@ -58,7 +54,7 @@ def mutate(
     params: Params,
     rng: np.random.Generator,
     rate: float,
-    step: float = _CLASSIC_STEP,
+    step: float = STEP,
 ) -> dict[str, ParamValue]:
     """Change each active parameter with probability ``rate``, one at least.
 
@@ -115,22 +111,18 @@ class Breeder:
     """Probability that a child has two parents."""
     tournament_size: int | None = None
     """Contestants to be a parent; ``None``: a quarter of the parents, at least 2."""
-    style: Style = "classic"
 
     def child(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
         """Return one child; parents come best first and are chosen by tournament."""
         size = self.tournament_size or max(2, len(parents) // 4)
         a = parents[tournament(len(parents), size, rng)]
-        step = _CLASSIC_STEP if self.style == "classic" else 10 ** rng.uniform(-2.0, -0.5)
         if len(parents) > 1 and rng.random() < self.crossover_rate:
             b = parents[tournament(len(parents), size, rng)]
             if b.candidate_id != a.candidate_id:
                 point = crossover(self.space, a.params, b.params, rng)
-                if self.style == "mixed" and rng.random() < self.mutation_rate * len(point):
-                    point = mutate(self.space, point, rng, self.mutation_rate, step)
                 ids = (a.candidate_id, b.candidate_id)
                 return self.space.candidate(point, "crossover", ids)
-        point = mutate(self.space, a.params, rng, self.mutation_rate, step)
+        point = mutate(self.space, a.params, rng, self.mutation_rate)
         return self.space.candidate(point, "mutation", (a.candidate_id,))
 
     def brood(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from convergence_core.config import Configuration
-from convergence_core.evolution import Breeder, Style
+from convergence_core.evolution import Breeder
 from convergence_core.goals import Goals
 from convergence_core.posterior import SpaceModel
 from convergence_core.racing import Rules
@@ -34,14 +34,13 @@ class Belief:
     goals: Goals | None
 
 
-def _breeder(cfg: Configuration, space: Space, style: Style) -> Breeder:
+def _breeder(cfg: Configuration, space: Space) -> Breeder:
     evolution = cfg.optimization.evolution
     return Breeder(
         space=space,
         mutation_rate=evolution.mutation_rate,
         crossover_rate=evolution.crossover_rate,
         tournament_size=evolution.tournament_size,
-        style=style,
     )
 
 
@@ -56,7 +55,7 @@ def _random(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
 def _evolution(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
     return EvolutionSampler(
         space=space,
-        breeder=_breeder(cfg, space, "classic"),
+        breeder=_breeder(cfg, space),
         elite_size=cfg.optimization.evolution.elite_size,
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
         surrogate=belief.surrogate,

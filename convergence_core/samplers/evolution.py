@@ -13,7 +13,7 @@ import numpy as np
 
 from convergence_core.evolution import Breeder
 from convergence_core.goals import Goals
-from convergence_core.posterior import CaseModel, Surrogate
+from convergence_core.posterior import Surrogate
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate, Trial
 from convergence_core.sampler import AskRequest, Plan, SearchState
@@ -28,10 +28,10 @@ class EvolutionSampler:
 
     space: Space
     breeder: Breeder
+    surrogate: Surrogate
     elite_size: int = 2
     cases_per_candidate: int | None = None
     """Cases of each candidate; ``None``: all."""
-    surrogate: Surrogate = field(default_factory=CaseModel)
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
     goals: Goals | None = None

@@ -318,11 +318,11 @@ def family(space: Space, n: int, seed: int = 0) -> list[Candidate]:
 
 
 @EXAMPLES
-@given(SEEDS, st.floats(0, 1), st.floats(0, 1), st.sampled_from(["classic", "mixed"]))
-def test_children_are_new_points_that_know_their_parents(seed, rate, crossover_rate, style):
+@given(SEEDS, st.floats(0, 1), st.floats(0, 1))
+def test_children_are_new_points_that_know_their_parents(seed, rate, crossover_rate):
     parents = family(RICH, 8, seed)
     ids = {parent.candidate_id for parent in parents}
-    breeder = Breeder(space=RICH, mutation_rate=rate, crossover_rate=crossover_rate, style=style)
+    breeder = Breeder(space=RICH, mutation_rate=rate, crossover_rate=crossover_rate)
     brood = breeder.brood(parents, rng(seed), ids, 6)
     assert len(brood) == len({child.candidate_id for child in brood}) == 6
     for child in brood:
@@ -365,36 +365,6 @@ def test_better_parents_have_more_children():
     assert counts[ids[7]] == 0
     assert set(parents_of(8)) == {ids[0]}
     assert set(parents_of(1)) == set(ids)
-
-
-def test_mixed_style_mutates_crossed_children_and_varies_its_steps():
-    space = space_of(**{f"p{i}": Float(min=0, max=1) for i in range(10)})
-    parents = [space.candidate(dict.fromkeys(space.parameters, value)) for value in (0.4, 0.6)]
-    settled = {0.4, 0.6}
-    g = rng(13)
-
-    def moves(style: str, crossover_rate: float) -> list[float]:
-        assert style in ("classic", "mixed")
-        breeder = Breeder(
-            space=space,
-            crossover_rate=crossover_rate,
-            tournament_size=1,
-            style="mixed" if style == "mixed" else "classic",
-        )
-        children = (breeder.child(parents, g) for _ in range(200))
-        wanted = "crossover" if crossover_rate else "mutation"
-        return [
-            min(abs(float(value) - near) for near in settled)
-            for child in children
-            if child.origin == wanted
-            for value in child.params.values()
-            if value not in settled
-        ]
-
-    assert moves("classic", 1.0) == []
-    assert len(moves("mixed", 1.0)) > 50
-    coarse, fine = moves("classic", 0.0), moves("mixed", 0.0)
-    assert np.mean(np.array(fine) < 0.01) > 2 * np.mean(np.array(coarse) < 0.01)
 
 
 @EXAMPLES

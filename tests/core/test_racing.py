@@ -31,7 +31,7 @@ RACING = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=SpaceModel
 THOMPSON = replace(RACING, name="thompson", rules=Rules(breeds=False))
 SAMPLERS: list[Sampler] = [
     RandomSampler(space=SPACE),
-    EvolutionSampler(space=SPACE, breeder=Breeder(space=SPACE)),
+    EvolutionSampler(space=SPACE, breeder=Breeder(space=SPACE), surrogate=SpaceModel(space=SPACE)),
     THOMPSON,
     RACING,
 ]

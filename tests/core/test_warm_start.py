@@ -322,7 +322,7 @@ def test_every_sampler_asks_winners_in_its_first_generation(name: str):
     winners = past(night(30)).winners
     samplers: dict[str, Sampler] = {
         "random": RandomSampler(space=SPACE),
-        "evolution": EvolutionSampler(space=SPACE, breeder=Breeder(space=SPACE)),
+        "evolution": EvolutionSampler(space=SPACE, breeder=Breeder(space=SPACE), surrogate=MODEL),
         "thompson": ThompsonSampler(name="thompson", space=SPACE, surrogate=MODEL),
     }
     sampler = samplers[name]
