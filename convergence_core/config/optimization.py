@@ -33,13 +33,19 @@ class EvolutionConfig(Section):
     generations: int = Field(default=10, ge=1, le=100_000)
     """Generations at most."""
     mutation_rate: float = Field(default=0.2, ge=0, le=1)
-    """Probability that one parameter of a child is changed."""
+    """Probability that one parameter of a child is changed (`evolution`)."""
     crossover_rate: float = Field(default=0.7, ge=0, le=1)
-    """Probability that a child has two parents."""
+    """Probability that a child has two parents (`evolution`)."""
     elite_size: int = Field(default=2, ge=0)
-    """Best candidates that survive unchanged; below `population_size`."""
+    """Best candidates that survive unchanged, 0 for no elitism; below `population_size`
+    (`evolution`)."""
+    selection: Literal["tournament", "rank"] = "tournament"
+    """How parents are chosen (`evolution`): the best of a few drawn at random, or each with a
+    probability that falls linearly with its rank, from 1.5 times the average for the best to half of
+    it for the last."""
     tournament_size: int | None = Field(default=None, ge=1)
-    """Candidates that compete to be a parent. Absent: a quarter of the population, at least 2."""
+    """Candidates that compete to be a parent (`evolution`). Absent: a quarter of the population, at
+    least 2."""
 
 
 class EarlyStoppingConfig(Section):

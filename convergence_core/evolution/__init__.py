@@ -5,6 +5,7 @@ from convergence_core.evolution.operators import (
     crossover,
     fresh,
     mutate,
+    rank_selection,
     tournament,
 )
 from convergence_core.evolution.pool import Pool, PoolBreeder
@@ -16,5 +17,6 @@ __all__ = [
     "crossover",
     "fresh",
     "mutate",
+    "rank_selection",
     "tournament",
 ]

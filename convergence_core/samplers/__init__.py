@@ -41,6 +41,7 @@ def _breeder(cfg: Configuration, space: Space) -> Breeder:
         mutation_rate=evolution.mutation_rate,
         crossover_rate=evolution.crossover_rate,
         tournament_size=evolution.tournament_size,
+        selection=evolution.selection,
     )
 
 

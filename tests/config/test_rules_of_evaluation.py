@@ -161,6 +161,21 @@ EVALUATION: dict[str, Rule] = {
         "must not exceed `population_size` (4)",
         "4 or less",
     ),
+    "selection where nobody selects": (
+        {"optimization/evolution": {"selection": "rank"}},
+        "optimization.evolution.selection",
+        "has no effect with `optimization.algorithm: mab_evolution`",
+        "algorithm: evolution",
+    ),
+    "tournament without a tournament": (
+        {
+            "optimization/algorithm": "evolution",
+            "optimization/evolution": {"selection": "rank", "tournament_size": 3},
+        },
+        "optimization.evolution.tournament_size",
+        "has no effect with `selection: rank`",
+        "selection: tournament",
+    ),
 }
 
 

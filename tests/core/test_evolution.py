@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from convergence_core.evolution import Breeder, crossover, fresh, mutate, tournament
+from convergence_core.evolution import (
+    Breeder,
+    crossover,
+    fresh,
+    mutate,
+    rank_selection,
+    tournament,
+)
 from convergence_core.expressions import parse
 from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
@@ -310,6 +317,15 @@ def test_the_best_of_the_drawn_wins():
     assert {tournament(4, 1, g) for _ in range(60)} == {0, 1, 2, 3}
 
 
+def test_ranks_are_chosen_by_linear_ranking():
+    g = rng(13)
+    chosen = Counter(rank_selection(5, g) for _ in range(2000))
+    expected = [2000 * share for share in (0.3, 0.25, 0.2, 0.15, 0.1)]  # 1.5 to .5 of a fifth
+    observed = [chosen[rank] for rank in range(5)]
+    assert stats.chisquare(observed, expected).pvalue > 1e-3, chosen
+    assert rank_selection(1, g) == 0
+
+
 # -- breeding ----------------------------------------------------------------------------------
 
 
@@ -342,6 +358,15 @@ def test_the_crossover_rate_is_the_share_of_children_of_two():
     assert stats.binomtest(n_of_two, 400, 0.7 * 0.9).pvalue > 1e-3, n_of_two
     never = Breeder(space=RICH, crossover_rate=0.0)
     assert {never.child(parents, g).origin for _ in range(40)} == {"mutation"}
+
+
+def test_by_rank_the_last_has_children_too_and_the_best_most():
+    parents = family(RICH, 5)
+    g = rng(14)
+    breeder = Breeder(space=RICH, crossover_rate=0, selection="rank")
+    counts = Counter(breeder.child(parents, g).parent_ids[0] for _ in range(500))
+    observed = [counts[parent.candidate_id] for parent in parents]
+    assert stats.chisquare(observed, [150, 125, 100, 75, 50]).pvalue > 1e-3, counts
 
 
 def test_a_single_parent_is_mutated():
