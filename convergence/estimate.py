@@ -152,7 +152,7 @@ def _cells(plan: Forecast, configuration: Configuration) -> Range:
     """Return how many cells a run asks."""
     stopping = configuration.optimization.execution.early_stopping
     least = most = plan.n_search_cells + plan.n_final_cells
-    if stopping.enabled:
+    if stopping.enabled and configuration.evaluation.objective == "reward":
         # The first generation has a leader; ``patience`` flat ones after it end the run.
         n_least = min(plan.n_generations, stopping.patience + 1)
         least = -(-plan.n_search_cells * n_least // plan.n_generations) + plan.n_final_cells

@@ -141,6 +141,7 @@ class Progress:
         self._n_asked = 0
         self._n_planned = 0
         self._best = ""
+        self._warm_start: str | None = None
         self._n_calls = 0
 
     def __enter__(self) -> Self:
@@ -202,6 +203,8 @@ class Progress:
         self._screen.line(
             f"{event.label}: {event.algorithm}, up to {generations}, {cases}", style="bold"
         )
+        if event.warm_start is not None:
+            self._screen.line(event.warm_start)
         if event.resumed_from:
             done = count(event.resumed_from, "generation")
             self._screen.line(f"resumed after {done}; finished calls are not made again")
@@ -230,6 +233,10 @@ class Progress:
             f"{count(event.n_evaluations, 'evaluation')}{failed}{cost}  "
             f"{self._best or 'no reward yet'}  {shown_params(event.best_params or {})}".rstrip()
         )
+
+        if event.warm_start is not None and event.warm_start != self._warm_start:
+            self._warm_start = event.warm_start
+            self._screen.line(event.warm_start)
 
     def _status(self) -> str:
         if self._started is None:

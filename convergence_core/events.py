@@ -25,6 +25,8 @@ class RunStarted:
     """Calls in flight when an earlier process died."""
     n_cells_planned: int
     """Search cells of all generations at most; the final re-estimation is not counted."""
+    warm_start: str | None = None
+    """What the run takes over from earlier ones, in words; ``None``: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class GenerationFinished:
     n_calls: int
     """Calls of the run so far, retries included."""
     cost_usd: float | None
+    warm_start: str | None = None
+    """How far earlier runs are believed by now, in words; ``None``: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,51 @@ class MetricInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPoint:
+    """One candidate of a Pareto run, by its search cells."""
+
+    candidate_id: str
+    label: str
+    params: Params
+    means: Mapping[str, float]
+    """Objective → posterior mean on its scale, in [0, 1]; 1 is good."""
+    lows: Mapping[str, float]
+    """Objective → lower end of its credible interval."""
+    highs: Mapping[str, float]
+    n_cells: int
+    """Rewards behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumePoint:
+    """How much the candidates known after a generation dominate."""
+
+    generation: int
+    """From 0."""
+    hypervolume: float
+    """Share of the unit cube of all objectives that lies below one of them, by what is believed of
+    them now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """What a Pareto run found: the trade-offs that nothing it asked beats everywhere."""
+
+    objectives: tuple[str, ...]
+    """Metrics with a weight."""
+    level: float
+    """Probability that an interval holds the mean."""
+    points: tuple[FrontPoint, ...]
+    """Candidates whose posterior means none other dominates, best in the first objective first."""
+    dominated: tuple[FrontPoint, ...] = ()
+    """The others that probably keep the hard constraints, in the same order; the first of many."""
+    n_dominated: int = 0
+    n_infeasible: int = 0
+    """Candidates that probably break a hard constraint too often; in neither list."""
+    volume: tuple[VolumePoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleCost:
     """What one role spent on one model: sums over the ledger, which is where money comes from."""
 
@@ -255,6 +300,8 @@ class RunResult:
     within: Within | None = None
     leaderboard: tuple[LeaderboardRow, ...] = ()
     """First rows only in a large run; ``n_candidates`` counts all."""
+    front: Front | None = None
+    """``None``: no Pareto run, or no candidate has a reward."""
     curve: tuple[CurvePoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     """Of each parameter that can vary, that of the largest share first."""

@@ -26,6 +26,8 @@ class Advice:
 
     proposals: tuple[Params, ...] = ()
     """Points to consider as candidates (origin ``rlp``)."""
+    winners: tuple[Params, ...] = ()
+    """Best points of earlier runs, to be asked again first (origin ``elite``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         n_holdout_cases=len(run.loaded.holdout_cases),
         status=status,
         reason=reason,
+        past=run.past,
         baseline_id=None if baseline is None else baseline.candidate_id,
     )
     result = write_results(

@@ -12,18 +12,19 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from convergence_core.budget.limits import Budget, Limits, Spent
-from convergence_core.config import Configuration, EarlyStoppingConfig, parse_mapping
+from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
 from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
 from convergence_core.records import Evaluation, canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.reward import RewardModel
 from convergence_core.sampler import Sampler
-from convergence_core.samplers import make_sampler
+from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
 from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
+from tasks.earlier import read_past, tags_of
 from tasks.keys import Epoch
 from tasks.loading import Loaded, load, load_mapping
 from tasks.metrics import judge_workers, make_metrics
@@ -146,7 +147,12 @@ def prepare_run(
         cases_sha256=loaded.cases_sha256,
         seed=configuration.optimization.seed,
         code_version=code_version(),
-        tags={**_facts(loaded), **offline, **(tags or {})},
+        tags={
+            **_facts(loaded),
+            **offline,
+            **tags_of(configuration, ParquetStore(store_path(loaded)), name),
+            **(tags or {}),
+        },
     )
     return _open(
         record,
@@ -350,8 +356,11 @@ def _open(
     metrics = make_metrics(loaded, world, evaluator=evaluator)
     warning = check_priced(loaded, target, world.prices)
     weights = {case.case_id: case.weight for case in loaded.search_cases}
-    sampler = make_sampler(configuration, loaded.space, case_weights=weights)
     store = ParquetStore(store_path(loaded))
+    past = read_past(store, record, loaded, make_surrogate(loaded.space))
+    sampler = make_sampler(
+        configuration, loaded.space, case_weights=weights, surrogate=past.surrogate
+    )
     notify = on_notice or on_event
     with contextlib.ExitStack() as held:
         lease = Lease(store.path, record.name)
@@ -403,7 +412,8 @@ def _open(
         loaded=loaded,
         schedule=schedule_of(loaded),
         sampler=sampler,
-        stopper=_stopper(execution.early_stopping),
+        past=past,
+        stopper=_stopper(configuration),
         progress=progress,
         session=session,
         store=store,
@@ -416,9 +426,13 @@ def _open(
     )
 
 
-def _stopper(config: EarlyStoppingConfig) -> Stopper:
+def _stopper(configuration: Configuration) -> Stopper:
+    """Return the rule of early stopping; the mean reward says nothing of when a front is found."""
+    config = configuration.optimization.execution.early_stopping
     return Stopper(
-        enabled=config.enabled, patience=config.patience, min_improvement=config.min_improvement
+        enabled=config.enabled and configuration.evaluation.objective == "reward",
+        patience=config.patience,
+        min_improvement=config.min_improvement,
     )
 
 

@@ -18,6 +18,7 @@ from convergence_core.budget.limits import Budget
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
+from convergence_core.goals import FittedGoals, Goals
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import (
     Assignment,
@@ -28,8 +29,7 @@ from convergence_core.records import (
     canonical_json,
 )
 from convergence_core.result import ResultStatus
-from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import make_surrogate
+from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore
@@ -42,6 +42,7 @@ from convergence_core.store.protocols import (
     RunStatus,
 )
 from convergence_core.store.rows import evaluation_row
+from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.session import EvaluationSession
 
@@ -154,6 +155,7 @@ class Run:
         loaded: Loaded,
         schedule: Schedule,
         sampler: Sampler,
+        past: Past,
         stopper: Stopper,
         progress: Progress,
         session: EvaluationSession,
@@ -168,7 +170,9 @@ class Run:
         self.record = record
         self.loaded = loaded
         self.schedule = schedule
+        self.goals = Goals.of(loaded.configuration.evaluation)
         self.sampler = sampler
+        self.past = past
         self.stopper = stopper
         self.progress = progress
         self.session = session
@@ -239,6 +243,7 @@ class Run:
                 resumed_from=self.resumed_from,
                 maybe_paid=self.maybe_paid,
                 n_cells_planned=self.schedule.planned_cells(),
+                warm_start=self.past.told(),
             )
         )
 
@@ -290,6 +295,7 @@ class Run:
                 case_ids=self.case_order,
                 repeats=self.schedule.repeats,
                 baseline=self.loaded.space.baseline(),
+                advice=Advice(winners=() if self.next_generation else self.past.start.winners),
             ),
         )
         self._rng_state = rng.bit_generator.state
@@ -330,7 +336,9 @@ class Run:
         search = self.progress.search
         if is_repair:  # no choice of the sampler's: evidence alone
             generation = self.next_generation
-            search = replace(search, archive=search.archive.tell(trials, generation))
+            measures = None if self.goals is None else self.goals.measures
+            archive = search.archive.tell(trials, generation, measures)
+            search = replace(search, archive=archive)
         else:
             search = self.sampler.tell(search, trials)
         recommendation = self.recommend(search, rival_id=self.progress.stopper.leader)
@@ -360,10 +368,16 @@ class Run:
             search,
             rng=np.random.default_rng(stream),
             level=self.configuration.optimization.mab.confidence_level,
-            case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
-            surrogate=make_surrogate(self.loaded.space),
+            case_weights=self.past.case_weights,
+            surrogate=self.past.surrogate,
             rival_id=rival_id,
+            goals=self.fit_goals(search),
         )
+
+    def fit_goals(self, search: SearchState) -> FittedGoals | None:
+        """Return what this evidence says of constraints and metrics; ``None``: neither counts."""
+        goals = self.goals
+        return None if goals is None else goals.fit(search.archive, self.loaded.space)
 
     def evaluation_rows(self, evaluations: Iterable[Evaluation]) -> list[Row]:
         """Return rows of ``evaluations``, each with its case's weight."""

@@ -104,5 +104,6 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
             best_interval=None if leader is None else (leader.low, leader.high),
             n_calls=step.progress.n_calls,
             cost_usd=run.journal.totals(run_id).cost_usd,
+            warm_start=run.past.learned(step.progress.search),
         )
     )

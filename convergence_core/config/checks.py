@@ -45,3 +45,14 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
         rule = f"must not exceed `population_size` ({size})"
         fix = f"Write {size} or less."
         report.add((*path, "tournament_size"), rule, fix, value=str(tournament), about=about)
+    algorithm = configuration.optimization.algorithm
+    if evolution.selection == "rank" and algorithm != "evolution":
+        rule = f"has no effect with `optimization.algorithm: {algorithm}`"
+        of_algorithm: tuple[Path, ...] = (("optimization", "algorithm"),)
+        fix = "Remove it, or write `algorithm: evolution`."
+        report.add((*path, "selection"), rule, fix, of_key=True, about=of_algorithm)
+    elif evolution.selection == "rank" and tournament is not None:
+        rule = "has no effect with `selection: rank`"
+        of_selection: tuple[Path, ...] = ((*path, "selection"),)
+        fix = "Remove it, or write `selection: tournament`."
+        report.add((*path, "tournament_size"), rule, fix, of_key=True, about=of_selection)

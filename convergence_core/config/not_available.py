@@ -104,7 +104,6 @@ REFUSALS: tuple[Refusal, ...] = (
         "Use `type: similarity`, or `type: function` with a function of your own.",
         _is_none_of("rouge"),
     ),
-    Refusal("evaluation.objective", LATER, "Remove it and give each metric a `weight`."),
     Refusal(
         "optimization.execution.experiments_per_generation",
         f"{GONE}: it had no effect",

@@ -1,7 +1,7 @@
 """Who competes for cells: candidates asked before, and a pool of new ones."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from convergence_core.archive import Archive
 from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.goals import PROBABLY, FittedGoals
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.records import Candidate
@@ -54,6 +55,8 @@ class Field:
     encoding: Encoding
     archive: Archive
     fitted: FittedSpaceModel
+    goals: FittedGoals | None = None
+    """What counts besides the mean reward; ``None``: nothing."""
 
     @cached_property
     def members(self) -> list[Candidate]:
@@ -82,7 +85,10 @@ class Field:
 
     @cached_property
     def ranking(self) -> np.ndarray:
-        """Members, best posterior mean first, (n,)."""
+        """Members, best posterior mean first, (n,); see ``FittedGoals.ranking`` for other goals."""
+        if self.goals is not None:
+            places = self.encoding.places(self.genes)
+            return self.goals.ranking(self.marginals[0], self._ids(range(len(self.rows))), places)
         return np.argsort(-self.marginals[0], kind="stable")
 
     @cached_property
@@ -90,9 +96,12 @@ class Field:
         """Members that compete, best first: none that has left the race.
 
         One leaves when its probability of being better than the leader is so small that all who
-        left together hold a better one with less than ``1 - confidence_level``.
+        left together hold a better one with less than ``1 - confidence_level``. From a front
+        nobody leaves: its ends are not the leaders of the mean.
         """
         elites = self.ranking[: self.rules.n_elites]
+        if self.goals is not None and self.goals.objectives:
+            return elites
         beliefs = self.beliefs(self.genes[elites], self.rows[elites])
         error = (1.0 - self.rules.confidence_level) / len(self.ranking)
         return np.asarray(elites[beliefs.probability_above(0) >= error], np.intp)
@@ -114,7 +123,11 @@ class Field:
         pool = self._unseen(pool)
         if len(pool) > self.rules.n_kept:
             mean, sd = self.beliefs(pool.genes, unseen(len(pool))).marginals
-            best = np.argsort(-(mean + 2.0 * sd), kind="stable")[: self.rules.n_kept]
+            order = np.argsort(-(mean + 2.0 * sd), kind="stable")
+            if self.goals is not None:
+                places = self.encoding.places(pool.genes)
+                order = self.goals.promising(mean, sd, ("",) * len(pool), places)
+            best = order[: self.rules.n_kept]
             pool = pool.take(np.sort(best))
         return pool
 
@@ -128,11 +141,14 @@ class Field:
 
     def left_to_gain(
         self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
-    ) -> float:
+    ) -> float | None:
         """Return the quantile of what the best candidate considered has over the leader.
 
-        Over elites and a pool of new candidates, each with what may be its own effect.
+        Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
+        a front is sought, or nobody asked is feasible, so that there is no leader.
         """
+        if self._is_leaderless:
+            return None
         known = self.ranking[: self.rules.n_elites]
         pool = self.pool(breeder, rng)
         rows = np.concatenate([self.rows[known], unseen(len(pool))])
@@ -142,7 +158,45 @@ class Field:
             own = math.sqrt(self.fitted.learned.process.own_variance)
             drawn = drawn + own * (rows < 0) * rng.standard_normal(drawn.shape)
         rewards = beliefs.rewards(drawn)
+        if self.goals is not None:
+            genes = np.concatenate([self.genes[known], pool.genes])
+            ids = (*self._ids(known), *("",) * len(pool))
+            violation = self.goals.violations(n_draws, ids, self.encoding.places(genes), rng)
+            if violation is not None:
+                rewards[:, 1:][violation[:, 1:] > 0] = -np.inf
         return float(np.quantile(rewards.max(axis=1) - rewards[:, 0], level))
+
+    def draws(
+        self, known: np.ndarray, new: np.ndarray, rng: np.random.Generator, n: int
+    ) -> np.ndarray:
+        """Return n joint draws of what candidates are worth, (n, n_known + n_new).
+
+        Args:
+            known: members, (n_known,).
+            new: genes of candidates nobody has asked, (n_new, n_dims).
+            rng: source of chance.
+            n: draws.
+        """
+        genes = np.concatenate([self.genes[known], new])
+        beliefs = self.beliefs(genes, np.concatenate([self.rows[known], unseen(len(new))]))
+        if not self.rules.draws:
+            return np.tile(beliefs.marginals[0], (n, 1))
+        drawn = beliefs.warped_draws(rng, n)
+        if self.goals is None:
+            return drawn
+        ids = (*self._ids(known), *("",) * len(new))
+        return self.goals.values(drawn, ids, self.encoding.places(genes), rng)
+
+    @property
+    def _is_leaderless(self) -> bool:
+        """Whether goals leave no member of which to say how much better others may be."""
+        if self.goals is None:
+            return False
+        first = [self.members[self.ranking[0]]]
+        return bool(self.goals.objectives) or self.goals.feasible(first)[0] < PROBABLY
+
+    def _ids(self, members: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.members[i].candidate_id for i in members)
 
     def _unseen(self, pool: Pool) -> Pool:
         known = set(_keys(self.genes))

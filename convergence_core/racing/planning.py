@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from convergence_core.archive import Archive, Member
-from convergence_core.records import Assignment, Candidate, Cell, Params, sha256_hex
+from convergence_core.records import Assignment, Candidate, Cell, Origin, Params, sha256_hex
 from convergence_core.sampler import AskRequest, Plan
 from convergence_core.space import Space
 
@@ -156,7 +156,13 @@ class Draft:
         return tuple(sorted(cases, key=lambda case: (counts[case], sha256_hex(salt + case))))
 
 
-def advised(space: Space, proposals: Sequence[Params], seen: set[str], n: int) -> list[Candidate]:
+def advised(
+    space: Space,
+    proposals: Sequence[Params],
+    seen: set[str],
+    n: int,
+    origin: Origin = "rlp",
+) -> list[Candidate]:
     """Return candidates of valid, unseen proposals: at most a quarter of ``n`` places, one at least.
 
     Advice never binds: a proposal outside of the space, or known already, is passed over.
@@ -167,20 +173,26 @@ def advised(space: Space, proposals: Sequence[Params], seen: set[str], n: int) -
             break
         if space.validate(proposal):
             continue
-        candidate = space.candidate(proposal, "rlp")
+        candidate = space.candidate(proposal, origin)
         if candidate.candidate_id not in seen:
             found.setdefault(candidate.candidate_id, candidate)
     return list(found.values())
 
 
 def first_in(space: Space, request: AskRequest, archive: Archive) -> list[Candidate]:
-    """Return candidates that go first: the baseline, until it was asked, and advice."""
+    """Return candidates that go first: the baseline, until it was asked, old winners, advice."""
     found: dict[str, Candidate] = {}
     if request.baseline is not None:
         candidate = space.candidate(request.baseline, "default")
         if candidate.candidate_id not in archive:
             found[candidate.candidate_id] = candidate
-    seen = {*archive.members, *found}
-    for candidate in advised(space, request.advice.proposals, seen, request.n_candidates):
-        found[candidate.candidate_id] = candidate
+    advice, n = request.advice, request.n_candidates
+    offered: tuple[tuple[tuple[Params, ...], Origin], ...] = (
+        (advice.winners, "elite"),
+        (advice.proposals, "rlp"),
+    )
+    for points, origin in offered:
+        seen = {*archive.members, *found}
+        for candidate in advised(space, points, seen, n, origin):
+            found[candidate.candidate_id] = candidate
     return list(found.values())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.evolution import PoolBreeder
-from convergence_core.racing.field import Field, unseen
+from convergence_core.racing.field import Field
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate
 
@@ -48,7 +48,9 @@ class Race:
     def _end_part(self) -> float:
         """Return which part of this generation belongs to the end game."""
         rules, request, learned = self.field.rules, self.draft.request, self.field.fitted.learned
-        if len(request.case_ids) > 1:
+        if self.field.goals is not None and self.field.goals.objectives:
+            share = 0.0  # a front has no single best to make sure of; draws ask its members again
+        elif len(request.case_ids) > 1:
             share = rules.end_share
         elif learned is not None and learned.process.noise < rules.min_noise:
             share = 0.0
@@ -75,10 +77,8 @@ class Race:
         field, rules = self.field, self.field.rules
         stop = self.draft.n_left - n_cells
         elites, pool = field.elites, field.pool(self.breeder, self.rng)
-        genes = np.concatenate([field.genes[elites], pool.genes])
-        rows = np.concatenate([field.rows[elites], unseen(len(pool))])
-        values = self._values(genes, rows, -(-n_cells // self.chunk))
-        n_wins = np.zeros(len(rows), dtype=np.intp)
+        values = field.draws(elites, pool.genes, self.rng, -(-n_cells // self.chunk))
+        n_wins = np.zeros(len(elites) + len(pool), dtype=np.intp)
         for value in values:
             for i in np.argsort(-value, kind="stable"):
                 is_known = i < len(elites)
@@ -95,13 +95,6 @@ class Race:
             if self.draft.n_left <= stop:
                 return
 
-    def _values(self, genes: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
-        """Return n joint draws, (n, n_candidates)."""
-        beliefs = self.field.beliefs(genes, rows)
-        if not self.field.rules.draws:
-            return np.tile(beliefs.marginals[0], (n, 1))
-        return beliefs.warped_draws(self.rng, n)
-
     # -- making sure ---------------------------------------------------------------------------
 
     def _make_sure(self, n_cells: int) -> None:
@@ -109,9 +102,8 @@ class Race:
         if n_cells <= 0:
             return
         field, stop = self.field, self.draft.n_left - n_cells
-        values = self._values(
-            field.genes[field.elites], field.rows[field.elites], -(-n_cells // self.chunk)
-        )
+        nobody = field.genes[:0]
+        values = field.draws(field.elites, nobody, self.rng, -(-n_cells // self.chunk))
         rest = field.ranking[~np.isin(field.ranking, field.elites)]
         for value in values:
             favoured = field.elites[np.argsort(-value, kind="stable")]

@@ -2,16 +2,18 @@
 
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.archive import Member
+from convergence_core.archive import Archive, Member
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
-from convergence_core.posterior import Surrogate
+from convergence_core.goals import FittedGoals, Goals
+from convergence_core.posterior import SpaceModel, Surrogate
 from convergence_core.recommend import (
     Interval,
     Ranked,
@@ -36,8 +38,11 @@ from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrog
 from convergence_core.space import Space
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
+from tasks.earlier import Past
+from tasks.report import wording
 from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
+from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
 
 if TYPE_CHECKING:
@@ -71,6 +76,7 @@ def collect(
     reason: str,
     baseline_id: str | None,
     explains: bool = True,
+    past: Past | None = None,
 ) -> RunResult:
     """Return everything that a run has found so far.
 
@@ -92,11 +98,15 @@ def collect(
         baseline_id: the default configuration; ``None``: the configuration gives none.
         explains: whether effects and explanation are found too, which takes a fit of the surrogate
             and about a second.
+        past: what the run knows of earlier ones; ``None``: nothing.
 
     Raises:
         StoreDamagedError: a file of the run cannot be read.
     """
     evidence = read_evidence(store, record.run_id)
+    goals = Goals.of(configuration.evaluation)
+    told_goals = None if goals is None else goals.fit(search.archive, space)
+    surrogate = make_surrogate(space) if past is None else past.surrogate
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
     weights = {case.case_id: case.weight for case in cases}
@@ -123,6 +133,8 @@ def collect(
             space=space,
             cases=cases,
             baseline_id=baseline_id,
+            surrogate=surrogate,
+            goals=told_goals,
         )
     gaps = {role: final.difference(winner_id, baseline_id, role) for role in ("holdout", "fresh")}
     return RunResult(
@@ -157,6 +169,7 @@ def collect(
         n_holdout_cases=n_holdout_cases,
         facts={
             **record.tags,
+            **_told(past, search),
             "code": record.code_version,
             "sha256 of the configuration": record.config_sha256,
             "sha256 of the test cases": record.cases_sha256,
@@ -164,6 +177,10 @@ def collect(
         metrics=_metrics(configuration),
         winner=view.report(winner_id),
         baseline=view.report(baseline_id),
+        winner_reason=""
+        if goals is None or recommendation is None
+        else wording.constraint_reason(recommendation, space, search, goals.tolerance),
+        front=pareto_front(told_goals, search, space, level=level),
         has_defaults=baseline_id is not None,
         difference=gaps["holdout"],
         difference_fresh=gaps["fresh"],
@@ -177,13 +194,27 @@ def collect(
             evidence,
             search,
             recommendation,
-            _recommender(level, cases, holdout_share, make_surrogate(space)),
+            _recommender(
+                level,
+                cases,
+                holdout_share,
+                surrogate,
+                None if goals is None else partial(goals.fit, space=space),
+            ),
             known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
         ),
         effects=() if explained is None else explained.effects,
         explanation=None if explained is None else explained.explanation,
         failures=evidence.failures,
     )
+
+
+def _told(past: Past | None, search: SearchState) -> dict[str, str]:
+    """Return what the run took over from earlier ones, in words."""
+    if past is None:
+        return {}
+    lines = [line for line in (past.told(), past.learned(search)) if line is not None]
+    return {"earlier runs": "; ".join(lines)} if lines else {}
 
 
 def _metrics(configuration: Configuration) -> tuple[MetricInfo, ...]:
@@ -216,6 +247,7 @@ def collect_progress(run: "Run") -> RunResult:
         n_holdout_cases=len(loaded.holdout_cases),
         status="stopped",
         reason="the run goes on",
+        past=run.past,
         baseline_id=None if baseline is None else loaded.space.candidate_id(baseline),
         explains=False,
     )
@@ -340,11 +372,13 @@ def _explained(
     space: Space,
     cases: Sequence[Case],
     baseline_id: str | None,
+    surrogate: SpaceModel,
+    goals: FittedGoals | None,
 ) -> Explained:
     """Return why the recommendation is what it is; the same for the same evidence."""
     sampler = make_sampler(configuration, space)
     return explain(
-        make_surrogate(space),
+        surrogate,
         search.archive,
         recommendation,
         rng=np.random.default_rng(0),
@@ -352,6 +386,7 @@ def _explained(
         case_weights=_search_weights(cases, configuration.evaluation.test_cases.holdout),
         cell_to_generation=evidence.cell_to_generation,
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
+        goals=goals,
     )
 
 
@@ -361,13 +396,24 @@ def _search_weights(cases: Sequence[Case], holdout: float) -> dict[str, float]:
 
 
 def _recommender(
-    level: float, cases: Sequence[Case], holdout: float, surrogate: Surrogate
+    level: float,
+    cases: Sequence[Case],
+    holdout: float,
+    surrogate: Surrogate,
+    fit_goals: Callable[[Archive], FittedGoals] | None,
 ) -> Recommend:
     """Return the run's own rule; its random draws do not touch means and intervals."""
     weights = _search_weights(cases, holdout)
 
     def rule(search: SearchState) -> Recommendation | None:
         rng = np.random.default_rng(0)
-        return recommend(search, rng=rng, level=level, case_weights=weights, surrogate=surrogate)
+        return recommend(
+            search,
+            rng=rng,
+            level=level,
+            case_weights=weights,
+            surrogate=surrogate,
+            goals=None if fit_goals is None else fit_goals(search.archive),
+        )
 
     return rule

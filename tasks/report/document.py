@@ -22,6 +22,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.costs import costs
 from tasks.report.explanation import explanation_blocks
+from tasks.report.front import front_blocks
 from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
@@ -49,6 +50,7 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
     return [
         *_finding(result),
         *_configuration(result),
+        *front_blocks(result),
         *_metrics(result, wanted),
         *judge_blocks(result.judges),
         *_course(result, wanted),

@@ -7,8 +7,11 @@ they rest on, and leaves the verdict to a promotion gate.
 import datetime
 import math
 
+from convergence_core.recommend import Recommendation
 from convergence_core.records import ParamValue, Role
 from convergence_core.result import Difference, Estimate, RunResult
+from convergence_core.sampler import SearchState
+from convergence_core.space import Space
 
 UNKNOWN = "\N{EN DASH}"
 """Shown where a number does not exist."""
@@ -193,6 +196,29 @@ def within_sentence(result: RunResult) -> str | None:
         f"By the search's posterior, the probability that it lies within "
         f"{result.within.delta:g} of the highest mean reward among the configurations asked is "
         f"{percent(result.within.probability)}."
+    )
+
+
+def constraint_reason(
+    recommendation: Recommendation, space: Space, search: SearchState, tolerance: float
+) -> str:
+    """Return what hard constraints had to do with the recommendation; empty: nothing."""
+    best = recommendation.ranking[0]
+    often = "any answer" if not tolerance else f"more than {percent(tolerance)} of its answers"
+    if not best.is_feasible:
+        return (
+            "No configuration asked keeps the hard constraints more likely than not: each breaks "
+            f"one in {often}. This one is the likeliest to keep them, with probability "
+            f"{percent(best.feasible or 0.0)}."
+        )
+    other = recommendation.passed_over
+    if other is None or other.feasible is None:
+        return ""
+    params = search.archive.members[other.candidate_id].candidate.params
+    return (
+        f"{short(space.label(params), 100)} has a higher mean reward, {reward(other.mean)}, and was "
+        f"passed over: it breaks a hard constraint in {often} with probability "
+        f"{percent(1.0 - other.feasible)}."
     )
 
 
