@@ -22,6 +22,7 @@ from convergence_core.sampler import Sampler
 from convergence_core.samplers import make_sampler
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
+from convergence_core.store.interrupted import mark_interrupted
 from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
 from tasks.keys import Epoch
@@ -357,6 +358,7 @@ def _open(
         lease = Lease(store.path, record.name)
         lease.acquire()
         held.callback(lease.release)
+        mark_interrupted(store, record)
         journal = open_journal(store.path, world.journal_url(configuration))
         held.callback(journal.close)
         maybe_paid = journal.abandon(record.run_id)

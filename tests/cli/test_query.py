@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from convergence_core.store import ParquetStore
+from convergence_core.store import Lease, ParquetStore
 from convergence_core.store.protocols import RunRecord
 from tests.support.commands import Runner
 
@@ -49,6 +49,22 @@ def test_runs_of_one_system_as_json(store: Path, cli: Runner):
     assert [(row["label"], row["seed"], row["status"]) for row in rows] == [
         ("bot-0001", 11, "stopped")
     ]
+
+
+def test_a_killed_run_is_interrupted_and_the_command_to_go_on_is_printed(store: Path, cli: Runner):
+    written = ParquetStore(store)
+    written.save_run(record(3, status="running", reason=None, ended_us=None))
+    offline = record(4, status="running", reason=None, tags={"offline": "true"})
+    written.save_run(offline)
+    written.close()
+    Lease(store, "bot").acquire().release()
+    rows = cli("runs", "--json").json
+    assert [row["status"] for row in rows] == ["interrupted", "interrupted", "stopped", "stopped"]
+    done = cli("runs", "--store", store)
+    assert f"convergence resume bot-0003 --store {store}\n" in done.err
+    assert f"convergence resume bot-0004 --offline --store {store}\n" in done.err
+    told = cli("report", "bot-0003").err
+    assert "is interrupted after 3 generations" in " ".join(told.split())
 
 
 def test_store_without_runs_says_so(store: Path, cli: Runner):

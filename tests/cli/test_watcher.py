@@ -67,7 +67,7 @@ def test_a_watcher_ends_with_its_server():
 
 
 @pytest.mark.slow
-def test_a_killed_run_leaves_no_process_behind(tmp_path: Path):
+def test_a_killed_run_leaves_no_process_behind_and_is_told_as_interrupted(tmp_path: Path):
     write_project(tmp_path)
     session = Session(tmp_path, "optimize", sleep_s=600)
     wait_for_calls(tmp_path, 1)
@@ -81,3 +81,5 @@ def test_a_killed_run_leaves_no_process_behind(tmp_path: Path):
         for pid in filter(parent_of, started):
             os.kill(pid, signal.SIGKILL)
         session.end()
+    told = Session(tmp_path, "runs", "--json", sleep_s=0).end()
+    assert [row["status"] for row in json.loads(told.out)] == ["interrupted"]
