@@ -268,6 +268,8 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
     if n_retries:
         times = "once more" if n_retries == 1 else f"up to {n_retries} times more"
         yield f"Without retries: a call that fails is made {times} (max_retries={n_retries})."
+    if plan.final_shortage is not None:
+        yield f"{plan.final_shortage}."
     if cache.shared:
         yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
     for key, limit, found in (

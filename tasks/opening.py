@@ -398,12 +398,14 @@ def _open(
             on_notice=notify,
         )
         held.pop_all()  # from here on they are the run's
-    if notify is not None and warning is not None:
-        notify(BudgetWarned(text=warning))
+    schedule = schedule_of(loaded)
+    for text in (warning, schedule.final_shortage()):
+        if notify is not None and text is not None:
+            notify(BudgetWarned(text=text))
     return Run(
         record=record,
         loaded=loaded,
-        schedule=schedule_of(loaded),
+        schedule=schedule,
         sampler=sampler,
         stopper=_stopper(execution.early_stopping),
         progress=progress,

@@ -107,6 +107,17 @@ def test_calls_are_those_of_the_plan(here: Path, cli: Runner):
     assert capped["total"]["calls"]["high"] <= 100
 
 
+def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: Path, cli: Runner):
+    write_project(here, budget={"max_calls": 6})
+    why = "budget.max_calls=6 keeps back 1 for the final look"
+    assert why in cli("estimate").out
+    told = cli("validate").out
+    assert f"at the end  nothing: {why}" in told
+    assert cli("validate", "--json").json["run"]["final_shortage"].startswith(why)
+    write_project(here)
+    assert cli("validate", "--json").json["run"]["final_shortage"] is None
+
+
 def test_early_stopping_makes_a_range(here: Path, cli: Runner):
     execution = {"early_stopping": {"enabled": True, "patience": 1}}
     write_project(here, optimization__execution=execution)
