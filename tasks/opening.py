@@ -367,11 +367,7 @@ def _open(
         progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
         if is_raised:
             progress = replace(progress, spent=None)
-        spending = Budget(
-            Limits.of(configuration.budget),
-            Spent.of(journal.totals(record.run_id)),
-            started_s=now_us() / 1e6,
-        )
+        spending = Budget(Limits.of(configuration.budget), Spent.of(journal.totals(record.run_id)))
         session = EvaluationSession(
             run_id=record.run_id,
             target=target,
