@@ -38,7 +38,8 @@ _HISTORY = """
 class RoleEstimate:
     """What calls of one role would be."""
 
-    role: Literal["target", "judge", "total"]
+    role: Literal["evaluation", "judge", "total"]
+    """Named as the ledger names the purpose of a call."""
     name: str = ""
     """Provider of the target, metric of the judge."""
     calls: Range
@@ -184,7 +185,7 @@ def _target_role(
             basis = ""
             unknown = f"what a call costs is not told. Write `prices: {{{kind}: {{request: …}}}}`."
     return RoleEstimate(
-        role="target",
+        role="evaluation",
         name=provider,
         calls=calls,
         tokens=calls.times(quotes.over(lambda quote: quote.tokens(past))),
