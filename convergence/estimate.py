@@ -38,7 +38,8 @@ _HISTORY = """
 class RoleEstimate:
     """What calls of one role would be."""
 
-    role: Literal["target", "judge", "total"]
+    role: Literal["evaluation", "judge", "total"]
+    """Named as the ledger names the purpose of a call."""
     name: str = ""
     """Provider of the target, metric of the judge."""
     calls: Range
@@ -184,7 +185,7 @@ def _target_role(
             basis = ""
             unknown = f"what a call costs is not told. Write `prices: {{{kind}: {{request: …}}}}`."
     return RoleEstimate(
-        role="target",
+        role="evaluation",
         name=provider,
         calls=calls,
         tokens=calls.times(quotes.over(lambda quote: quote.tokens(past))),
@@ -268,6 +269,8 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
     if n_retries:
         times = "once more" if n_retries == 1 else f"up to {n_retries} times more"
         yield f"Without retries: a call that fails is made {times} (max_retries={n_retries})."
+    if plan.final_shortage is not None:
+        yield f"{plan.final_shortage}."
     if cache.shared:
         yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
     for key, limit, found in (

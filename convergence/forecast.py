@@ -27,6 +27,8 @@ class Forecast:
     n_search_cells: int
     n_final_cells: int
     """Cells of the re-estimation of winner and defaults."""
+    final_shortage: str | None
+    """Why there are none, in words; ``None``: there are some."""
     max_calls: int | None
     """``budget.max_calls``: a hard limit, retries included."""
     max_attempts_per_cell: int
@@ -67,6 +69,7 @@ def forecast(loaded: "Loaded") -> Forecast:
         n_holdout_cases=schedule.n_holdout_cases,
         n_search_cells=n_search_cells,
         n_final_cells=schedule.final_quota().n_cells * schedule.n_subjects,
+        final_shortage=schedule.final_shortage(),
         max_calls=configuration.budget.max_calls,
         max_attempts_per_cell=1 + configuration.optimization.execution.max_retries,
     )

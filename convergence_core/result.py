@@ -289,6 +289,9 @@ class RunResult:
     """The recommended candidate; ``None``: no candidate got a reward."""
     winner_reason: str = ""
     """What the recommendation rests on, in words."""
+    final_look: str = ""
+    """Why the winner was not looked at again, or on fewer cells than planned, in words without a
+    full stop; empty: it was as planned."""
     baseline: CandidateReport | None = None
     """The user's defaults; ``None``: the configuration gives none, or they were never asked."""
     has_defaults: bool = False

@@ -5,6 +5,7 @@ for the final re-estimation: a search that leaves nothing to check its own winne
 in a claim nobody can trust.
 """
 
+import math
 from dataclasses import dataclass
 
 FINAL_SHARE = 0.3
@@ -60,6 +61,24 @@ class Schedule:
             holdout = min(holdout, each)
             fresh = min(fresh, each - holdout)
         return FinalQuota(n_holdout=holdout, n_fresh=fresh)
+
+    def final_shortage(self) -> str | None:
+        """Return why the final re-estimation gets no cell at all; ``None``: it gets some.
+
+        In words without a full stop, with the cap from which on it gets one case.
+        """
+        if self.max_calls is None or self.final_quota().n_cells:
+            return None
+        needed = self.n_subjects * self.calls_per_cell
+        least = math.ceil(needed / FINAL_SHARE)
+        least += int(FINAL_SHARE * least) < needed  # 0.3 is a little less than it says
+        who = "the winner and the defaults" if self.has_baseline else "the winner"
+        judged = ", answers and judges" if self.calls_per_cell > 1 else ""
+        return (
+            f"budget.max_calls={self.max_calls} keeps back {int(FINAL_SHARE * self.max_calls)} "
+            f"for the final look, and one case of {who} takes {needed}{judged}; from "
+            f"{least:,} on there is one"
+        )
 
     def capacity(self, generation: int, calls_used: int) -> int:
         """Return the cells that a generation may ask; 0 when the budget is spent.

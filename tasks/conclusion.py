@@ -1,5 +1,6 @@
 """After the search: re-estimate the winner on cells nobody chose by, then write the results."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import RunResult
+from convergence_core.schedule import Schedule
 from convergence_core.store.rows import payload_rows
 from tasks.report import collect, write_results
 from tasks.runs import Run, limit_reached, now_us
@@ -26,7 +28,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
     """Return the winner, and the user's defaults beside it, with the cells of the final look.
 
     Both get the same cells: held-out cases that the search never saw, and the search cases once
-    more. Empty when no candidate got a reward.
+    more. Empty when no candidate got a reward, or when the budget leaves no call for it.
 
     Raises:
         RunInterruptedError: the run was asked to stop.
@@ -34,7 +36,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
     run.check_stop()
     run.begin_final()
     recommendation = run.recommend(run.progress.search)
-    if recommendation is None:
+    if recommendation is None or not run.schedule.final_quota().n_cells:
         return []
     members = run.progress.search.archive.members
     subjects = [members[recommendation.candidate_id].candidate]
@@ -56,7 +58,11 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     ended = run.why_ended()
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
     status, reason = ended
+    recommendation = run.recommend(run.progress.search)
+    final_look = "" if recommendation is None else told_final_look(run.schedule, trials)
     reached = limit_reached(trials)
+    if reached is None and not trials and final_look:
+        reached = final_look
     if reached is not None:  # a limit that raising would mend: the final look is not whole
         status, reason = "budget", reached
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
@@ -76,7 +82,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         configuration=run.configuration,
         space=run.loaded.space,
         search=run.progress.search,
-        recommendation=run.recommend(run.progress.search),
+        recommendation=recommendation,
         final_trials=trials,
         totals=run.journal.totals(run.run_id),
         n_maybe_paid=len(run.maybe_paid),
@@ -89,11 +95,36 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         baseline_id=None if baseline is None else baseline.candidate_id,
     )
     result = write_results(
-        result, run.store, run.configuration, run.loaded.base_dir, cases=run.loaded.cases
+        replace(result, final_look=final_look),
+        run.store,
+        run.configuration,
+        run.loaded.base_dir,
+        cases=run.loaded.cases,
     )
     run.finish(reason, canonical_json(result.to_json()))
     run.emit(RunFinished(run_id=run.run_id, status=result.status, reason=reason))
     return result
+
+
+def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
+    """Return what the final look at a winner lacks, in words; nothing if it is whole.
+
+    Args:
+        schedule: of the run.
+        trials: the final look; empty: there was none.
+    """
+    if not trials:
+        return schedule.final_shortage() or ""
+    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+    lacking = [evaluation for evaluation in evaluations if evaluation.reward is None]
+    if not lacking:
+        return ""
+    reached = limit_reached(trials)
+    if reached is not None:
+        n = sum(evaluation.error_type == "budget" for evaluation in lacking)
+        return f"{n:,} of its {len(evaluations):,} cells were not asked: {reached.rstrip('.')}"
+    (why, _), *_ = Counter(evaluation.error_type for evaluation in lacking).most_common()
+    return f"{len(lacking):,} of its {len(evaluations):,} cells got no reward ({why})"
 
 
 def _baseline(run: Run) -> Candidate | None:

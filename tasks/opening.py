@@ -22,6 +22,7 @@ from convergence_core.sampler import Sampler
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
+from convergence_core.store.interrupted import mark_interrupted
 from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
 from tasks.earlier import read_past, tags_of
@@ -366,6 +367,7 @@ def _open(
         lease = Lease(store.path, record.name)
         lease.acquire()
         held.callback(lease.release)
+        mark_interrupted(store, record)
         journal = open_journal(store.path, world.journal_url(configuration))
         held.callback(journal.close)
         maybe_paid = journal.abandon(record.run_id)
@@ -374,11 +376,7 @@ def _open(
         progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
         if is_raised:
             progress = replace(progress, spent=None)
-        spending = Budget(
-            Limits.of(configuration.budget),
-            Spent.of(journal.totals(record.run_id)),
-            started_s=now_us() / 1e6,
-        )
+        spending = Budget(Limits.of(configuration.budget), Spent.of(journal.totals(record.run_id)))
         session = EvaluationSession(
             run_id=record.run_id,
             target=target,
@@ -405,12 +403,14 @@ def _open(
             on_notice=notify,
         )
         held.pop_all()  # from here on they are the run's
-    if notify is not None and warning is not None:
-        notify(BudgetWarned(text=warning))
+    schedule = schedule_of(loaded)
+    for text in (warning, schedule.final_shortage()):
+        if notify is not None and text is not None:
+            notify(BudgetWarned(text=text))
     return Run(
         record=record,
         loaded=loaded,
-        schedule=schedule_of(loaded),
+        schedule=schedule,
         sampler=sampler,
         past=past,
         stopper=_stopper(configuration),

@@ -454,8 +454,12 @@ class Run:
         self._lease.release()
 
     def __enter__(self) -> Self:
-        """Mark the run as running and tell the listener."""
+        """Mark the run as running, begin to count its minutes, and tell the listener.
+
+        Between opening and this, Prefect may have started a server: no work of the run's.
+        """
         self.save("running")
+        self._budget.start(now_us() / 1e6)
         self.announce()
         return self
 

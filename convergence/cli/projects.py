@@ -222,7 +222,12 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
             f"{count(run.n_generations, 'generation')}: at most {candidates}"
             f"{count(run.n_search_cells, 'evaluation')}",
         ),
-        ("at the end", f"{run.n_final_cells:,} evaluations of the winner and the defaults"),
+        (
+            "at the end",
+            f"nothing: {run.final_shortage}"
+            if run.final_shortage
+            else f"{run.n_final_cells:,} evaluations of the winner and the defaults",
+        ),
         (
             "calls",
             f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{capped}",
@@ -253,6 +258,7 @@ def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any
             "candidates": run.n_candidates,
             "search_cells": run.n_search_cells,
             "final_cells": run.n_final_cells,
+            "final_shortage": run.final_shortage,
             "calls": run.n_calls,
             "calls_with_retries": run.n_calls_with_retries,
             "max_calls": run.max_calls,

@@ -1,7 +1,6 @@
 """``optimize`` and ``resume``: the commands that make calls."""
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,7 +98,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
             on_event=listener,
         )
 
-    place = _place(None, config, offline=offline)
+    place = places.resume_options(None, config, offline=offline)
     _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
 
 
@@ -148,7 +147,7 @@ def resume(  # noqa: PLR0917 - as above
             on_event=listener,
         )
 
-    place = _place(store, config, offline=offline)
+    place = places.resume_options(store, config, offline=offline)
     _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
 
 
@@ -161,16 +160,6 @@ def _budget(
         "max_tokens": max_tokens,
         "max_minutes": max_minutes,
     }
-
-
-def _place(store: Path | None, config: Path | None, *, offline: bool) -> str:
-    """Return the options by which `resume` finds the store again from this folder."""
-    options = " --offline" if offline else ""
-    if store is not None:
-        return f"{options} --store {shlex.quote(str(store))}"
-    if config is None or config == Path(places.CONFIG_NAME):
-        return options
-    return f"{options} --config {shlex.quote(str(config))}"
 
 
 @contextlib.contextmanager

@@ -69,6 +69,8 @@ def _show_winner(result: "RunResult", winner: "CandidateReport") -> None:
     console.show(console.simple_table(columns, rows, right=("reward", "cases")))
     for line in _told_differences(result):
         console.answer(line)
+    if result.final_look:
+        console.answer(f"Final look: {result.final_look}.", style="yellow")
     console.answer("\nRecommended:", style="bold")
     width = max((len(name) for name in winner.params), default=0)
     for name, value in _short(winner.params).items():

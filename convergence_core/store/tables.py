@@ -118,7 +118,13 @@ RUNS = Table(
         Column(13, "label", "text", "short name for people: name and the end of the id"),
         Column(3, "started_at", "ts", "when the run began"),
         Column(4, "ended_at", "ts", "when it ended or was stopped; NULL: it has not"),
-        Column(5, "status", "text", "running, stopped, failed or done"),
+        Column(
+            5,
+            "status",
+            "text",
+            "running, stopped, failed, done, or interrupted: killed, as the system's next run "
+            "finds (`convergence runs` tells it before)",
+        ),
         Column(14, "reason", "text", "why it ended, in words"),
         Column(6, "config_json", "text", "the whole configuration, without secrets"),
         Column(7, "config_sha256", "text", "hash of the configuration"),

@@ -1,6 +1,6 @@
 """What the report says, in which order: blocks made of a ``RunResult``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from convergence_core.config.optimization import Visualization
 from convergence_core.records import Params, ParamValue, Role
@@ -276,28 +276,31 @@ def _leaderboard(result: RunResult) -> list[Block]:
 # -- what was not done, and facts
 
 
-def _not_done(result: RunResult) -> list[Block]:
-    items: list[str] = []
+def _gaps(result: RunResult) -> Iterator[str]:
+    if result.final_look:
+        yield f"The final look at the winner: {clean(result.final_look)}."
     if result.n_skipped:
-        items.append(
-            f"{plural(result.n_skipped, 'cell')} planned and not asked: {short(result.reason, 200)}"
-        )
+        cells = plural(result.n_skipped, "cell")
+        yield f"{cells} planned and not asked: {short(result.reason, 200)}"
     if result.n_failed:
-        items.append(
+        yield (
             f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed. A fault "
             "of the candidate counts as reward 0; a fault of network, server or metric is "
             "missing and counts as nothing."
         )
     if result.n_missing:
-        items.append(f"{plural(result.n_missing, 'cell')} asked without getting a reward.")
+        yield f"{plural(result.n_missing, 'cell')} asked without getting a reward."
     if result.n_maybe_paid:
-        items.append(
-            f"{plural(result.n_maybe_paid, 'call')} in flight when a process died: perhaps paid."
-        )
+        calls = plural(result.n_maybe_paid, "call")
+        yield f"{calls} in flight when a process died: perhaps paid."
     if result.cost_usd is None and result.n_calls:
-        items.append("No call had a known price, so the spend in dollars is unknown.")
+        yield "No call had a known price, so the spend in dollars is unknown."
     if result.status == "stopped":
-        items.append(f"The run can go on: `convergence resume {result.label}`.")
+        yield f"The run can go on: `convergence resume {result.label}`."
+
+
+def _not_done(result: RunResult) -> list[Block]:
+    items = [*_gaps(result)]
     blocks: list[Block] = [Heading("What failed or was not done")]
     if not items and not result.failures:
         return [*blocks, Paragraph(("Every cell that was planned was asked and has a reward.",))]

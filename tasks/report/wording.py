@@ -268,11 +268,11 @@ def _no_holdout(result: RunResult) -> str:
             "No cases were held out, so nothing is known about cases that the search has not "
             "seen. Set `evaluation.test_cases.holdout`, for example to 0.3."
         )
+    text = f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
+    if result.final_look:
+        return f"{text} The final look: {clean(result.final_look)}."
     why = {"done": "", "budget": " The budget was spent.", "stopped": " The run was stopped."}
-    return (
-        f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
-        f"{why[result.status]}"
-    )
+    return text + why[result.status]
 
 
 def interval(mean: float | None, low: float | None, high: float | None) -> str:
