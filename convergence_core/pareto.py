@@ -8,7 +8,6 @@ the volume that it dominates, from the reference point 0 (Zitzler & Thiele 1999)
 from itertools import pairwise
 
 import numpy as np
-from scipy.stats import qmc
 
 MAX_EXACT_DIMS = 3
 """Objectives up to which the hypervolume is exact."""
@@ -96,6 +95,8 @@ def hypervolume(values: np.ndarray) -> float:
     points = np.unique(points[~dominated(points)], axis=0)
     if points.shape[1] <= MAX_EXACT_DIMS:
         return _volume(points)
+    from scipy.stats import qmc  # noqa: PLC0415 - a third of a second, for four objectives or more
+
     sample = qmc.Sobol(points.shape[1], scramble=False).random_base2(LOG2_POINTS)
     covered = np.zeros(len(sample), dtype=bool)
     for point in points:

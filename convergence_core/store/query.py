@@ -52,6 +52,8 @@ class Reader:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._resolution: Resolution | None = None
+        self._only_reads: set[str] = set()
+        """SQL that was checked: the store's own few texts are asked again and again."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one SELECT.
@@ -63,7 +65,9 @@ class Reader:
         cursor, resolution = self._cursor()
 
         def run() -> QueryResult:
-            check_reads_only(cursor, sql, parameters)
+            if sql not in self._only_reads:
+                check_reads_only(cursor, sql, parameters)
+                self._only_reads.add(sql)
             result = cursor.execute(sql, dict(parameters) if parameters else None)
             description = result.description or []
             return QueryResult(
