@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from convergence_core.archive import Archive
-from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.evolution import Pool, PoolBreeder, credit
 from convergence_core.goals import PROBABLY, FittedGoals
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped import WarpedBeliefs
@@ -29,6 +29,8 @@ class Rules:
     """``False``: the pool is drawn uniformly from the space."""
     draws: bool = True
     """``False``: places go to the highest posterior means; to show what draws are worth."""
+    credits_operators: bool = False
+    """Whether operators that earned improvements breed more of the pool; see ``evolution.credit``."""
     confidence_level: float = 0.95
     """Certainty with which whoever left the race was not the best."""
     pool_size: int = 500
@@ -115,8 +117,9 @@ class Field:
         size = self.rules.pool_size
         if self.rules.breeds:
             parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
-            pool = breeder.breed(parents, size // 2, rng)
-            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng))
+            shares = self.operator_shares
+            pool = breeder.breed(parents, size // 2, rng, shares)
+            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng, shares))
             pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))
         else:
             pool = breeder.sample(size, rng)
@@ -130,6 +133,29 @@ class Field:
             best = order[: self.rules.n_kept]
             pool = pool.take(np.sort(best))
         return pool
+
+    @cached_property
+    def operator_shares(self) -> np.ndarray | None:
+        """Shares of the operators of ``evolution.credit``, (n_operators,); ``None``: fixed ones."""
+        if not self.rules.credits_operators:
+            return None
+        row = {candidate.candidate_id: i for i, candidate in enumerate(self.members)}
+        families = [
+            (i, [row[name] for name in candidate.parent_ids])
+            for i, candidate in enumerate(self.members)
+            if candidate.parent_ids and row.keys() >= set(candidate.parent_ids)
+        ][-credit.WINDOW :]
+        n = len(families)
+        children = np.array([child for child, _ in families], dtype=np.intp)
+        parents = np.full((n, 2, self.genes.shape[1]), np.nan)
+        rivals = np.arange(len(row))
+        for i, (child, own) in enumerate(families):
+            parents[i, : len(own)] = self.genes[own]
+            rivals[child] = max(own, key=lambda parent: float(self.marginals[0][parent]))
+        above = self.beliefs(self.genes, self.rows).probability_over(rivals)
+        n_numbers = len(self.encoding.number_names)
+        count = credit.counts(self.genes[children], parents, n_numbers)
+        return credit.shares(count, above[children])
 
     def parent_ids(self, pool: Pool, row: int) -> tuple[str, ...]:
         """Return the ids of a pool row's parents."""
