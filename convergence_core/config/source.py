@@ -1,6 +1,6 @@
 """Plain data together with where each part of it stands in its file."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from convergence_core.config.shown import dotted
@@ -40,6 +40,24 @@ class Source:
             if found is not None:
                 return found
         return self.values.get(())
+
+    def located(self, problem: Problem) -> Problem:
+        """Return a problem that knows its key alone with the place of what the key names.
+
+        The key is compared as it is written, since names of parameters may hold dots.
+        """
+        around = [
+            path
+            for path in {*self.keys, *self.values}
+            if problem.key == dotted(path) or problem.key.startswith(f"{dotted(path)}.")
+        ]
+        at = self.position(max(around, key=len, default=()), of_key=False)
+        return replace(
+            problem,
+            file=self.file,
+            line=at.line if at else None,
+            column=at.column if at else None,
+        )
 
     def problem(
         self, path: Path, rule: str, fix: str, *, value: str = "", of_key: bool = False

@@ -379,6 +379,38 @@ def test_problems_of_all_files_are_told_at_once_with_their_places(tmp_path):
     }
 
 
+DOTTED = """
+api: {name: bot, kind: openai, endpoint: "http://127.0.0.1:9/v1", request: {options: {model: m}}}
+search_space:
+  parameters:
+    some.name: {type: int, min: 1, max: 9, default: 2}
+    temperature: {type: float, min: 0, max: 1, default: 0}
+evaluation:
+  test_cases: [{id: a, input: one}, {id: b, input: two}]
+  metrics:
+    is.good:
+      type: llm_judge
+      mode: pairwise
+      rubric: Good?
+      champion:
+        some.name: 70
+        temperature: 0.5
+      votes: 2
+llm: {model: m, endpoint: "http://127.0.0.1:9/v1", temperature: 0}
+"""
+
+
+def test_names_with_dots_are_found_in_the_file(tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        load(write_config(tmp_path, DOTTED))
+    told = {(problem.key, problem.line, problem.column) for problem in caught.value.problems}
+    assert told == {
+        ('search_space.parameters."some.name"', 5, 5),
+        ('evaluation.metrics."is.good".champion."some.name"', 15, 20),
+        ('evaluation.metrics."is.good".votes', 17, 14),
+    }
+
+
 def test_a_wrong_configuration_is_told_together_with_its_wrong_case_file(tmp_path):
     (tmp_path / "c.jsonl").write_text("{\n")
     text = CONFIG.replace("min: 1", "min: 99").split("  test_cases:")[0]
