@@ -205,6 +205,19 @@ def test_earlier_costs_calibrate_what_has_no_list_price(here: Path, cli: Runner)
     assert found["basis"] == "calibrated by 6 calls of 1 earlier run"
 
 
+def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runner):
+    endpoint = "https://api.deepseek.com/v1"
+    options = {"model": "deepseek-v4-flash", "max_tokens": 50}
+    sections = judged("rating", model="deepseek-v4-flash", endpoint=endpoint)
+    api = {"name": "bot", "kind": "openai", "endpoint": endpoint, "request": {"options": options}}
+    k = {"type": "float", "min": 0, "max": 1}
+    chat(here, **sections, api=api, prices={}, search_space={"parameters": {"temperature": k}})
+    found = cli("estimate", "--json").json
+    for name in ("evaluation", "judge"):
+        assert role(found, name)["unknown"] is None
+        assert role(found, name)["usd"]["high"] > 0
+
+
 @pytest.mark.parametrize(("mode", "votes", "each"), [("rating", 3, 3), ("pass_fail", 1, 1)])
 def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, votes: int, each: int):
     chat(here, **judged(mode, votes))
