@@ -177,9 +177,7 @@ class Run:
         self.maybe_paid = tuple(maybe_paid)
         self._retries_missing = retries_missing
         self._budget = budget
-        quota = schedule.final_quota()
-        n_final = quota.n_cells * schedule.n_subjects * schedule.calls_per_cell
-        budget.keep_back(share=FINAL_SHARE, calls=n_final)
+        budget.keep_back(share=FINAL_SHARE, calls=schedule.final_calls)
         self.resumed_from = progress.next_generation
         self._lease = lease
         self._listener = listener
