@@ -1,5 +1,6 @@
 """Plain data together with where each part of it stands in its file."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -8,6 +9,23 @@ from convergence_core.errors import Problem
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down."""
+
+
+def texts_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield each text in plain data, with the path to it.
+
+    Args:
+        value: mappings, lists and what they hold.
+        path: where ``value`` stands.
+    """
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from texts_of(item, (*path, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from texts_of(item, (*path, i))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,28 @@ def function_target(
     )
 
 
+CASE = Case(case_id="c", input={"x": 3}, expected=3)
+
+
+def ask_function(
+    function: Callable[..., Any],
+    *,
+    case: Case = CASE,
+    params: Params | None = None,
+    **settings: Any,
+) -> Reply:
+    """Ask a function once, as a target of its own."""
+
+    async def go() -> Reply:
+        target = function_target(function, **settings)
+        try:
+            return await target.call({"k": 2} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
 def equal_metric(name: str = "quality") -> Compared:
     """1 where the answer equals what the case expects."""
     return Compared(name, lambda result, expected: float(result == expected))
