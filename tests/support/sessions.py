@@ -42,6 +42,12 @@ def candidate(**params: Any) -> Candidate:
     return Candidate(candidate_id=sha256_hex(canonical_json(params))[:16], params=params)
 
 
+def right(params: Params, case: Case) -> Json:
+    """Answer what the cases of ``cases`` expect."""
+    assert isinstance(case.input, dict)
+    return case.input["x"]
+
+
 def assignment(
     params: Mapping[str, Any], case_ids: Sequence[str], *, repeats: int = 1, role: Any = "search"
 ) -> Assignment:
