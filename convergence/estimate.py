@@ -129,9 +129,9 @@ def estimate_from(
     metrics = configuration.evaluation.metrics
     judges = {name: metric for name, metric in metrics.items() if metric.type == "llm_judge"}
     asked = cells
-    if any(judge.mode == "pairwise" for judge in judges.values()):
-        # The champion may have to answer cases that no cell of its own asks.
-        asked = cells.plus(Range(low=0, expected=0, high=len(loaded.cases)))
+    if plan.champion_calls:
+        # A champion may have to answer cases that no cell of its own asks.
+        asked = cells.plus(Range(low=0, expected=0, high=plan.champion_calls))
     quotes = TargetQuotes(loaded, world, target)
     roles = [_target_role(configuration, target.provider, quotes, asked, past.get("evaluation"))]
     for name, metric in judges.items():

@@ -18,7 +18,8 @@ from convergence_core.result import RunResult
 from convergence_core.schedule import Schedule
 from convergence_core.store.rows import payload_rows
 from tasks.report import collect, write_results
-from tasks.runs import Run, limit_reached, now_us
+from tasks.runs import Run, now_us
+from tasks.standing import limit_reached
 
 FINAL = -1
 """Number under which the final re-estimation is published."""

@@ -19,9 +19,10 @@ from convergence_core.records import (
 from convergence_core.store.protocols import CallIntent
 from convergence_core.target import Target, WorstCase
 from tasks.asking import PaidCall
-from tasks.calls import STOPPED, Call, Calls, Outcome
+from tasks.calls import STOPPED, Calls
 from tasks.cells import Job, PendingCell, answered, skipped
 from tasks.keys import Epoch, call_key
+from tasks.lanes import Call, Outcome
 from tasks.outcomes import Redact, fault_of, reply_of, scored_outcome, verdict_of
 from tasks.redaction import redact_json
 from tasks.scoring import Scorer, Verdict

@@ -4,13 +4,12 @@ Flow and task parameters carry a run's id only, so that nothing heavy and no sec
 Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` makes runs.
 """
 
-import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -24,17 +23,14 @@ from convergence_core.records import (
     Assignment,
     Cell,
     Evaluation,
-    Params,
     Trial,
-    canonical_json,
 )
 from convergence_core.result import ResultStatus
 from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.schedule import FINAL_SHARE, Schedule
-from convergence_core.stopper import Progress as StopperProgress, Stopper
+from convergence_core.stopper import Stopper
 from convergence_core.store import Lease, ParquetStore
 from convergence_core.store.protocols import (
-    Checkpoint,
     Journal,
     LostCall,
     Row,
@@ -45,6 +41,7 @@ from convergence_core.store.rows import evaluation_row
 from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.session import EvaluationSession
+from tasks.standing import Learned, Progress, limit_reached
 
 _LIVING: dict[str, "Run"] = {}
 _LIVING_LOCK = threading.Lock()
@@ -75,70 +72,6 @@ def is_open(run_id: str) -> bool:
     """Whether this process holds the run."""
     with _LIVING_LOCK:
         return run_id in _LIVING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What is known after the last committed generation; all that a resumed run needs."""
-
-    next_generation: int = 0
-    search: SearchState
-    rng_state: Mapping[str, Any]
-    stopper: StopperProgress
-    n_calls: int = 0
-    """Calls of the committed generations, retries included."""
-    exhausted: bool = False
-    """The sampler found nothing new to ask."""
-    n_repairs: int = 0
-    """Generations that only asked missing cells again; they do not count as planned ones."""
-    spent: str | None = None
-    """Which limit of the budget cut a generation short, in words; ``None``: none did."""
-
-    def params_of(self, candidate_id: str) -> Params:
-        """Return the parameters of a candidate that was asked."""
-        return self.search.archive.members[candidate_id].candidate.params
-
-    def to_checkpoint(self) -> Checkpoint:
-        """Return the columns of ``generations`` that hold this progress."""
-        return Checkpoint(
-            generation=self.next_generation - 1,
-            rng_state_json=json.dumps(self.rng_state, sort_keys=True),
-            sampler_state_json=canonical_json(self.search.to_json()),
-            progress_json=canonical_json(
-                {
-                    "stopper": self.stopper.to_json(),
-                    "n_calls": self.n_calls,
-                    "exhausted": self.exhausted,
-                    "n_repairs": self.n_repairs,
-                    "spent": self.spent,
-                }
-            ),
-        )
-
-    @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Progress":
-        """Rebuild the progress that ``to_checkpoint`` wrote."""
-        numbers = json.loads(checkpoint.progress_json)
-        return cls(
-            next_generation=checkpoint.generation + 1,
-            search=SearchState.from_json(json.loads(checkpoint.sampler_state_json)),
-            rng_state=json.loads(checkpoint.rng_state_json),
-            stopper=StopperProgress.from_json(numbers["stopper"]),
-            n_calls=numbers["n_calls"],
-            exhausted=numbers["exhausted"],
-            n_repairs=numbers.get("n_repairs", 0),
-            spent=numbers.get("spent"),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What a generation's trials have taught, before it is committed."""
-
-    trials: tuple[Trial, ...]
-    progress: Progress
-    recommendation: Recommendation | None
-    """Whom this evidence would hand over; ``None`` before the first reward."""
 
 
 class Run:
@@ -181,9 +114,7 @@ class Run:
         self.maybe_paid = tuple(maybe_paid)
         self._retries_missing = retries_missing
         self._budget = budget
-        quota = schedule.final_quota()
-        n_final = quota.n_cells * schedule.n_subjects * schedule.calls_per_cell
-        budget.keep_back(share=FINAL_SHARE, calls=n_final)
+        budget.keep_back(share=FINAL_SHARE, calls=schedule.final_calls)
         self.resumed_from = progress.next_generation
         self._lease = lease
         self._listener = listener
@@ -478,12 +409,3 @@ class Run:
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=str(error)))
         finally:
             self.close()
-
-
-def limit_reached(trials: Sequence[Trial]) -> str | None:
-    """Return which limit kept a cell from being asked, in words."""
-    for trial in trials:
-        for evaluation in trial.evaluations:
-            if evaluation.error_type == "budget":
-                return evaluation.error
-    return None

@@ -19,8 +19,9 @@ from convergence_core.store.rows import (
     payload_rows,
 )
 from tasks.process_redaction import redacted_errors
-from tasks.runs import Learned, run_of
+from tasks.runs import run_of
 from tasks.sealed import Sealed
+from tasks.standing import Learned
 
 
 @task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)

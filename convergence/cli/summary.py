@@ -113,11 +113,12 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
 
 
 def _show_failures(result: "RunResult") -> None:
+    from tasks.report.wording import failure_example  # noqa: PLC0415 - brings the report
+
     if result.failures:
         console.answer("\nFailures:", style="bold")
     for failure in result.failures[:MOST_FAILURES]:
-        lines = (failure.example or "").strip().splitlines()
-        example = f": {lines[-1][:200]}" if lines else ""
+        example = f": {failure_example(failure.example)}" if failure.example else ""
         console.answer(f"  {failure.n:,} times {failure.reason}{example}")
 
 

@@ -26,7 +26,7 @@ from tasks.report.front import front_blocks
 from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
-from tasks.report.wording import UNKNOWN, clean, plural, short
+from tasks.report.wording import clean, plural, short
 
 MAX_ROWS = 50
 """Rows shown of a long table."""
@@ -312,7 +312,7 @@ def _not_done(result: RunResult) -> list[Block]:
                 Code(short(failure.reason)),
                 failure.fault or "not asked",
                 f"{failure.n:,}",
-                short(failure.example or UNKNOWN, 300),
+                wording.failure_example(failure.example, 300),
             )
             for failure in result.failures[:MAX_ROWS]
         ]

@@ -33,6 +33,19 @@ def short(text: str, n: int = _SHORT) -> str:
     return line if len(line) <= n else line[: n - 1] + "…"
 
 
+def failure_example(error: str | None, n: int = 200) -> str:
+    """Return the reason of a failed evaluation on one line: its message, then what came with it.
+
+    Of an exception's traceback nothing is shown but what it says itself; the tables hold it whole.
+    """
+    message, _, details = clean(error or "").strip().partition("\n\n")
+    if message.startswith("Traceback "):
+        return short(message.splitlines()[-1], n)
+    if not details or details.lstrip().startswith("Traceback "):
+        return short(message, n) or UNKNOWN
+    return short(f"{short(message, n - 20)}: {details}", n)
+
+
 def plural(n: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun, e.g. ``1 case``, ``1,200 cases``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"

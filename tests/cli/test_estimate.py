@@ -11,6 +11,7 @@ from convergence_core.store import ParquetStore
 from convergence_core.store.protocols import Row
 from tasks.dispatcher import JUDGE_LANE, TARGET_LANE
 from tasks.loading import load
+from tasks.planning import schedule_of
 from tasks.targets import make_target
 from tasks.world import World
 from tests.support.commands import Runner
@@ -205,6 +206,19 @@ def test_earlier_costs_calibrate_what_has_no_list_price(here: Path, cli: Runner)
     assert found["basis"] == "calibrated by 6 calls of 1 earlier run"
 
 
+def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runner):
+    endpoint = "https://api.deepseek.com/v1"
+    options = {"model": "deepseek-v4-flash", "max_tokens": 50}
+    sections = judged("rating", model="deepseek-v4-flash", endpoint=endpoint)
+    api = {"name": "bot", "kind": "openai", "endpoint": endpoint, "request": {"options": options}}
+    k = {"type": "float", "min": 0, "max": 1}
+    chat(here, **sections, api=api, prices={}, search_space={"parameters": {"temperature": k}})
+    found = cli("estimate", "--json").json
+    for name in ("evaluation", "judge"):
+        assert role(found, name)["unknown"] is None
+        assert role(found, name)["usd"]["high"] > 0
+
+
 @pytest.mark.parametrize(("mode", "votes", "each"), [("rating", 3, 3), ("pass_fail", 1, 1)])
 def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, votes: int, each: int):
     chat(here, **judged(mode, votes))
@@ -231,6 +245,22 @@ def test_pairs_are_judged_in_both_orders_and_may_need_the_champions_answer(
     target, judge = role(found, "evaluation")["calls"], role(found, "judge")["calls"]
     assert judge["low"] == 2 * target["low"]
     assert target["high"] == target["low"] + 2  # the champion, on either case
+    run = cli("validate", "--json").json["run"]
+    cells = run["search_cells"] + run["final_cells"]
+    assert run["calls"] == 3 * cells + 2  # the answer, and the judge in either order
+
+
+def test_each_champion_may_have_to_answer_every_case(here: Path, cli: Runner):
+    sections = judged("pairwise")
+    metrics = sections["evaluation"]["metrics"]
+    for name, model in (("other", "large"), ("same", "large")):
+        metrics[name] = {**metrics["quality"], "champion": {"model": model, "max_tokens": 100}}
+    metrics["quality"]["champion"] = {"model": "small", "max_tokens": 300}
+    chat(here, **sections)
+    target = role(cli("estimate", "--json").json, "evaluation")["calls"]
+    assert target["high"] == target["low"] + 2 * 2
+    plan = schedule_of(load(here / "optimization.yaml"))
+    assert (plan.n_champions, plan.n_champions_apart, plan.calls_per_cell) == (2, 2, 1 + 3 * 2)
 
 
 def test_judge_of_a_function_knows_no_length_before_the_first_run(here: Path, cli: Runner):

@@ -11,22 +11,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import CandidateFault
-from convergence_core.records import Case
-from tests.support.sessions import assignment, function_target, session
-
-CASE = Case(case_id="c", input={"x": 3}, expected=3)
-
-
-def ask(function, *, case=CASE, params=None, **settings) -> Any:
-    async def go() -> Any:
-        target = function_target(function, **settings)
-        try:
-            return await target.call({"k": 2} if params is None else params, case)
-        finally:
-            await target.aclose()
-
-    return asyncio.run(go())
-
+from tests.support.sessions import ask_function, assignment, function_target, session
 
 # -- what goes wrong
 
@@ -37,7 +22,7 @@ def test_whatever_a_function_raises_ends_its_cell_only(error):
         raise error("why")
 
     with pytest.raises(CandidateFault) as caught:
-        ask(raises)
+        ask_function(raises)
     assert caught.value.error_type == error.__name__
     assert "raise error" in caught.value.details
 
@@ -48,7 +33,7 @@ def test_whatever_an_async_function_raises_ends_its_cell_only(error):
         raise error("why")
 
     with pytest.raises(CandidateFault) as caught:
-        ask(raises)
+        ask_function(raises)
     assert caught.value.error_type == error.__name__
 
 
@@ -61,7 +46,7 @@ def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
         raise MuteError
 
     with pytest.raises(CandidateFault, match="MuteError"):
-        ask(raises)
+        ask_function(raises)
 
 
 def test_a_call_that_takes_too_long_is_the_candidates_fault():
@@ -71,7 +56,7 @@ def test_a_call_that_takes_too_long_is_the_candidates_fault():
         ended.wait(30)
 
     with pytest.raises(CandidateFault) as caught:
-        ask(slow, timeout_s=0.05)
+        ask_function(slow, timeout_s=0.05)
     ended.set()
     assert caught.value.error_type == "timeout"
 
@@ -86,7 +71,7 @@ def test_an_async_call_that_takes_too_long_is_cancelled():
             cancelled.set()
 
     with pytest.raises(CandidateFault) as caught:
-        ask(slow, timeout_s=0.05)
+        ask_function(slow, timeout_s=0.05)
     assert caught.value.error_type == "timeout"
     assert cancelled.wait(20)
 
