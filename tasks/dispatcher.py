@@ -29,6 +29,7 @@ from tasks.traffic import Gates
 
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
+THOUGHT_LANE = "thought"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +241,45 @@ class Dispatcher:
             )
         )
         return _reply(outcome)
+
+    async def ask_apart(self, call: PaidCall, *, place: str, generation: int) -> tuple[Reply, int]:
+        """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
+
+        Args:
+            call: to be made.
+            place: what it is for; part of its key, and in place of an evaluation's id a hash of it.
+            generation: its number.
+
+        Returns:
+            the reply, and when it was durable, in microseconds since the epoch.
+        """
+        eval_id = sha256_hex(canonical_json([self._asking.run_id, generation, place]))[:24]
+        intent, _ = self._asking.intent(
+            purpose=call.purpose,
+            key_purpose=call.purpose,
+            provider=call.provider,
+            model=call.model,
+            request=call.request,
+            cell=Cell(candidate_id="", case_id=f"{generation}/{place}"),
+            vote=call.repeat,
+            generation=generation,
+            eval_id=eval_id,
+            worst=call.worst,
+            timeout_s=call.timeout_s,
+        )
+        outcome = await self._calls.make(
+            Call(
+                lane=THOUGHT_LANE,
+                intent=intent,
+                worst=call.worst,
+                send=call.send,
+                gate=self._asking.gates.of(endpoint_of(call.request), call.credential),
+                future=self._loop.create_future(),
+            )
+        )
+        reply = _reply(outcome)
+        assert outcome.record is not None  # noqa: S101 - it was asked, or found
+        return reply, outcome.record.ended_us or 0
 
     async def answer_of(self, pending: PendingCell, params: Params, case: Case) -> Reply:
         """Return the target's answer with other parameters; see ``Asker.answer_of``."""
