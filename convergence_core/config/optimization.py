@@ -79,13 +79,6 @@ class OptimizationConfig(Section):
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
 
 
-class SocietyConfig(Section):
-    """Thoughts and preferences; not available yet."""
-
-    enabled: Literal[False] = False
-    """Only `false`."""
-
-
 class StorageConfig(Section):
     """Where runs are kept."""
 
