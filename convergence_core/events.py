@@ -81,6 +81,14 @@ class TrafficChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingStopped:
+    """Nobody thinks in this run; it goes on without."""
+
+    text: str
+    """In words: why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinalStarted:
     """The winner is being re-estimated on fresh and held-out cells."""
 
@@ -104,6 +112,7 @@ Event: TypeAlias = (
     | GenerationFinished
     | BudgetWarned
     | TrafficChanged
+    | ThinkingStopped
     | FinalStarted
     | RunFinished
 )

@@ -19,7 +19,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.report import collect_progress, leaderboard_rows, learning_curve_png, report_markdown
 from tasks.runs import Run, run_of
@@ -34,14 +34,14 @@ def _key(run: Run, what: str) -> str:
     return f"{name}-{what}"
 
 
-def log_notice() -> Callable[[BudgetWarned | TrafficChanged], None]:
+def log_notice() -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
     """Return what writes notices of budget and providers into this flow run's log.
 
     They come from the session's own thread, which Prefect knows nothing of.
     """
     logger = get_run_logger()
 
-    def log(notice: BudgetWarned | TrafficChanged) -> None:
+    def log(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
         logger.warning("%s", notice.text)
 
     return log

@@ -245,10 +245,13 @@ class Dispatcher:
     async def ask_apart(self, call: PaidCall, *, place: str, generation: int) -> tuple[Reply, int]:
         """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
 
+        It passes no gate: an endpoint that is down for thoughts stops no run. Its lane limits it,
+        and its retries wait by themselves.
+
         Args:
             call: to be made.
             place: what it is for; part of its key, and in place of an evaluation's id a hash of it.
-            generation: its number.
+            generation: in whose books it stands.
 
         Returns:
             the reply, and when it was durable, in microseconds since the epoch.
@@ -260,7 +263,7 @@ class Dispatcher:
             provider=call.provider,
             model=call.model,
             request=call.request,
-            cell=Cell(candidate_id="", case_id=f"{generation}/{place}"),
+            cell=Cell(candidate_id="", case_id=place),
             vote=call.repeat,
             generation=generation,
             eval_id=eval_id,
@@ -273,7 +276,7 @@ class Dispatcher:
                 intent=intent,
                 worst=call.worst,
                 send=call.send,
-                gate=self._asking.gates.of(endpoint_of(call.request), call.credential),
+                gate=None,
                 future=self._loop.create_future(),
             )
         )

@@ -14,7 +14,13 @@ import numpy as np
 from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.config import Configuration, EarlyStoppingConfig, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
-from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
+from convergence_core.events import (
+    BudgetWarned,
+    CellEvaluated,
+    Listener,
+    ThinkingStopped,
+    TrafficChanged,
+)
 from convergence_core.records import Evaluation, canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.reward import RewardModel
@@ -32,10 +38,11 @@ from tasks.prices import check_priced
 from tasks.runs import Progress, Run, is_open, now_us, run_of
 from tasks.session import EvaluationSession
 from tasks.targets import make_target
+from tasks.thoughts.making import make_thinker, make_thinking, thought_workers
 from tasks.version import code_version
 from tasks.world import World
 
-Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged], None]
+Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
 FLOW_RUN_TAG = "prefect_flow_run"
 """Tag of a run that remembers which flow run began it."""
 OFFLINE = "offline"
@@ -349,6 +356,7 @@ def _open(
     target = make_target(loaded, world, local_function=local_function)
     metrics = make_metrics(loaded, world, evaluator=evaluator)
     warning = check_priced(loaded, target, world.prices)
+    thinker = make_thinker(configuration, loaded.space, world)
     weights = {case.case_id: case.weight for case in loaded.search_cases}
     sampler = make_sampler(configuration, loaded.space, case_weights=weights)
     store = ParquetStore(store_path(loaded))
@@ -386,6 +394,7 @@ def _open(
             ),
             workers=execution.parallel_workers,
             judge_workers=judge_workers(configuration),
+            thought_workers=thought_workers(configuration),
             max_retries=execution.max_retries,
             timeout_s=configuration.api.request.timeout_seconds,
             credential=secret_name(configuration.api),
@@ -394,6 +403,21 @@ def _open(
             keep_text=configuration.storage.keep_text,
             on_cell=None if on_event is None else _cell_listener(on_event),
             on_notice=notify,
+        )
+        held.callback(session.close)
+        members = progress.search.archive.members
+        thinking = make_thinking(
+            thinker,
+            configuration,
+            run_id=record.run_id,
+            seed=record.seed,
+            session=session,
+            store=store,
+            journal=journal,
+            learned=progress.thoughts,
+            params_of={name: member.candidate.params for name, member in members.items()},
+            next_generation=progress.next_generation,
+            on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
         )
         held.pop_all()  # from here on they are the run's
     if notify is not None and warning is not None:
@@ -413,6 +437,7 @@ def _open(
         maybe_paid=maybe_paid,
         retries_missing=retry_missing,
         budget=spending,
+        thinking=thinking,
     )
 
 

@@ -137,7 +137,7 @@ class EvaluationSession:
         self._journal = JournalQueue(journal, owner=owner, loop=self._loop)
         now_us = now_us or (lambda: time.time_ns() // 1000)
         gates = Gates(
-            max_in_flight=max(workers, judge_workers, thought_workers),
+            max_in_flight=max(workers, judge_workers),
             run_label=run_label,
             on_event=None
             if on_notice is None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import httpx
 
-from convergence_core.errors import CandidateFault
+from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import Provider, Settings
@@ -118,10 +118,17 @@ class OpenAIChat(Provider):
                 f"this version of the `openai` client has no `{path}`", error_type="no_endpoint"
             )
         request = self._request(sent, body, _NAMED[path])
-        async with self._exchanging(sent) as stopwatch:
-            answer: Any = await resource.with_raw_response.create(**request)
-            latency_ms = stopwatch.read_ms()
-            raw = self._parsed(answer.http_response, sent)
+        try:
+            async with self._exchanging(sent) as stopwatch:
+                answer: Any = await resource.with_raw_response.create(**request)
+                latency_ms = stopwatch.read_ms()
+                raw = self._parsed(answer.http_response, sent)
+        except InfrastructureFault as fault:
+            if fault.error_type != "http_501":
+                raise
+            raise CandidateFault(
+                f"the server has no `{path}` for this model", error_type="no_endpoint"
+            ) from None
         return raw, latency_ms
 
     def _request(
