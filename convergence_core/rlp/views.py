@@ -23,9 +23,11 @@ def line(reveal: Reveal, space: Space) -> str:
 
 
 def params_text(params: Params, space: Space) -> str:
-    """Return a candidate's parameters on one line; texts by their short names."""
+    """Return a candidate's parameters on one line, in the space's order; texts by short names."""
     return ", ".join(
-        f"{name}={space.parameters[name].show(value)}" for name, value in params.items()
+        f"{name}={parameter.show(params[name])}"
+        for name, parameter in space.parameters.items()
+        if name in params
     )
 
 

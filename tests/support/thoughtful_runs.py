@@ -22,7 +22,7 @@ def truth(told: dict[str, str]) -> float:
     return 1.0 - (float(told["x"]) - 0.7) ** 2 * 2.0 - (0.3 if told["kind"] != "b" else 0.0)
 
 
-TARGET = '''
+TARGET = """
 import json
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def answer(case, params):
 
 def worth(result, expected, params, metric):
     return min(1.0, max(0.0, result))
-'''
+"""
 
 
 def write_thoughtful(folder: Path, url: str | None, **overrides: Any) -> Path:
