@@ -21,7 +21,13 @@ from prefect.artifacts import (
 
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
-from tasks.report import collect_progress, leaderboard_rows, learning_curve_png, report_markdown
+from tasks.report import (
+    collect_progress,
+    leaderboard_rows,
+    learning_curve_png,
+    report_markdown,
+    thinking_markdown,
+)
 from tasks.runs import Run, run_of
 
 _PROGRESS: dict[str, UUID] = {}
@@ -71,6 +77,12 @@ def show_generation(run_id: str) -> None:
         description=f"Leaderboard of {run.label} after generation {run.next_generation - 1:02d}",
     )
     _show_curve(run, result)
+    if result.thinking is not None:
+        create_markdown_artifact(
+            markdown=thinking_markdown(result.thinking),
+            key=_key(run, "thoughts"),
+            description=f"Thoughts of {run.label} after generation {run.next_generation - 1:02d}",
+        )
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.get(run_id)
     if artifact_id is not None:

@@ -39,6 +39,7 @@ from tasks.cases import split_holdout
 from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
 from tasks.report.judges import judge_reports
+from tasks.report.thinking import thinking_report
 
 if TYPE_CHECKING:
     from tasks.runs import Run
@@ -182,6 +183,12 @@ def collect(
         ),
         effects=() if explained is None else explained.effects,
         explanation=None if explained is None else explained.explanation,
+        thinking=thinking_report(
+            store,
+            record.run_id,
+            space=space,
+            params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
+        ),
         failures=evidence.failures,
     )
 

@@ -11,6 +11,7 @@ import pytest
 from convergence_core.errors import EvaluatorFault
 from convergence_core.events import ThinkingStopped
 from convergence_core.records import sha256_hex
+from convergence_core.result import RunResult
 from convergence_core.rlp.rows import REPLAY_SQL, replay_of
 from convergence_core.store import ParquetStore
 from convergence_core.target import WorstCase
@@ -123,6 +124,32 @@ def test_thoughts_are_paid_as_thoughts(good):
     folder, _ = good
     found = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
     assert {row["purpose"] for row in found} == {"evaluation", "thought", "prediction"}
+
+
+def test_the_result_tells_what_thoughts_were_worth(good):
+    folder, _ = good
+    result = RunResult.from_json(
+        str(rows(folder, "select summary_json from runs")[0]["summary_json"])
+    )
+    found = result.thinking
+    assert found is not None
+    assert found.n_episodes == 3
+    assert found.estimator == "elicited"
+    gains = rows(
+        folder,
+        "select generation, avg(gain) as g from predictions where not is_rescored group by all",
+    )
+    assert found.gain == pytest.approx(np.mean([row["g"] for row in gains]))
+    assert found.best is not None
+    assert found.best.text.startswith("I know this world well")
+    assert found.best.tested is not None
+    evidence = rows(
+        folder,
+        "select exp(sum(ln(e))) as e from (select avg(e_value) as e from thoughts "
+        "where e_value is not null group by generation)",
+    )
+    assert found.e_value == pytest.approx(evidence[0]["e"])
+    assert found.sentence in next((folder / "results").glob("*/report.md")).read_text("utf-8")
 
 
 # -- resumes
