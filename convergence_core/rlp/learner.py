@@ -218,7 +218,7 @@ def learn(
             rewards=tuple(rewards[t.thought_id] for t in acted),
         )
         episodes = (*episodes, episode)[-policies.VALUE_WINDOW :]
-    values, totals, steps = _critic(state.value, episodes, next_features, sigma, settings)
+    values, totals, steps = critic(state.value, episodes, next_features, sigma, settings)
     improved, update = policies.improve(
         state.policy,
         steps,
@@ -272,7 +272,7 @@ def _evidence_by_action(commitment: Commitment, e_values: Mapping[str, float]) -
     return {action: experts.pooled_evidence(values) for action, values in found.items()}
 
 
-def _critic(
+def critic(
     value: Value,
     episodes: tuple[Episode, ...],
     next_features: np.ndarray,
