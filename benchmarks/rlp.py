@@ -373,7 +373,7 @@ def quickstart(way: Way, seed: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder, MockServer() as server:
         tree["storage"] = {"path": f"{folder}/store"}
         tree["output"] = {"save_path": f"{folder}/results", "formats": ["json"]}
-        tree["optimization"]["evolution"] = {"population_size": 10, "generations": 8}
+        tree["optimization"]["evolution"] = {"population_size": 6, "generations": 6}
         tree["optimization"].setdefault("execution", {})["early_stopping"] = {"enabled": False}
         if way != "plain":
             tree["society"] = {"enabled": True}

@@ -70,7 +70,12 @@ class Elicited(Rung):
 
 
 def _weights_schema(names: Sequence[str]) -> Json:
-    weights: dict[str, Json] = {"type": "array", "items": {"type": "integer"}}
+    weights: dict[str, Json] = {
+        "type": "array",
+        "items": {"type": "integer"},
+        "minItems": N_BINS,
+        "maxItems": N_BINS,
+    }
     return {
         "type": "json_schema",
         "json_schema": {
