@@ -49,8 +49,9 @@ from convergence_core.sampler import Advice, AskRequest, Plan
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.space import Choice, Space
 from tasks.thoughts.ladder import Ladder
+from tasks.thoughts.paying import Purse
 from tasks.thoughts.thinker import Drawn, Predicted
-from tasks.thoughts.thinking import Purse, Thinking
+from tasks.thoughts.thinking import Thinking
 
 Kind: TypeAlias = Literal["good", "useless", "adversarial"]
 Way: TypeAlias = Literal["plain", "trust", "rlp"]

@@ -8,6 +8,7 @@ about them. Pure numpy; who asks a model is in ``tasks.thoughts``.
 ``gain``              information gain (eq. 5), e-values
 ``baseline``          mixture of predictors that never see a thought
 ``statistical``       the search's posterior as one of them
+``revealing``         trials → outcomes of what was committed
 ``scoring``           commitments and outcomes → rows
 ``advantage``         group advantages (eq. 7), generalized advantages, no centring
 ``policy``            clipped update (eq. 8) of a softmax over strategies; value
@@ -20,5 +21,6 @@ about them. Pure numpy; who asks a model is in ``tasks.thoughts``.
 ``strategies``        the actions of the policy
 ``regions``           where a thought says to look
 ``commitments``       what is fixed before outcomes are known
+``rows`` ``report``   tables, and what people are told
 ====================  =============================================================
 """

@@ -15,8 +15,9 @@ from convergence_core.space import Space
 from convergence_core.store.protocols import Journal, Store
 from tasks.session import EvaluationSession
 from tasks.thoughts.asking import PREDICTION, THOUGHT, Model
+from tasks.thoughts.paying import Purse
 from tasks.thoughts.thinker import Thinker
-from tasks.thoughts.thinking import Purse, Thinking
+from tasks.thoughts.thinking import Thinking
 from tasks.thoughts.wording import English, Wording
 from tasks.world import World
 

@@ -12,89 +12,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.errors import EvaluationFault, EvaluatorFault
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Candidate, Cell, Trial
-from convergence_core.rlp.bins import bin_of, mean_of, variance_of
+from convergence_core.rlp.bins import mean_of, variance_of
 from convergence_core.rlp.commitments import Commitment, Forecasts, Thought, pair_of, pairs_among
 from convergence_core.rlp.exemplars import exemplars, worth_rescoring
 from convergence_core.rlp.experts import pooled
-from convergence_core.rlp.history import Outcomes, Situation
+from convergence_core.rlp.history import Situation
 from convergence_core.rlp.learner import Lesson, RlpState, learn
 from convergence_core.rlp.regions import MOST_PER_EXPERT, draw_points
 from convergence_core.rlp.replay import Replay
+from convergence_core.rlp.revealing import outcomes_of
 from convergence_core.rlp.scoring import calibrated
 from convergence_core.rlp.settings import Settings
 from convergence_core.rlp.statistical import predictive, probability_better
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.sampler import Advice, Expert, SearchState
 from convergence_core.space import Space
-from convergence_core.target import WorstCase
-from tasks.asking import PaidCall
-from tasks.session import AskApart, EvaluationSession
-from tasks.thoughts.asking import Answered
+from tasks.session import EvaluationSession
 from tasks.thoughts.ladder import Ladder
+from tasks.thoughts.paying import Purse, RunAsker
 from tasks.thoughts.thinker import Drawn, Predicted, Thinker, mean_entropy
 
 N_RESCORED: Final = 2
 """Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
-OLDER: Final = "it was evaluated before the predictions were durable"
-
-
-@dataclass(slots=True)
-class Purse:
-    """What thoughts may still cost."""
-
-    limit_usd: float | None
-    """``None``: no limit of their own."""
-    spent_usd: float = 0.0
-
-    def reserve(self, worst: WorstCase) -> float:
-        """Set aside a call's worst case; return it.
-
-        Raises:
-            EvaluatorFault: the limit is spent.
-        """
-        usd = worst.usd or 0.0
-        if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
-            raise EvaluatorFault(
-                f"the share of thoughts in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
-                f"{self.limit_usd:.4f} USD; `society.rlp.max_share_usd`)",
-                error_type="budget",
-            )
-        self.spent_usd += usd
-        return usd
-
-    def settle(self, reserved: float, paid: float | None) -> None:
-        """Give back what a call did not cost; an unknown price counts as the worst case."""
-        if paid is not None:
-            self.spent_usd += paid - reserved
-
-
-class RunAsker:
-    """Makes calls within a session, on behalf of one generation."""
-
-    def __init__(
-        self, ask: AskApart, generation: int, purse: Purse, *, scope: str | None = None
-    ) -> None:
-        self._ask, self._generation, self._purse = ask, generation, purse
-        self._scope = f"g{generation}" if scope is None else scope
-
-    async def ask(self, call: PaidCall, label: str) -> Answered:
-        """See ``ThoughtAsker``."""
-        reserved = self._purse.reserve(call.worst)
-        paid: float | None = 0.0
-        try:
-            place = f"{self._scope}/{label}"
-            reply, ended_us = await self._ask(call, place=place, generation=self._generation)
-            paid = reply.cost_usd
-        except EvaluationFault as fault:
-            paid = 0.0 if fault.billed is None else fault.billed.cost_usd
-            raise
-        finally:
-            self._purse.settle(reserved, paid)
-        return Answered(reply=reply, ended_us=ended_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,44 +369,3 @@ class Thinking:
     def _tell(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
-
-
-def outcomes_of(
-    commitment: Commitment, trials: Sequence[Trial], exogenous: frozenset[Cell]
-) -> Outcomes:
-    """Return what came of a commitment's subjects, from exogenous cells alone.
-
-    A cell that was evaluated before the predictions were durable voids its candidate: its outcome
-    might have been known.
-    """
-    rewards: dict[str, float] = {}
-    void: dict[str, str] = {}
-    for trial in trials:
-        name = trial.candidate.candidate_id
-        cells = [e for e in trial.evaluations if e.cell in exogenous and e.reward is not None]
-        if not cells:
-            continue
-        starts = [e.started_us for e in cells if e.started_us is not None]
-        if (
-            commitment.committed_us is not None
-            and min(starts, default=0) < commitment.committed_us
-        ):
-            void[name] = OLDER
-            continue
-        rewards[name] = sum(e.reward or 0.0 for e in cells) / len(cells)
-    observed: dict[str, int] = {}
-    voided: dict[str, str] = {}
-    for subject in commitment.subjects:
-        names = subject.split("|")
-        older = [name for name in names if name in void]
-        if older:
-            voided[subject] = void[older[0]]
-        elif not all(name in rewards for name in names):
-            voided[subject] = "no outcome"
-        elif len(names) == 1:
-            observed[subject] = bin_of(min(1.0, max(0.0, rewards[subject])))
-        elif rewards[names[0]] == rewards[names[1]]:
-            voided[subject] = "a tie"
-        else:
-            observed[subject] = int(rewards[names[0]] < rewards[names[1]])
-    return Outcomes(observed=observed, void=voided)

@@ -17,7 +17,7 @@ from convergence_core.store import ParquetStore
 from convergence_core.target import WorstCase
 from tasks.runs import Run
 from tasks.thoughts.making import NO_LLM, spent_on_thoughts
-from tasks.thoughts.thinking import Purse
+from tasks.thoughts.paying import Purse
 from tests.support.thinking_server import Kind, ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
     STORE,
