@@ -19,6 +19,7 @@ from convergence_core.events import (
     GenerationStarted,
     RunFinished,
     RunStarted,
+    ThinkingStopped,
     TrafficChanged,
 )
 from convergence_core.store.protocols import LostCall
@@ -176,7 +177,7 @@ class Progress:
                     self._n_asked += not event.cached
                 case GenerationFinished():
                     self._on_generation(event)
-                case BudgetWarned() | TrafficChanged():
+                case BudgetWarned() | TrafficChanged() | ThinkingStopped():
                     self._screen.line(event.text, style="yellow")
                 case FinalStarted():
                     self._generation = None

@@ -85,6 +85,14 @@ class TrafficChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingStopped:
+    """Nobody thinks in this run; it goes on without."""
+
+    text: str
+    """In words: why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinalStarted:
     """The winner is being re-estimated on fresh and held-out cells."""
 
@@ -108,6 +116,7 @@ Event: TypeAlias = (
     | GenerationFinished
     | BudgetWarned
     | TrafficChanged
+    | ThinkingStopped
     | FinalStarted
     | RunFinished
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from convergence_core.agreement import JudgeReport
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.records import Json, Params, Role, canonical_json
+from convergence_core.rlp.report import ThinkingReport
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -310,6 +311,8 @@ class RunResult:
     """Of each parameter that can vary, that of the largest share first."""
     explanation: Explanation | None = None
     """Why this one was chosen; ``None``: no candidate got a reward, or a run that goes on."""
+    thinking: ThinkingReport | None = None
+    """What thoughts were worth; ``None``: nobody thought."""
     failures: tuple[Failure, ...] = ()
     """Most frequent first."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -19,9 +19,15 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
-from tasks.report import collect_progress, leaderboard_rows, learning_curve_png, report_markdown
+from tasks.report import (
+    collect_progress,
+    leaderboard_rows,
+    learning_curve_png,
+    report_markdown,
+    thinking_markdown,
+)
 from tasks.runs import Run, run_of
 
 _PROGRESS: dict[str, UUID] = {}
@@ -34,14 +40,14 @@ def _key(run: Run, what: str) -> str:
     return f"{name}-{what}"
 
 
-def log_notice() -> Callable[[BudgetWarned | TrafficChanged], None]:
+def log_notice() -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
     """Return what writes notices of budget and providers into this flow run's log.
 
     They come from the session's own thread, which Prefect knows nothing of.
     """
     logger = get_run_logger()
 
-    def log(notice: BudgetWarned | TrafficChanged) -> None:
+    def log(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
         logger.warning("%s", notice.text)
 
     return log
@@ -71,6 +77,12 @@ def show_generation(run_id: str) -> None:
         description=f"Leaderboard of {run.label} after generation {run.next_generation - 1:02d}",
     )
     _show_curve(run, result)
+    if result.thinking is not None:
+        create_markdown_artifact(
+            markdown=thinking_markdown(result.thinking),
+            key=_key(run, "thoughts"),
+            description=f"Thoughts of {run.label} after generation {run.next_generation - 1:02d}",
+        )
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.get(run_id)
     if artifact_id is not None:

@@ -10,7 +10,13 @@ import numpy as np
 
 from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.config import Configuration
-from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
+from convergence_core.events import (
+    BudgetWarned,
+    CellEvaluated,
+    Listener,
+    ThinkingStopped,
+    TrafficChanged,
+)
 from convergence_core.records import Evaluation
 from convergence_core.reward import RewardModel
 from convergence_core.sampler import Sampler
@@ -30,9 +36,10 @@ from tasks.runs import Run
 from tasks.session import EvaluationSession
 from tasks.standing import Progress
 from tasks.targets import make_target
+from tasks.thoughts.making import make_thinker, make_thinking, thought_workers
 from tasks.world import World
 
-Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged], None]
+Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
 OFFLINE = "offline"
 """Tag, and end of the system's name, of runs whose answers come from the mock."""
 
@@ -79,6 +86,7 @@ def assemble(
     target = make_target(loaded, world, local_function=local_function)
     metrics = make_metrics(loaded, world, evaluator=evaluator)
     warning = check_priced(loaded, target, world.prices)
+    thinker = make_thinker(configuration, loaded.space, world)
     weights = {case.case_id: case.weight for case in loaded.search_cases}
     store = ParquetStore(store_path(loaded))
     past = read_past(store, record, loaded, make_surrogate(loaded.space))
@@ -116,6 +124,7 @@ def assemble(
             ),
             workers=execution.parallel_workers,
             judge_workers=judge_workers(configuration),
+            thought_workers=thought_workers(configuration),
             max_retries=execution.max_retries,
             timeout_s=configuration.api.request.timeout_seconds,
             credential=secret_name(configuration.api),
@@ -124,6 +133,21 @@ def assemble(
             keep_text=configuration.storage.keep_text,
             on_cell=None if on_event is None else _cell_listener(on_event),
             on_notice=notify,
+        )
+        held.callback(session.close)
+        members = progress.search.archive.members
+        thinking = make_thinking(
+            thinker,
+            configuration,
+            run_id=record.run_id,
+            seed=record.seed,
+            session=session,
+            store=store,
+            journal=journal,
+            learned=progress.thoughts,
+            params_of={name: member.candidate.params for name, member in members.items()},
+            next_generation=progress.next_generation,
+            on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
         )
         held.pop_all()  # from here on they are the run's
     schedule = schedule_of(loaded)
@@ -146,6 +170,7 @@ def assemble(
         maybe_paid=maybe_paid,
         retries_missing=retry_missing,
         budget=spending,
+        thinking=thinking,
     )
 
 

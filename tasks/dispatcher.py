@@ -30,6 +30,7 @@ from tasks.traffic import Gates
 
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
+THOUGHT_LANE = "thought"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +242,48 @@ class Dispatcher:
             )
         )
         return _reply(outcome)
+
+    async def ask_apart(self, call: PaidCall, *, place: str, generation: int) -> tuple[Reply, int]:
+        """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
+
+        It passes no gate: an endpoint that is down for thoughts stops no run. Its lane limits it,
+        and its retries wait by themselves.
+
+        Args:
+            call: to be made.
+            place: what it is for; part of its key, and in place of an evaluation's id a hash of it.
+            generation: in whose books it stands.
+
+        Returns:
+            the reply, and when it was durable, in microseconds since the epoch.
+        """
+        eval_id = sha256_hex(canonical_json([self._asking.run_id, generation, place]))[:24]
+        intent, _ = self._asking.intent(
+            purpose=call.purpose,
+            key_purpose=call.purpose,
+            provider=call.provider,
+            model=call.model,
+            request=call.request,
+            cell=Cell(candidate_id="", case_id=place),
+            vote=call.repeat,
+            generation=generation,
+            eval_id=eval_id,
+            worst=call.worst,
+            timeout_s=call.timeout_s,
+        )
+        outcome = await self._calls.make(
+            Call(
+                lane=THOUGHT_LANE,
+                intent=intent,
+                worst=call.worst,
+                send=call.send,
+                gate=None,
+                future=self._loop.create_future(),
+            )
+        )
+        reply = _reply(outcome)
+        assert outcome.record is not None  # noqa: S101 - it was asked, or found
+        return reply, outcome.record.ended_us or 0
 
     async def answer_of(self, pending: PendingCell, params: Params, case: Case) -> Reply:
         """Return the target's answer with other parameters; see ``Asker.answer_of``."""

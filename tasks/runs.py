@@ -6,10 +6,10 @@ Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` ma
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from convergence_core.records import (
     Trial,
 )
 from convergence_core.result import ResultStatus
+from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Stopper
@@ -42,6 +43,7 @@ from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.session import EvaluationSession
 from tasks.standing import Learned, Progress, limit_reached
+from tasks.thoughts.thinking import Taught, Thinking
 
 _LIVING: dict[str, "Run"] = {}
 _LIVING_LOCK = threading.Lock()
@@ -74,6 +76,12 @@ def is_open(run_id: str) -> bool:
         return run_id in _LIVING
 
 
+def thinks(run_id: str) -> bool:
+    """Whether somebody thinks before the next generation of a living run."""
+    thinking = run_of(run_id).thinking
+    return thinking is not None and thinking.why_off is None
+
+
 class Run:
     """One optimization in progress. A context manager: leaving it closes what it holds.
 
@@ -99,6 +107,7 @@ class Run:
         maybe_paid: Sequence[LostCall],
         retries_missing: bool = False,
         budget: Budget,
+        thinking: Thinking | None = None,
     ) -> None:
         self.record = record
         self.loaded = loaded
@@ -112,6 +121,9 @@ class Run:
         self.store = store
         self.journal = journal
         self.maybe_paid = tuple(maybe_paid)
+        self.thinking = thinking
+        """``None``: nobody thinks."""
+        self._exogenous: frozenset[Cell] = frozenset()
         self._retries_missing = retries_missing
         self._budget = budget
         budget.keep_back(share=FINAL_SHARE, calls=schedule.final_calls)
@@ -213,6 +225,34 @@ class Run:
         if repair is not None:
             self._rng_state = self.progress.rng_state
             return repair
+        advice = Advice()
+        if self.thinking is not None:
+            advice = self.thinking.advice(self.next_generation)
+        plan, self._rng_state = self._ask(advice)
+        self._exogenous = plan.exogenous
+        return plan
+
+    def think(self) -> tuple[Thought, ...]:
+        """Write the thoughts of the next generation; they are durable when this returns."""
+        if self.thinking is None or self._repair() is not None:
+            return ()
+        return self.thinking.think(self.next_generation, self._share_left(self.next_generation))
+
+    def predict(self) -> Commitment | None:
+        """Read what the thoughts predict of candidates that are chosen without them."""
+        if self.thinking is None or self.thinking.commitment(self.next_generation) is None:
+            return None
+        plan, _ = self._ask(Advice(reserves=True))
+        own = {cell.candidate_id for cell in plan.exogenous}
+        reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
+        most = -(-len(plan.assignments) // 2)
+        return self.thinking.predict(self.next_generation, reserved[:most], self.progress.search)
+
+    def _share_left(self, generation: int) -> float:
+        return max(0.0, 1.0 - generation / self.schedule.n_generations)
+
+    def _ask(self, advice: Advice) -> tuple[Plan, Mapping[str, Any]]:
+        """Return the sampler's plan and the state of its generator after it."""
         rng = np.random.default_rng()
         rng.bit_generator.state = dict(self.progress.rng_state)
         plan = self.sampler.ask(
@@ -226,11 +266,13 @@ class Run:
                 case_ids=self.case_order,
                 repeats=self.schedule.repeats,
                 baseline=self.loaded.space.baseline(),
-                advice=Advice(winners=() if self.next_generation else self.past.start.winners),
+                advice=replace(
+                    advice,
+                    winners=() if self.next_generation else self.past.start.winners,
+                ),
             ),
         )
-        self._rng_state = rng.bit_generator.state
-        return plan
+        return plan, rng.bit_generator.state
 
     def _repair(self) -> Plan | None:
         """Return the plan that asks missing cells once more; ``None``: none is wanted."""
@@ -273,6 +315,14 @@ class Run:
         else:
             search = self.sampler.tell(search, trials)
         recommendation = self.recommend(search, rival_id=self.progress.stopper.leader)
+        taught = None
+        if self.thinking is not None and not is_repair:
+            taught = self.thinking.learn(
+                self.next_generation,
+                trials,
+                self._exogenous,
+                self._share_left(self.next_generation + 1),
+            )
         progress = replace(
             self.progress,
             next_generation=self.next_generation + 1,
@@ -287,8 +337,11 @@ class Run:
             exhausted=self.progress.exhausted if is_repair else not trials,
             n_repairs=self.progress.n_repairs + is_repair,
             spent=limit_reached(trials),
+            thoughts=self.progress.thoughts if taught is None else taught.after.to_json(),
         )
-        return Learned(trials=tuple(trials), progress=progress, recommendation=recommendation)
+        return Learned(
+            trials=tuple(trials), progress=progress, recommendation=recommendation, taught=taught
+        )
 
     def recommend(
         self, search: SearchState, *, rival_id: str | None = None
@@ -318,8 +371,10 @@ class Run:
             for evaluation in evaluations
         ]
 
-    def commit(self, progress: Progress) -> None:
+    def commit(self, progress: Progress, taught: Taught | None = None) -> None:
         """Move on to this progress, which the store has made durable."""
+        if self.thinking is not None and taught is not None:
+            self.thinking.commit(taught)
         if progress.n_repairs > self.progress.n_repairs:
             self._retries_missing = False  # once: what is still missing stays so
         self.progress = progress
@@ -379,6 +434,8 @@ class Run:
         self._closed = True
         with _LIVING_LOCK:
             _LIVING.pop(self.run_id, None)
+        if self.thinking is not None:
+            self.thinking.close()
         self.session.close()
         self.journal.close()
         self.store.close()

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from convergence_core.recommend import Recommendation
-from convergence_core.records import Params, Trial, canonical_json
+from convergence_core.records import Json, Params, Trial, canonical_json
 from convergence_core.sampler import SearchState
 from convergence_core.stopper import Progress as StopperProgress
 from convergence_core.store.protocols import Checkpoint
+from tasks.thoughts.thinking import Taught
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Progress:
     """Generations that only asked missing cells again; they do not count as planned ones."""
     spent: str | None = None
     """Which limit of the budget cut a generation short, in words; ``None``: none did."""
+    thoughts: Json = None
+    """What was learned of thinking, as JSON; ``None``: nobody thinks."""
 
     def params_of(self, candidate_id: str) -> Params:
         """Return the parameters of a candidate that was asked."""
@@ -46,6 +49,7 @@ class Progress:
                     "exhausted": self.exhausted,
                     "n_repairs": self.n_repairs,
                     "spent": self.spent,
+                    "thoughts": self.thoughts,
                 }
             ),
         )
@@ -63,6 +67,7 @@ class Progress:
             exhausted=numbers["exhausted"],
             n_repairs=numbers.get("n_repairs", 0),
             spent=numbers.get("spent"),
+            thoughts=numbers.get("thoughts"),
         )
 
 
@@ -74,6 +79,8 @@ class Learned:
     progress: Progress
     recommendation: Recommendation | None
     """Whom this evidence would hand over; ``None`` before the first reward."""
+    taught: Taught | None = None
+    """What thoughts taught; ``None``: nobody thinks."""
 
 
 def limit_reached(trials: Sequence[Trial]) -> str | None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LONGEST_VALUE = 60
 """Characters of a parameter's value that are shown."""
+LONGEST_THOUGHT = 400
+"""Characters of the best thought that are shown."""
 MOST_FAILURES = 3
 MANY_ROLES = 2
 """Roles or models from which on their costs are listed apart."""
@@ -25,6 +27,7 @@ def show(result: "RunResult") -> None:
         console.answer("\nNo candidate got a reward.", style="bold red")
     else:
         _show_winner(result, result.winner)
+    _show_thinking(result)
     _show_failures(result)
     _show_costs(result)
     if result.files:
@@ -110,6 +113,21 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
             )
     if not result.has_defaults:
         yield "No parameter has a `default`, so there is nothing to compare the winner with."
+
+
+def _show_thinking(result: "RunResult") -> None:
+    """Print what thoughts were worth, the best of them first."""
+    report = result.thinking
+    if report is None:
+        return
+    from tasks.report.thinking import lines_of  # noqa: PLC0415 - with the other files of reports
+
+    console.answer("\nThoughts:", style="bold")
+    if report.best is not None:
+        console.answer(f"  “{' '.join(report.best.text.split())[:LONGEST_THOUGHT]}”")
+    for line in lines_of(report):
+        console.answer(f"  {line}")
+    console.answer(f"  {report.sentence}")
 
 
 def _show_failures(result: "RunResult") -> None:

@@ -5,6 +5,7 @@ from convergence_core.config.check_evaluation import check_evaluation
 from convergence_core.config.check_llm import check_llm
 from convergence_core.config.check_prices import check_prices
 from convergence_core.config.check_secrets import check_secrets
+from convergence_core.config.check_society import check_society
 from convergence_core.config.check_space import check_space
 from convergence_core.config.models import Configuration
 from convergence_core.config.report import Report
@@ -19,6 +20,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_evaluation(configuration, report, allow_callable=allow_callable)
     check_llm(configuration, report)
     check_prices(configuration, report)
+    check_society(configuration, report)
     _check_evolution(configuration, report)
 
 

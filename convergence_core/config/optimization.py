@@ -96,13 +96,6 @@ class OptimizationConfig(Section):
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 
-class SocietyConfig(Section):
-    """Thoughts and preferences; not available yet."""
-
-    enabled: Literal[False] = False
-    """Only `false`."""
-
-
 class StorageConfig(Section):
     """Where runs are kept."""
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from convergence_core.archive import Archive
 from convergence_core.evolution import Pool, PoolBreeder, credit
 from convergence_core.goals import PROBABLY, FittedGoals
+from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.records import Candidate
@@ -193,7 +194,12 @@ class Field:
         return float(np.quantile(rewards.max(axis=1) - rewards[:, 0], level))
 
     def draws(
-        self, known: np.ndarray, new: np.ndarray, rng: np.random.Generator, n: int
+        self,
+        known: np.ndarray,
+        new: np.ndarray,
+        rng: np.random.Generator,
+        n: int,
+        process: GaussianProcess | None = None,
     ) -> np.ndarray:
         """Return n joint draws of what candidates are worth, (n, n_known + n_new).
 
@@ -202,9 +208,12 @@ class Field:
             new: genes of candidates nobody has asked, (n_new, n_dims).
             rng: source of chance.
             n: draws.
+            process: of an expert, in place of the field's own.
         """
         genes = np.concatenate([self.genes[known], new])
         beliefs = self.beliefs(genes, np.concatenate([self.rows[known], unseen(len(new))]))
+        if process is not None:
+            beliefs = replace(beliefs, process=process)
         if not self.rules.draws:
             return np.tile(beliefs.marginals[0], (n, 1))
         drawn = beliefs.warped_draws(rng, n)

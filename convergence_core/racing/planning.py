@@ -63,6 +63,9 @@ class Draft:
         self._candidates: dict[str, Candidate] = {}
         self.n_new = 0
         """Candidates never asked before."""
+        self.is_touched = False
+        """Whether thoughts may have had a say in what is added from now on."""
+        self._touched: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases in the order that newcomers are asked."""
         self._paired_cases = self.fresh_cases
@@ -102,9 +105,10 @@ class Draft:
             self.n_new += name not in self.archive
             self._candidates[name] = candidate
             self._cells[name] = []
-        self._cells[name] += [
-            Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen
-        ]
+        cells = [Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen]
+        self._cells[name] += cells
+        if self.is_touched:
+            self._touched.update(cells)
         self.n_left -= len(chosen)
         return len(chosen)
 
@@ -116,7 +120,7 @@ class Draft:
                 self.add(member.candidate, known)
 
     def plan(self) -> Plan:
-        """Return the plan; cells of advised candidates are not exogenous."""
+        """Return the plan; cells that advice chose are not exogenous."""
         assignments = tuple(
             Assignment(
                 candidate=candidate,
@@ -130,6 +134,7 @@ class Draft:
             for assignment in assignments
             if assignment.candidate.origin != "rlp"
             for cell in assignment.cells
+            if cell not in self._touched
         )
         return Plan(assignments=assignments, exogenous=exogenous)
 

@@ -6,11 +6,12 @@ the posterior is taken over known candidates and a pool of new ones (Thompson 19
 further chunk.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.evolution import PoolBreeder
+from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.racing.experts import Panel
 from convergence_core.racing.field import Field
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate
@@ -78,22 +79,37 @@ class Race:
         stop = self.draft.n_left - n_cells
         elites, pool = field.elites, field.pool(self.breeder, self.rng)
         values = field.draws(elites, pool.genes, self.rng, -(-n_cells // self.chunk))
+        advice = self.draft.request.advice
+        panel = Panel.of(advice.experts, field, self.rng)
+        n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
+        if panel is not None:
+            values = panel.values(values, n_reserved, elites, pool.genes)
+            pool = pool.join(panel.proposals)
         n_wins = np.zeros(len(elites) + len(pool), dtype=np.intp)
-        for value in values:
+        for place, value in enumerate(values):
+            self.draft.is_touched |= place >= n_reserved
             for i in np.argsort(-value, kind="stable"):
-                is_known = i < len(elites)
-                if n_wins[i] >= (rules.max_chunks if is_known else 1):
+                if value[i] == -np.inf:  # only experts may choose it
+                    break
+                if n_wins[i] >= (rules.max_chunks if i < len(elites) else 1):
                     continue
                 n_wins[i] += 1
-                if is_known:
-                    candidate = field.members[elites[i]]
-                else:
-                    row = int(i) - len(elites)
-                    candidate = self.breeder.candidate(pool, row, field.parent_ids(pool, row))
-                if self._ask(candidate):
+                if self._ask(self._competitor(int(i), elites, pool, panel)):
                     break
             if self.draft.n_left <= stop:
                 return
+
+    def _competitor(
+        self, i: int, elites: np.ndarray, pool: Pool, panel: Panel | None
+    ) -> Candidate:
+        """Return who competes under an index: an elite, or a row of the pool."""
+        if i < len(elites):
+            member: Candidate = self.field.members[elites[i]]
+            return member
+        row = i - len(elites)
+        candidate = self.breeder.candidate(pool, row, self.field.parent_ids(pool, row))
+        is_proposed = panel is not None and panel.is_proposal(i)
+        return replace(candidate, origin="rlp") if is_proposed else candidate
 
     # -- making sure ---------------------------------------------------------------------------
 

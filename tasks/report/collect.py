@@ -44,6 +44,7 @@ from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
 from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
+from tasks.report.thinking import thinking_report
 
 if TYPE_CHECKING:
     from tasks.runs import Run
@@ -205,6 +206,12 @@ def collect(
         ),
         effects=() if explained is None else explained.effects,
         explanation=None if explained is None else explained.explanation,
+        thinking=thinking_report(
+            store,
+            record.run_id,
+            space=space,
+            params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
+        ),
         failures=evidence.failures,
     )
 
