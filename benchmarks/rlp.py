@@ -211,7 +211,7 @@ class Simulated:
 
     async def predict(
         self, _channel: Any, candidates: Sequence[Candidate], thoughts: Sequence[Thought],
-        _history: History, **_of: Any,
+        _history: History, *, own: Mapping[str, Sequence[Candidate]], **_of: Any,
     ) -> Predicted:  # fmt: skip
         """Return forecasts of the thinker's kind."""
 
@@ -219,14 +219,13 @@ class Simulated:
             said = 0.5 + self._slope * (self._value(candidate.params) - 0.5)
             return float(np.clip(said + self._spread * self._rng.standard_normal(), 0.02, 0.98))
 
+        def forecasts(asked: Sequence[Candidate]) -> dict[str, np.ndarray]:
+            return {c.candidate_id: binned_normal(mean(c), FORECAST_SD) for c in asked}
+
         return Predicted(
             no_thought={c.candidate_id: binned_normal(0.5, 0.3) for c in candidates},
-            forecasts={
-                t.thought_id: {
-                    c.candidate_id: binned_normal(mean(c), FORECAST_SD) for c in candidates
-                }
-                for t in thoughts
-            },
+            forecasts={t.thought_id: forecasts(candidates) for t in thoughts},
+            own={name: forecasts(asked) for name, asked in own.items()},
             ended_us=1,
             notes=(),
         )

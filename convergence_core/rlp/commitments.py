@@ -84,10 +84,6 @@ class Commitment:
     notes: tuple[str, ...] = ()
     """What went wrong, for people."""
 
-    def thought(self, thought_id: str) -> Thought | None:
-        """Return a thought of this generation."""
-        return next((t for t in self.thoughts if t.thought_id == thought_id), None)
-
 
 def pair_of(first: str, second: str) -> str:
     """Return the subject of a pair of candidates."""

@@ -30,10 +30,6 @@ class Region:
     """Parameter → places on its scale, in [0, 1]."""
     values: Mapping[str, tuple[ParamValue, ...]]
 
-    def __len__(self) -> int:
-        """Parameters that are named."""
-        return len(self.intervals) + len(self.values)
-
 
 def regions_of(text: str, space: Space) -> tuple[Region, ...]:
     """Return the regions that a thought's text holds as JSON under ``regions``; often none."""

@@ -21,13 +21,15 @@ from convergence_core.store.protocols import Row
 POLICY: Final = "rlp"
 
 REPLAY_SQL: Final = """
+    WITH texts AS (
+      SELECT payload_sha256, min(text) AS text FROM payloads
+      WHERE run_id = $run_id AND kind = 'thought' GROUP BY payload_sha256)
     SELECT p.*, t.generation AS thought_generation, t.agent_id, t.text_sha256, t.prompt_sha256,
            t.created_at AS thought_at, t.log_policy, t.tokens_out, t.cost_usd, x.text
     FROM predictions p JOIN thoughts t USING (run_id, thought_id)
-         LEFT JOIN payloads x ON x.run_id = t.run_id AND x.payload_sha256 = t.text_sha256
-                              AND x.kind = 'thought'
+         LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
     WHERE p.run_id = $run_id ORDER BY p.generation, p.position"""
-"""Everything the replay holds, oldest first."""
+"""Everything the replay holds, oldest first; one text may be in several generations' payloads."""
 
 
 def thought_rows(

@@ -18,9 +18,10 @@ from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText,
 from tasks.report.wording import UNKNOWN, clean, plural
 
 _THOUGHTS = """
-    SELECT t.*, x.text FROM thoughts t
-    LEFT JOIN payloads x ON x.run_id = t.run_id AND x.payload_sha256 = t.text_sha256
-                         AND x.kind = 'thought'
+    WITH texts AS (
+      SELECT payload_sha256, min(text) AS text FROM payloads
+      WHERE run_id = $run AND kind = 'thought' GROUP BY payload_sha256)
+    SELECT t.*, x.text FROM thoughts t LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
     WHERE t.run_id = $run ORDER BY t.generation, t.thought_id"""
 _GAINS = """
     SELECT generation, thought_id, subject, gain FROM predictions

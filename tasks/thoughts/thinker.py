@@ -144,36 +144,47 @@ class Thinker:
         thoughts: Sequence[Thought],
         history: History,
         *,
+        own: Mapping[str, Sequence[Candidate]],
         generation: int,
         asker: ThoughtAsker,
     ) -> "Predicted":
         """Ask for the outcomes of candidates, without a thought and with each, all at once.
+
+        What a thought proposes itself is asked apart: it shapes the draws and earns nothing.
 
         Args:
             channel: the rung that stands.
             candidates: whose outcome is asked.
             thoughts: those to predict with.
             history: all reveals; those of this generation and later are not shown.
+            own: thought → candidates of its own proposal.
             generation: its number.
             asker: makes the calls.
         """
         known = history.as_of(generation)
-        questions = {
-            c.candidate_id: self.wording.question(c.params, self.space) for c in candidates
-        }
 
-        def arm(label: str, text: str | None) -> Arm:
+        def arm(label: str, text: str | None, asked: Sequence[Candidate]) -> Arm:
             context = self.wording.context(known, self.space, text)
+            questions = {
+                c.candidate_id: self.wording.question(c.params, self.space) for c in asked
+            }
             return Arm(label=label, context=context, questions=questions)
 
-        arms = [arm("none", None), *(arm(t.thought_id, t.text) for t in thoughts)]
+        proposers = [t for t in thoughts if own.get(t.thought_id)]
+        arms = [
+            arm("none", None, candidates),
+            *(arm(t.thought_id, t.text, candidates) for t in thoughts),
+            *(arm(f"{t.thought_id}/own", t.text, own[t.thought_id]) for t in proposers),
+        ]
         told = await asyncio.gather(*(channel.tell(one, asker) for one in arms))
-        silent, *spoken = told
+        n = len(thoughts) + 1
+        silent, spoken, proposed = told[0], told[1:n], told[n:]
         return Predicted(
             no_thought=silent.forecasts,
             forecasts={
                 t.thought_id: one.forecasts for t, one in zip(thoughts, spoken, strict=True)
             },
+            own={t.thought_id: one.forecasts for t, one in zip(proposers, proposed, strict=True)},
             ended_us=_latest(told),
             notes=tuple(note for one in told for note in one.notes),
         )
@@ -186,6 +197,8 @@ class Predicted:
     no_thought: Forecasts
     forecasts: Mapping[str, Forecasts]
     """Thought → its forecasts."""
+    own: Mapping[str, Forecasts]
+    """Thought → its forecasts of candidates that it proposed itself."""
     ended_us: int | None
     """When the last of them was durable."""
     notes: tuple[str, ...]

@@ -35,6 +35,8 @@ from tasks.thoughts.ladder import Ladder
 from tasks.thoughts.paying import Purse, RunAsker
 from tasks.thoughts.thinker import Drawn, Predicted, Thinker, mean_entropy
 
+N_OWN: Final = 4
+"""Points of a thought's regions that it predicts too; they enter the draws and earn nothing."""
 N_RESCORED: Final = 2
 """Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
 
@@ -99,6 +101,7 @@ class Thinking:
         self._is_closed = False
         self._commitment: Commitment | None = None
         self._reserved: tuple[Candidate, ...] = ()
+        self._own: dict[str, list[tuple[Candidate, np.ndarray]]] = {}
 
     @property
     def space(self) -> Space:
@@ -181,7 +184,8 @@ class Thinking:
             [t for t in worth_rescoring(self.replay, most=N_RESCORED) if t.text] if spoken else []
         )
         candidates = [*reserved][: self._settings.n_predicted]
-        told = Predicted(no_thought={}, forecasts={}, ended_us=None, notes=())
+        told = Predicted(no_thought={}, forecasts={}, own={}, ended_us=None, notes=())
+        own = {} if channel.estimator == "pairwise" else self._own_points(generation, spoken)
         if spoken and candidates:
             told = self._session.run(
                 lambda ask: self._thinker.predict(
@@ -189,6 +193,7 @@ class Thinking:
                     candidates,
                     [*spoken, *old],
                     self.state.history,
+                    own=own,
                     generation=generation,
                     asker=RunAsker(ask, generation, self._purse),
                 )
@@ -207,6 +212,10 @@ class Thinking:
         )
         self._commitment = commitment
         self._reserved = tuple(candidates)
+        self._own = {
+            name: [(c, of[c.candidate_id]) for c in own[name] if c.candidate_id in of]
+            for name, of in told.own.items()
+        }
         return commitment
 
     def _statistical(
@@ -248,13 +257,16 @@ class Thinking:
         for action in sorted({t.action for t in spoken}):
             own = [t for t in spoken if t.action == action]
             places, p = self._pooled(commitment, own)
+            for candidate, forecast in (x for t in own for x in self._own.get(t.thought_id, ())):
+                places.append(candidate)
+                p.append(calibrated(forecast, self.state.t_cal))
             experts.append(
                 Expert(
                     name=own[0].strategy,
                     weight=lottery[action],
                     places=tuple(place.params for place in places),
-                    means=tuple(float(v) for v in mean_of(p)) if places else (),
-                    variances=tuple(float(v) for v in variance_of(p)) if places else (),
+                    means=tuple(float(mean_of(one)) for one in p),
+                    variances=tuple(float(variance_of(one)) for one in p),
                     proposals=self._proposals(commitment.generation, own),
                 )
             )
@@ -262,22 +274,34 @@ class Thinking:
 
     def _pooled(
         self, commitment: Commitment, thoughts: Sequence[Thought]
-    ) -> tuple[list[Candidate], np.ndarray]:
+    ) -> tuple[list[Candidate], list[np.ndarray]]:
         """Return candidates that all these thoughts predicted, and their mean predictions."""
         arms = [commitment.forecasts.get(t.thought_id, {}) for t in thoughts]
         arms = [arm for arm in arms if arm]
         if not arms or commitment.estimator == "pairwise":
-            return [], np.empty((0, 0))
+            return [], []
         shared = [name for name in commitment.subjects if all(name in arm for arm in arms)]
         known = {c.candidate_id: c for c in self._reserved}
         candidates = [known[name] for name in shared if name in known]
         if not candidates:
-            return [], np.empty((0, 0))
+            return [], []
         t_cal = self.state.t_cal
         stacks = [
             np.array([calibrated(arm[c.candidate_id], t_cal) for c in candidates]) for arm in arms
         ]
-        return candidates, pooled(stacks)
+        return candidates, list(pooled(stacks))
+
+    def _own_points(
+        self, generation: int, thoughts: Sequence[Thought]
+    ) -> dict[str, list[Candidate]]:
+        """Return thought → a few candidates of its regions."""
+        found = {}
+        for thought in thoughts:
+            points = self._proposals(generation, [thought])[:N_OWN]
+            chosen = {c.candidate_id: c for c in (self.space.candidate(p, "rlp") for p in points)}
+            if chosen:
+                found[thought.thought_id] = list(chosen.values())
+        return found
 
     def _proposals(self, generation: int, thoughts: Sequence[Thought]) -> tuple[Any, ...]:
         regions = [region for thought in thoughts for region in thought.regions]

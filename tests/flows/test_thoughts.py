@@ -53,6 +53,22 @@ def told(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def check_artifacts() -> None:
+    """Prefect shows the thoughts of each generation; artifacts of one key form a history."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+    with get_client(sync_client=True) as client:
+        found = client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["known-thoughts"]))
+        )
+    assert len(found) >= 2
+    newest = str(max(found, key=lambda artifact: str(artifact.created)).data)
+    assert "evidence" in newest or "helped" in newest
+    assert "I know this world well" in newest
+    assert "| generation | gain, nats | e-value | weight in the draws |" in newest
+
+
 @pytest.mark.prefect
 def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice(tmp_path: Path):
     found = {}
@@ -83,3 +99,4 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
         "from predictions",
     )
     assert scored[0]["n"] == scored[0]["d"] > 0
+    check_artifacts()

@@ -1,6 +1,7 @@
 """What a thought may read: earlier reveals alone, in the same words every time."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from convergence_core.records import (
 )
 from convergence_core.rlp import views
 from convergence_core.rlp.bins import N_BINS
-from convergence_core.rlp.commitments import pair_of, pairs_among
+from convergence_core.rlp.commitments import Commitment, pair_of, pairs_among
 from convergence_core.rlp.history import History, Reveal, Situation, coverage, reveal_of
 from convergence_core.rlp.regions import draw_points, regions_of
+from convergence_core.rlp.revealing import OLDER, outcomes_of
 from convergence_core.rlp.statistical import predictive, probability_better, trial_variance
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.samplers import make_surrogate
@@ -119,6 +121,67 @@ def test_the_situation_has_seven_features_within_bounds():
     assert coverage(HISTORY, Space(parameters={})) == 1.0
     empty = Situation(history=History(), space=SPACE, budget_left=1.0).features()
     assert empty[3] == empty[4] == 0.0
+
+
+def test_texts_are_told_by_name_and_beginning_and_one_parameter_has_no_pairs():
+    space = Space(
+        parameters={
+            "prompt": Choice(
+                kind="text", choices=("Be brief. " * 20, "Be kind."), names=("a.md", "b.md")
+            )
+        }
+    )
+    told = views.space_text(space)
+    assert "a (Be brief. Be brief." in told
+    assert "… | b (Be kind.)" in told.replace("…)", "…")
+    one = Reveal(
+        generation=0, candidate_id="c", params={"prompt": "Be kind."}, reward=0.4, n_cells=2
+    )
+    history = History((one,))
+    assert views.interactions(history, space) == views.trends(history, space)
+    assert views.boundaries(history, space) == views.trends(history, space)
+    assert "prompt=b" in views.winners(history, space)
+    assert "not tried: a" in views.novelty(history, space)
+
+
+# -- what came
+
+
+def commitment(*subjects: str, committed_us: int | None = 5) -> Commitment:
+    return Commitment(
+        generation=3,
+        state=np.zeros(7),
+        thoughts=(),
+        subjects=subjects,
+        committed_us=committed_us,
+    )
+
+
+def at(trial_: Trial, started_us: int | None) -> Trial:
+    return replace(
+        trial_, evaluations=tuple(replace(e, started_us=started_us) for e in trial_.evaluations)
+    )
+
+
+def test_outcomes_are_those_of_exogenous_cells_that_began_after_the_commitment():
+    good, bad, old = at(trial("a", 0.9, 0.5), 9), at(trial("b", 0.2), 9), at(trial("c", 0.3), 4)
+    trials = [good, bad, old, at(trial("d", 0.9), 9)]
+    exogenous = frozenset(
+        e.cell for t in trials[:3] for e in t.evaluations if e.cell.case_id == "k0"
+    )
+    subjects = ("a", "b", "c", "d", "a|b", "b|a", "b|c", "a|d")
+    found = outcomes_of(commitment(*subjects), trials, exogenous)
+    # Of the first candidate one cell alone was chosen without a thought.
+    assert found.observed == {"a": 9, "b": 2, "a|b": 0, "b|a": 1}
+    assert found.void == {"c": OLDER, "b|c": OLDER, "d": "no outcome", "a|d": "no outcome"}
+    everything = frozenset(e.cell for t in trials for e in t.evaluations)
+    assert outcomes_of(commitment("a", committed_us=None), trials, everything).observed == {"a": 7}
+    tie = [at(trial("a", 0.5), 9), at(trial("b", 0.5), 9)]
+    cells = frozenset(e.cell for t in tie for e in t.evaluations)
+    assert outcomes_of(commitment("a|b"), tie, cells).void == {"a|b": "a tie"}
+    unknown = [at(trial("a", 0.5), None)]
+    cells = frozenset(e.cell for t in unknown for e in t.evaluations)
+    assert outcomes_of(commitment("a"), unknown, cells).void == {"a": OLDER}
 
 
 # -- regions

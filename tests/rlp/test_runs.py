@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from convergence.mock.running import MockServer
 from convergence_core.errors import EvaluatorFault
 from convergence_core.events import ThinkingStopped
 from convergence_core.records import sha256_hex
@@ -15,9 +16,13 @@ from convergence_core.result import RunResult
 from convergence_core.rlp.rows import REPLAY_SQL, replay_of
 from convergence_core.store import ParquetStore
 from convergence_core.target import WorstCase
+from tasks.loading import load_mapping
+from tasks.opening import prepare_run
+from tasks.report import collect_progress
 from tasks.runs import Run
 from tasks.thoughts.making import NO_LLM, spent_on_thoughts
 from tasks.thoughts.paying import Purse
+from tests.support.configurations import chat_api, mapping
 from tests.support.thinking_server import Kind, ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
     STORE,
@@ -293,6 +298,70 @@ def test_strange_thoughts_are_scored_like_any_other_and_propose_nothing(
     assert all(row["paper_gain"] == pytest.approx(0.0, abs=1e-9) for row in found)
     for row in rows(tmp_path, "select params_json from candidates"):
         assert 0.0 <= json.loads(row["params_json"])["x"] <= 1.0
+
+
+def test_a_model_that_only_compares_is_scored_on_pairs(tmp_path: Path):
+    run_whole(tmp_path, ThinkingWorld(truth, "good", REGION, writes_weights=False))
+    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
+    assert found
+    assert {row["estimator"] for row in found} == {"pairwise"}
+    assert all(row["prediction"] is None for row in found)
+    pairs = rows(tmp_path, "select * from predictions")
+    assert pairs
+    for row in pairs:
+        assert len(row["subject"].split("|")) == 2
+        assert row["observed"] in (0, 1)
+        assert sum(json.loads(row["forecast_json"])) == pytest.approx(1.0)
+    # It knows which is better, and its silent self does not.
+    assert np.mean([row["paper_gain"] for row in pairs]) > 0.2
+    # A pair is no prediction of a reward: proposals wait for an expert that has none.
+    result = RunResult.from_json(
+        str(rows(tmp_path, "select summary_json from runs")[0]["summary_json"])
+    )
+    assert result.thinking is not None
+    assert result.thinking.best is not None
+    assert result.thinking.best.tested is None
+
+
+def test_one_text_in_several_generations_is_one_thought_each_time(tmp_path: Path):
+    """While a run goes on, a text lies in the payloads of every generation that wrote it."""
+    with thinking_server(ThinkingWorld(truth, "good", REGION)) as server:
+        write_thoughtful(tmp_path, server.url)
+        run = begun(tmp_path)
+        for _ in range(3):
+            play_generation(run)
+        n_thoughts = len(rows(tmp_path, "select * from thoughts"))
+        n_rows = len(rows(tmp_path, "select * from predictions"))
+        report = collect_progress(run).thinking
+        run.close()
+        run = go_on(tmp_path)
+        assert run.thinking is not None
+        replay = run.thinking.replay
+        run.close()
+    assert report is not None
+    assert report.n_thoughts + report.n_silent == n_thoughts
+    assert len(replay) == n_rows
+
+
+def test_offline_the_stand_in_thinks_and_nobody_is_paid(tmp_path: Path):
+    cases = [
+        {"id": f"c{i}", "input": {"q": f"What is {i} plus {i}?"}, "expected": str(2 * i)}
+        for i in range(5)
+    ]
+    tree = mapping(
+        api=chat_api("http://127.0.0.1:9"),
+        search_space__parameters={"temperature": {"type": "float", "min": 0, "max": 1.5}},
+        evaluation__test_cases=cases,
+        optimization__evolution={"population_size": 4, "generations": 2},
+        society={"enabled": True},
+        llm={"model": "openai/thinker", "api_key_env": "NO_SUCH_KEY"},
+    )
+    tree["storage"] = {"path": "store"}
+    with MockServer() as server:
+        result = play(prepare_run(load_mapping(tree, tmp_path), mock_url=server.url))
+    assert result.thinking is not None
+    assert result.thinking.estimator == "elicited"
+    assert result.thinking.n_thoughts > 0
 
 
 def test_without_a_model_the_run_says_so_once_and_goes_on(tmp_path: Path, plain: Path):

@@ -151,7 +151,9 @@ def test_a_planted_outcome_of_the_generation_changes_no_byte_that_is_sent(name: 
         ]  # fmt: skip
         channel = Echo(thinker.model, English())
         asyncio.run(
-            thinker.predict(channel, CANDIDATES, thoughts, history, generation=4, asker=asker)
+            thinker.predict(
+                channel, CANDIDATES, thoughts, history, own={}, generation=4, asker=asker
+            )
         )
         sent.append(repr(asker.requests).encode())
     assert sent[0] == sent[1]
@@ -227,7 +229,13 @@ def predict_in_session(url: str, journal: MemoryJournal) -> Predicted:
         assert ladder.channel is not None
         try:
             return await thinker.predict(
-                ladder.channel, CANDIDATES, thoughts, HISTORY, generation=4, asker=asker
+                ladder.channel,
+                CANDIDATES,
+                thoughts,
+                HISTORY,
+                own={"x0": CANDIDATES[:2]},
+                generation=4,
+                asker=asker,
             )
         finally:
             await llm.aclose()
@@ -249,6 +257,10 @@ def test_what_was_predicted_is_read_again_and_not_paid_again():
     for name, p in first.no_thought.items():
         assert np.array_equal(p, again.no_thought[name])
     assert first.ended_us == again.ended_us
+    # What a thought proposes itself is asked apart, and is no part of what it earns by.
+    assert first.own.keys() == {"x0"}
+    for name, p in first.own["x0"].items():
+        assert np.array_equal(p, first.forecasts["x0"][name])
     # A thought in a language that the model does not know predicts nothing, with a reason.
     assert first.forecasts["x2"] == {}
     assert any(note.startswith("x2/") for note in first.notes)
