@@ -214,6 +214,26 @@ def test_wrong_queries_are_bad_input(arguments: list[str], text: str, store: Pat
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("sql", "line"),
+    [
+        ("select nothing from runs", "LINE 1: select nothing from runs"),
+        ("select *\nfrom runs\nwhere nothing", "LINE 3: where nothing"),
+        ("selec", "LINE 1: selec"),
+        ("\n" * 9 + "select nothing from runs", "LINE 10: select nothing from runs"),
+    ],
+)
+def test_an_error_shows_the_line_as_it_was_written_and_marks_the_place(
+    sql: str, line: str, store: Path, cli: Runner
+):
+    lines = cli("query", sql).err.splitlines()
+    shown = [text for text in lines if text.startswith("LINE")]
+    assert shown == [line]
+    mark = lines[lines.index(line) + 1].index("^")
+    wrong = next(word for word in ("nothing", "selec") if word in line)
+    assert mark == line.index(wrong)
+
+
 def test_query_is_read_from_standard_input(
     store: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
 ):
