@@ -104,7 +104,7 @@ def collect(
         StoreDamagedError: a file of the run cannot be read.
     """
     evidence = read_evidence(store, record.run_id)
-    goals = Goals.of(configuration.evaluation)
+    goals = Goals.of(configuration)
     told_goals = None if goals is None else goals.fit(search.archive, space)
     surrogate = make_surrogate(space) if past is None else past.surrogate
     level = configuration.optimization.mab.confidence_level
