@@ -11,16 +11,20 @@ highest drawn reward wins; where none is, the smallest drawn violation.
 uniformly from the simplex, and the highest augmented Chebyshev scalarization (Knowles 2006, ParEGO)
 of joint draws gets it (Paria, Kandasamy & Póczos 2020, Alg. 1). Metrics are drawn independently of
 each other.
+
+**Cost-aware draws.** What a drawn reward gains over the leader is divided by what the candidate is
+predicted to cost (``costs``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr
 
 from convergence_core.archive import Archive
+from convergence_core.costs import Costs, log_costs, per_cost
 from convergence_core.pareto import best_first, scalarize
 from convergence_core.posterior.mean_model import FittedMeans, MeanModel, Means
 from convergence_core.posterior.warped import WarpedBeliefs
@@ -28,10 +32,10 @@ from convergence_core.records import Candidate, Json
 from convergence_core.reward import RewardModel
 from convergence_core.space import Space
 from convergence_core.space.encoding import Encoding, Places
-from convergence_core.tallies import KEPT, METRIC, Measures
+from convergence_core.tallies import COST, KEPT, METRIC, Measures
 
 if TYPE_CHECKING:
-    from convergence_core.config import EvaluationConfig
+    from convergence_core.config import Configuration
 
 TOLERANCE = 0.1
 """Share of a candidate's cells that may break a hard constraint."""
@@ -52,13 +56,17 @@ class Goals:
     measures: Measures
     tolerance: float = TOLERANCE
     """See ``TOLERANCE``; in [0, 1)."""
+    costs: Costs | None = None
+    """How cost counts; ``None``: not at all."""
 
     @classmethod
-    def of(cls, evaluation: "EvaluationConfig") -> "Goals | None":
+    def of(cls, configuration: "Configuration") -> "Goals | None":
         """Return the goals of a configuration; ``None``: the mean reward is all that counts."""
+        evaluation = configuration.evaluation
         rewards = RewardModel.from_config(evaluation.metrics)
         is_pareto = evaluation.objective == "pareto"
-        if not is_pareto and not rewards.has_constraints:
+        costs = Costs.of(configuration)
+        if not is_pareto and not rewards.has_constraints and costs is None:
             return None
         objectives = tuple(rule.name for rule in rewards.rules if rule.weight > 0)
         return cls(
@@ -66,14 +74,23 @@ class Goals:
                 rewards=rewards,
                 constraints=rewards.has_constraints,
                 metrics=objectives if is_pareto else (),
+                cost=None if costs is None else costs.per,
             ),
             tolerance=evaluation.max_broken,
+            costs=costs,
         )
 
     @property
     def is_pareto(self) -> bool:
         """Whether the front is sought rather than the highest mean reward."""
         return bool(self.measures.metrics)
+
+    @property
+    def _quantities(self) -> list[str]:
+        """Tallies that have a surrogate."""
+        wanted = [KEPT] if self.measures.constraints else []
+        wanted += [METRIC + metric for metric in self.measures.metrics]
+        return wanted if self.costs is None else [*wanted, COST]
 
     def fit(
         self,
@@ -98,14 +115,13 @@ class Goals:
         model = MeanModel(encoding=encoding)
         kept = (memory or {}).get(MEMORY_KEY)
         starts = kept if isinstance(kept, dict) else {}
-        wanted = [KEPT] if self.measures.constraints else []
         fitted: dict[str, FittedMeans] = {}
-        for name in [*wanted, *(METRIC + metric for metric in self.measures.metrics)]:
-            means = Means.gather(archive, name)
+        for name in self._quantities:
+            means = log_costs(archive) if name == COST else Means.gather(archive, name)
             if not len(means) or (name == KEPT and means.mean.min() >= 1.0):
                 continue
             start = starts.get(name)
-            fitted[name] = model.fit(
+            fitted[name] = replace(model, bounds=None if name == COST else model.bounds).fit(
                 means,
                 start=[float(x) for x in start if isinstance(x, int | float)]
                 if isinstance(start, list)
@@ -175,7 +191,14 @@ class FittedGoals:
         return np.lexsort((place, doubt))
 
     def promising(
-        self, mean: np.ndarray, sd: np.ndarray, ids: Sequence[str], places: Places
+        self,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        ids: Sequence[str],
+        places: Places,
+        *,
+        leader: float,
+        exponent: float,
     ) -> np.ndarray:
         """Return candidates in the order of what they may be at best, (n,).
 
@@ -184,12 +207,15 @@ class FittedGoals:
             sd: of the same, (n,).
             ids: of the candidates.
             places: of the candidates.
+            leader: mean of the leader's warped reward.
+            exponent: of predicted costs.
         """
         if self.objectives:
             place = np.empty(len(ids))
             place[best_first(self._optimistic(ids, places))] = np.arange(len(ids))
         else:
-            place = -(mean + OPTIMISM * sd)
+            best = mean + OPTIMISM * sd
+            place = -self._per_cost(best, np.array(leader), ids, places, exponent)
         violation = np.zeros(len(ids))
         if self.is_constrained:
             share, error = self.fitted[KEPT].beliefs(ids, places).marginals
@@ -197,19 +223,27 @@ class FittedGoals:
         return np.lexsort((place, violation))
 
     def values(
-        self, rewards: np.ndarray, ids: Sequence[str], places: Places, rng: np.random.Generator
+        self,
+        rewards: np.ndarray,
+        ids: Sequence[str],
+        places: Places,
+        rng: np.random.Generator,
+        *,
+        exponent: float,
     ) -> np.ndarray:
         """Return what draws are worth once all goals are seen; the highest of a row wins.
 
         Args:
             rewards: joint draws of warped rewards, (n_draws, n).
-            ids: of the n candidates.
+            ids: of the n candidates, the leader first.
             places: of the candidates.
             rng: for the draws of the other surrogates.
+            exponent: of predicted costs.
         """
-        values = rewards
         if self.objectives:
             values = self._scalarized(len(rewards), ids, places, rng)
+        else:
+            values = self._per_cost(rewards, rewards[:, 0], ids, places, exponent)
         violation = self.violations(len(rewards), ids, places, rng)
         if violation is None:
             return values
@@ -238,6 +272,24 @@ class FittedGoals:
         """Return the ends of credible intervals of the objectives, (n, n_objectives) each."""
         ends = [belief.interval(level) for belief in self._beliefs(ids, places)]
         return np.stack([low for low, _ in ends], 1), np.stack([high for _, high in ends], 1)
+
+    def costs(self, ids: Sequence[str], places: Places) -> np.ndarray | None:
+        """Return what one cell of each candidate is predicted to cost, (n,); ``None``: unknown."""
+        if COST not in self.fitted:
+            return None
+        beliefs = self.fitted[COST].beliefs(ids, places)
+        return np.asarray(np.exp(beliefs.rewards(beliefs.marginals[0])), np.float64)
+
+    def _per_cost(
+        self,
+        values: np.ndarray,
+        leader: np.ndarray,
+        ids: Sequence[str],
+        places: Places,
+        exponent: float,
+    ) -> np.ndarray:
+        costs = self.costs(ids, places)
+        return values if costs is None else per_cost(values, leader, costs, exponent)
 
     @property
     def _threshold(self) -> float:

@@ -7,12 +7,15 @@ was known after an earlier generation can still be told.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from convergence_core.records import Evaluation, Json
 from convergence_core.reward import RewardModel
 
 KEPT = "kept"
 """Quantity: 1 for a cell that keeps every hard constraint, 0 for one that breaks any."""
+COST = "cost"
+"""Quantity: what a cell cost, in dollars or seconds."""
 METRIC = "metric:"
 """Prefix of the quantity that is a metric on its scale, in [0, 1]; 1 is good."""
 
@@ -54,6 +57,8 @@ class Measures:
     """Whether cells that keep the hard constraints are counted."""
     metrics: tuple[str, ...] = ()
     """Metrics whose scaled values are summed."""
+    cost: Literal["usd", "seconds"] | None = None
+    """Which cost of a cell is summed; ``None``: none."""
 
     def of(self, evaluation: Evaluation) -> dict[str, float]:
         """Return quantity → value of a cell that has a reward; what is unknown is absent.
@@ -73,7 +78,18 @@ class Measures:
                 value = parts.get(name, 0.0 if failed else None)
                 if value is not None:
                     found[METRIC + name] = value
+        cost = self._cost(evaluation)
+        if cost is not None:
+            found[COST] = cost
         return found
+
+    def _cost(self, evaluation: Evaluation) -> float | None:
+        """Return what a cell cost; an answer that was paid before does not say its price."""
+        if self.cost == "usd":
+            return None if evaluation.cached else evaluation.cost_usd
+        if self.cost == "seconds" and evaluation.latency_ms is not None:
+            return evaluation.latency_ms / 1000.0
+        return None
 
     def tallies(
         self,

@@ -112,7 +112,7 @@ class Run:
         self.record = record
         self.loaded = loaded
         self.schedule = schedule
-        self.goals = Goals.of(loaded.configuration.evaluation)
+        self.goals = Goals.of(loaded.configuration)
         self.sampler = sampler
         self.past = past
         self.stopper = stopper

@@ -22,6 +22,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_prices(configuration, report)
     check_society(configuration, report)
     _check_evolution(configuration, report)
+    _check_cost_aware(configuration, report)
 
 
 def _check_evolution(configuration: Configuration, report: Report) -> None:
@@ -58,3 +59,20 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
         of_selection: tuple[Path, ...] = ((*path, "selection"),)
         fix = "Remove it, or write `selection: tournament`."
         report.add((*path, "tournament_size"), rule, fix, of_key=True, about=of_selection)
+
+
+def _check_cost_aware(configuration: Configuration, report: Report) -> None:
+    optimization = configuration.optimization
+    if optimization.cost_aware is None:
+        return
+    path: Path = ("optimization", "cost_aware")
+    if optimization.algorithm in ("evolution", "random"):
+        rule = f"has no effect with `optimization.algorithm: {optimization.algorithm}`"
+        about: tuple[Path, ...] = (("optimization", "algorithm"),)
+        fix = "Remove it, or write `algorithm: mab_evolution`."
+        report.add(path, rule, fix, of_key=True, about=about)
+    elif configuration.evaluation.objective == "pareto":
+        rule = "has no effect with `evaluation.objective: pareto`, which knows no leader"
+        about = (("evaluation", "objective"),)
+        fix = "Remove it, and give the metric `cost_usd` or `latency_ms` a weight."
+        report.add(path, rule, fix, of_key=True, about=about)

@@ -93,6 +93,11 @@ class OptimizationConfig(Section):
     mab: MabConfig = Field(default_factory=MabConfig)
     evolution: EvolutionConfig = Field(default_factory=EvolutionConfig)
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+    cost_aware: Literal["usd", "seconds"] | None = None
+    """Predicted costs count in the draws, in dollars or in seconds of an answer: what a candidate may
+    gain over the leader is divided by what it costs to ask, so an expensive one has to promise more;
+    less and less so while generations and `budget.max_usd` are spent (`thompson`, `mab_evolution`).
+    Absent: cost does not count."""
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 

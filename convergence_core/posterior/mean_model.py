@@ -76,11 +76,13 @@ class Means:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanModel:
-    """Settings of the surrogate of a number in [0, 1]."""
+    """Settings of the surrogate."""
 
     encoding: Encoding
     max_rows: int = MAX_ROWS
     """Of more candidates, the newer half and a spread half are kept."""
+    bounds: tuple[float, float] | None = (0.0, 1.0)
+    """Where the number lies; ``None``: anywhere."""
     n_steps: int = 25
     """Iterations of the optimizer of hyper-parameters."""
 
@@ -118,7 +120,12 @@ class MeanModel:
             n_steps=start_steps if is_known else self.n_steps,
         )
         ids = (candidate.candidate_id for candidate in means.candidates)
-        return FittedMeans(process=process, warp=warp, row={name: i for i, name in enumerate(ids)})
+        return FittedMeans(
+            process=process,
+            warp=warp,
+            row={name: i for i, name in enumerate(ids)},
+            bounds=self.bounds,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -129,6 +136,7 @@ class FittedMeans:
     warp: Warp
     row: Mapping[str, int]
     """Candidate → training row."""
+    bounds: tuple[float, float] | None
 
     def beliefs(self, ids: Sequence[str], places: Places) -> WarpedBeliefs:
         """Return the joint posterior of candidates at these places; an empty id is nobody's."""
@@ -138,5 +146,5 @@ class FittedMeans:
             warp=self.warp,
             places=places,
             rows=np.array([self.row.get(name, -1) for name in ids], dtype=np.intp),
-            bounds=(0.0, 1.0),
+            bounds=self.bounds,
         )

@@ -60,6 +60,8 @@ class Field:
     fitted: FittedSpaceModel
     goals: FittedGoals | None = None
     """What counts besides the mean reward; ``None``: nothing."""
+    exponent: float = 0.0
+    """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
 
     @cached_property
     def members(self) -> list[Candidate]:
@@ -130,7 +132,14 @@ class Field:
             order = np.argsort(-(mean + 2.0 * sd), kind="stable")
             if self.goals is not None:
                 places = self.encoding.places(pool.genes)
-                order = self.goals.promising(mean, sd, ("",) * len(pool), places)
+                order = self.goals.promising(
+                    mean,
+                    sd,
+                    ("",) * len(pool),
+                    places,
+                    leader=float(self.marginals[0][self.ranking[0]]),
+                    exponent=self.exponent,
+                )
             best = order[: self.rules.n_kept]
             pool = pool.take(np.sort(best))
         return pool
@@ -204,7 +213,7 @@ class Field:
         """Return n joint draws of what candidates are worth, (n, n_known + n_new).
 
         Args:
-            known: members, (n_known,).
+            known: members, the leader first, (n_known,).
             new: genes of candidates nobody has asked, (n_new, n_dims).
             rng: source of chance.
             n: draws.
@@ -220,7 +229,8 @@ class Field:
         if self.goals is None:
             return drawn
         ids = (*self._ids(known), *("",) * len(new))
-        return self.goals.values(drawn, ids, self.encoding.places(genes), rng)
+        places = self.encoding.places(genes)
+        return self.goals.values(drawn, ids, places, rng, exponent=self.exponent)
 
     @property
     def _is_leaderless(self) -> bool:

@@ -107,7 +107,5 @@ def make_sampler(
         case_weights: case → weight in the mean reward; absent ones weigh 1.
         surrogate: how evidence becomes a posterior; ``None``: ``make_surrogate``.
     """
-    belief = Belief(
-        surrogate or make_surrogate(space), case_weights or {}, Goals.of(cfg.evaluation)
-    )
+    belief = Belief(surrogate or make_surrogate(space), case_weights or {}, Goals.of(cfg))
     return SAMPLERS[cfg.optimization.algorithm](cfg, space, belief)

@@ -17,7 +17,7 @@ Departures from plain Thompson sampling, each for a reason:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -77,7 +77,10 @@ class ThompsonSampler:
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
         draft.pair_with(chunk)
         race = Race(
-            field=self._field(state.archive, fitted, state.memory, n_steps=0),
+            field=replace(
+                self._field(state.archive, fitted, state.memory, n_steps=0),
+                exponent=self._exponent(state.archive, request),
+            ),
             draft=draft,
             rng=rng,
             breeder=self._breeder(request),
@@ -122,6 +125,13 @@ class ThompsonSampler:
         if self.goals is not None:
             goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
         return Field(self.rules, encoding, archive, fitted, goals)
+
+    def _exponent(self, archive: Archive, request: AskRequest) -> float:
+        """Return how much predicted costs count in this generation."""
+        costs = None if self.goals is None else self.goals.costs
+        if costs is None:
+            return 0.0
+        return costs.exponent(archive, request.generation, request.n_generations)
 
     def _chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
         n_cases = len(request.case_ids)

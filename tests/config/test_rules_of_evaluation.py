@@ -161,6 +161,22 @@ EVALUATION: dict[str, Rule] = {
         "must not exceed `population_size` (4)",
         "4 or less",
     ),
+    "cost where nothing is drawn": (
+        {"optimization/cost_aware": "usd", "optimization/algorithm": "random"},
+        "optimization.cost_aware",
+        "has no effect with `optimization.algorithm: random`",
+        "algorithm: mab_evolution",
+    ),
+    "cost without a leader": (
+        {
+            "optimization/cost_aware": "usd",
+            "evaluation/objective": "pareto",
+            M + "latency_ms": {"weight": 1},
+        },
+        "optimization.cost_aware",
+        "has no effect with `evaluation.objective: pareto`",
+        "give the metric `cost_usd`",
+    ),
     "selection where nobody selects": (
         {"optimization/evolution": {"selection": "rank"}},
         "optimization.evolution.selection",

@@ -107,8 +107,8 @@ def test_without_constraints_and_objective_there_are_no_goals():
             }
         )
         sampler = make_sampler(cfg, Space.from_config(cfg.search_space, {}))
-        assert sampler.goals == Goals.of(cfg.evaluation)  # type: ignore[attr-defined]
-        return Goals.of(cfg.evaluation)
+        assert sampler.goals == Goals.of(cfg)  # type: ignore[attr-defined]
+        return Goals.of(cfg)
 
     both: dict[str, object] = {"exact_match": {}, "latency_ms": {"weight": 0.5}}
     assert goals(both) is None
@@ -169,7 +169,7 @@ def test_draws_put_every_infeasible_one_behind_every_feasible_one(searched):
     ids = [candidate.candidate_id for candidate in members]
     places = fitted.encoding.encode([candidate.params for candidate in members])
     rewards = np.random.default_rng(1).standard_normal((50, len(ids)))
-    values = fitted.values(rewards, ids, places, np.random.default_rng(7))
+    values = fitted.values(rewards, ids, places, np.random.default_rng(7), exponent=0.0)
     violation = fitted.violations(50, ids, places, np.random.default_rng(7))
     assert violation is not None
     for row, drawn, worth in zip(violation, rewards, values, strict=True):
