@@ -331,7 +331,7 @@ class Run:
             )
         if self._stopping.is_set():
             raise RunInterruptedError(
-                f"run {self.label} was stopped in generation {self.next_generation}. "
+                f"run {self.label} was stopped in generation {self.next_generation:02d}. "
                 f"Nothing paid is lost: `convergence resume {self.label}` goes on."
             )
 

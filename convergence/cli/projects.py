@@ -126,6 +126,8 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         f"convergence validate {places.CONFIG_NAME}",
         f"convergence optimize {places.CONFIG_NAME}",
     ]
+    if template is Template.OPENAI:
+        steps.append("convergence optimize --offline   # or without a key: a stand-in answers")
     return steps
 
 
