@@ -26,12 +26,16 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
 
     Raises:
         RunInterruptedError: the run was asked to stop.
+        KeyboardInterrupt: Ctrl-C before the run has begun; see ``convergence.cli.interrupts``.
     """
     try:
         from flows.environment import prepare  # noqa: PLC0415 - must come before Prefect
 
         prepare(quiet=not verbose)
         _start_prefect()
+        if running.is_stopping:
+            with running:  # which records how it ended
+                running.check_stop()
         from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
 
         path = running.loaded.config_path

@@ -31,6 +31,8 @@ MOST_LOST_CALLS = 10
 """Calls of unknown fate that are listed one by one."""
 MANY_PARAMS = 3
 """Parameters of a candidate that one line shows."""
+LONGEST_PARAM = 24
+"""Characters of a parameter's value on that line."""
 PLAIN_INTERVAL_S = 30.0
 """Without a terminal: seconds between lines within one generation."""
 
@@ -230,7 +232,7 @@ class Progress:
         failed = f", {event.n_failed} failed" if event.n_failed else ""
         cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
         self._screen.line(
-            f"generation {event.generation + 1:02d}  "
+            f"generation {event.generation:02d}  "
             f"{count(event.n_evaluations, 'evaluation')}{failed}{cost}  "
             f"{self._best or 'no reward yet'}  {shown_params(event.best_params or {})}".rstrip()
         )
@@ -245,10 +247,11 @@ class Progress:
         if self._generation is None:
             where = "re-estimation" if self._n_done else "starting"
         else:
-            where = f"generation {self._generation + 1}/{self._started.n_generations}"
+            number, n = self._generation, self._started.n_generations
+            where = f"generation {number:02d} ({number + 1}/{n})"
         parts = [
             where,
-            f"{self._n_done}/{self._n_planned} evaluated",
+            f"{self._n_done}/{self._n_planned} cells",
             self._time_left(),
             f"{self._n_calls + self._n_asked} calls",
             self._best,
@@ -309,10 +312,17 @@ def shown_params(params: Mapping[str, object], n: int = MANY_PARAMS) -> str:
     """Return the first parameters of a candidate on one short line."""
     shown = []
     for name, value in list(params.items())[:n]:
-        text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
-        shown.append(f"{name}={text if len(text) <= 24 else text[:23] + '…'}")
+        shown.append(f"{name}={shown_value(value, digits=4, longest=LONGEST_PARAM)}")
     more = len(params) - n
     return " ".join(shown) + (f" +{more} more" if more > 0 else "")
+
+
+def shown_value(value: object, *, digits: int, longest: int) -> str:
+    """Return a parameter's value on one line, as a configuration writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = f"{value:.{digits}g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def count(n: int, noun: str) -> str:

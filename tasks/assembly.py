@@ -26,6 +26,7 @@ from convergence_core.store import Lease, ParquetStore, open_journal
 from convergence_core.store.interrupted import mark_interrupted
 from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
+from tasks.destinations import check_destinations
 from tasks.earlier import read_past
 from tasks.keys import Epoch
 from tasks.loading import Loaded
@@ -82,6 +83,7 @@ def assemble(
     configuration = loaded.configuration
     execution = configuration.optimization.execution
     # Before the lease, since these fail for reasons that the user has to mend.
+    check_destinations(configuration, loaded.base_dir)
     world = World.of(configuration, mock_url=mock_url)
     target = make_target(loaded, world, local_function=local_function)
     metrics = make_metrics(loaded, world, evaluator=evaluator)

@@ -131,6 +131,8 @@ class Run:
         self._lease = lease
         self._listener = listener
         self._stopping = threading.Event()
+        self.has_begun = False
+        """Whether its work has begun: until then there is nothing to keep."""
         self._closed = False
         self._rng_state = progress.rng_state
         with _LIVING_LOCK:
@@ -193,7 +195,12 @@ class Run:
     # -- the course of the search
 
     def goes_on(self) -> bool:
-        """Whether another generation is to be run."""
+        """Whether another generation is to be run.
+
+        Raises:
+            RunInterruptedError: the run was asked to stop.
+        """
+        self.check_stop()
         return self.why_ended() is None
 
     def why_ended(self) -> tuple[ResultStatus, str] | None:
@@ -386,6 +393,11 @@ class Run:
         self._stopping.set()
         self.session.stop()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._stopping.is_set()
+
     def check_stop(self) -> None:
         """Raise if the run must not go on.
 
@@ -400,7 +412,7 @@ class Run:
             )
         if self._stopping.is_set():
             raise RunInterruptedError(
-                f"run {self.label} was stopped in generation {self.next_generation}. "
+                f"run {self.label} was stopped in generation {self.next_generation:02d}. "
                 f"Nothing paid is lost: `convergence resume {self.label}` goes on."
             )
 
@@ -446,6 +458,7 @@ class Run:
 
         Between opening and this, Prefect may have started a server: no work of the run's.
         """
+        self.has_begun = True
         self.save("running")
         self._budget.start(now_us() / 1e6)
         self.announce()

@@ -154,13 +154,17 @@ def problem_rows(error: ConfigurationError) -> list[dict[str, Any]]:
 def fail_unexpectedly(error: Exception) -> None:
     """Write what is known of a failure nobody foresaw."""
     name, message = type(error).__name__, _without_secrets(str(error))
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        message = _without_secrets(f"{error.filename}: {error.strerror}")
     if settings.json:
         answer_json({"error": {"type": name, "message": message}})
         return
     console = err()
     console.print("Error:", style="bold red", end=" ")
-    console.print(f"{name}: {message}" if message else name, markup=False)
-    if not isinstance(error, OSError):  # a file or a network: the message says what is wrong
+    if isinstance(error, OSError) and message:  # a file or a network: the message says enough
+        console.print(message, markup=False)
+    else:
+        console.print(f"{name}: {message}" if message else name, markup=False)
         console.print("This was not foreseen; `--debug` shows where it came from.", markup=False)
 
 

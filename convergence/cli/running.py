@@ -195,8 +195,15 @@ def _run(
         running = prepare(None if quiet or as_json else progress, mock_url)
         go_on = f"Go on with: convergence resume {running.label}{place}"
         try:
-            with stops_cleanly(running.stop, lambda text: progress.say(text, "yellow"), go_on):
+            with stops_cleanly(
+                running.stop,
+                lambda text: progress.say(text, "yellow"),
+                go_on,
+                has_begun=lambda: running.has_begun,
+            ):
                 result = execute(running, verbose=console.settings.debug)
+        except KeyboardInterrupt:
+            raise RunInterruptedError("interrupted before anything was asked.") from None
         except RunInterruptedError:
             if place:  # else the error's own advice is enough
                 progress.say(go_on)

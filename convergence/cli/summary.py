@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence.cli import console
-from convergence.progress import count
+from convergence.progress import count, shown_value
 
 if TYPE_CHECKING:
     from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
@@ -159,8 +159,6 @@ def _show_costs(result: "RunResult") -> None:
 
 
 def _short(params: Mapping[str, object]) -> dict[str, str]:
-    shown = {}
-    for name, value in params.items():
-        text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
-        shown[name] = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-    return shown
+    return {
+        name: shown_value(value, digits=6, longest=LONGEST_VALUE) for name, value in params.items()
+    }

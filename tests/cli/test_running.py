@@ -91,7 +91,7 @@ def test_example_of_init_runs_and_can_be_read(here: Path, cli: Runner):
 def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Runner):
     done = cli("optimize")
     assert done.code == 0, done.err
-    assert "generation 01" in done.err
+    assert "generation 00" in done.err
     assert "generation" not in done.out.split("Recommended:")[1]
     assert "held-out cases" in done.out
     assert "Winner minus defaults" in done.out

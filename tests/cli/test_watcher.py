@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_running import Session, wait_for_calls, write_project
+from tests.cli.test_running import Session, calls, wait_for_calls, write_project
 from tests.support.children import start_child
 
 WAIT_S = 60.0
@@ -83,3 +83,22 @@ def test_a_killed_run_leaves_no_process_behind_and_is_told_as_interrupted(tmp_pa
         session.end()
     told = Session(tmp_path, "runs", "--json", sleep_s=0).end()
     assert [row["status"] for row in json.loads(told.out)] == ["interrupted"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_prefect_starts_ends_at_once_and_leaves_nothing(tmp_path: Path):
+    write_project(tmp_path)
+    session = Session(tmp_path, "optimize", sleep_s=0)
+    deadline = time.monotonic() + WAIT_S
+    while not any("uvicorn" in line for line in children_of(session.process.pid).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    started = children_of(session.process.pid)
+    session.press_ctrl_c()
+    done = session.end()
+    assert done.code == 130
+    assert "interrupted before anything was asked." in done.err
+    assert "Traceback" not in done.err
+    assert calls(tmp_path) == []
+    wait_until_gone(*started)
+    assert json.loads(Session(tmp_path, "runs", "--json", sleep_s=0).end().out) == []
