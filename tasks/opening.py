@@ -35,7 +35,8 @@ from tasks.loading import Loaded, load, load_mapping
 from tasks.metrics import judge_workers, make_metrics
 from tasks.planning import schedule_of
 from tasks.prices import check_priced
-from tasks.runs import Progress, Run, is_open, now_us, run_of
+from tasks.run_progress import Progress
+from tasks.runs import Run, is_open, now_us, run_of
 from tasks.session import EvaluationSession
 from tasks.targets import make_target
 from tasks.thoughts.making import make_thinker, make_thinking, thought_workers

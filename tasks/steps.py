@@ -21,7 +21,8 @@ from convergence_core.store.rows import (
     payload_rows,
 )
 from tasks.process_redaction import redacted_errors
-from tasks.runs import Learned, run_of
+from tasks.run_progress import Learned
+from tasks.runs import run_of
 from tasks.sealed import Sealed
 from tasks.thoughts.thinking import Taught
 
