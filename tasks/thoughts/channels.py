@@ -20,7 +20,7 @@ import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
-from convergence_core.rlp.bins import N_BINS, looks_rounded, normalized, unrounded
+from convergence_core.rlp.bins import N_BINS, normalized, unrounded
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.target import Completion
 from tasks.asking import PaidCall
@@ -133,10 +133,13 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
     return [found[i] for i in sorted(found)]
 
 
+@dataclass(frozen=True, slots=True)
 class Decisions(Rung):
     """Rung 2: ``/v1/decisions``, one request per arm; some hosts round to two decimals."""
 
     estimator: Estimator = "decisions"
+    is_rounded: bool = False
+    """Whether the probe saw a server that rounds: both arms are softened then, or neither."""
 
     async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
         """See ``Channel``."""
@@ -147,12 +150,11 @@ class Decisions(Rung):
         told = Told({}, ended_us=answered.ended_us)
         value: Any = answered.reply.value
         rows = {name: row for name, row in value["probabilities"].items() if row is not None}
-        is_rounded = looks_rounded(list(rows.values()))
         for name in arm.questions:
             if name not in rows:
                 told.notes += (f"{arm.label}/{name}: refused",)
             else:
-                told.forecasts[name] = (unrounded if is_rounded else normalized)(rows[name])
+                told.forecasts[name] = (unrounded if self.is_rounded else normalized)(rows[name])
         return told
 
     def call(self, context: str, questions: Mapping[str, str], *, repeat: int = 0) -> PaidCall:

@@ -14,7 +14,7 @@ A rung that fails is left for the next; where none stands, nothing is scored.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -101,6 +101,8 @@ async def climb(
             refused[name] = f"{error}"[:200]
             continue
         channel = CHANNELS[name](model, wording)
+        if isinstance(channel, Decisions):
+            channel = replace(channel, is_rounded=probe.is_rounded)
         return Ladder(channel=channel, refused=refused, is_rounded=probe.is_rounded)
     return Ladder(channel=None, refused=refused)
 
@@ -210,12 +212,12 @@ class _Probe:
                 raise RefusedError("v: the model refused to decide")
             return [float(p) for p in row]
 
-        first, _, again = await read(text), await read(other), await read(text)
+        first, second, again = await read(text), await read(other), await read(text)
         _same("iv: asked again, a decision", np.array(first), np.array(again))
         total = sum(first)
         if abs(total - 1.0) > SUM_GAP:
             raise RefusedError(f"v: probabilities add up to {total:.2f}")
-        self.is_rounded = looks_rounded([first, again])
+        self.is_rounded = looks_rounded([first, second])
 
     # -- rung 3: ii, iv, v
 

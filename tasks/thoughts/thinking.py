@@ -14,6 +14,7 @@ import numpy as np
 
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
+from convergence_core.racing.experts import MOST_PROPOSALS
 from convergence_core.records import Candidate, Cell, Trial
 from convergence_core.rlp.bins import mean_of, variance_of
 from convergence_core.rlp.commitments import Commitment, Forecasts, Thought, pair_of, pairs_among
@@ -21,7 +22,7 @@ from convergence_core.rlp.exemplars import exemplars, worth_rescoring
 from convergence_core.rlp.experts import pooled
 from convergence_core.rlp.history import Situation
 from convergence_core.rlp.learner import Lesson, RlpState, learn
-from convergence_core.rlp.regions import MOST_PER_EXPERT, draw_points
+from convergence_core.rlp.regions import draw_points
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.revealing import outcomes_of
 from convergence_core.rlp.scoring import calibrated
@@ -267,7 +268,9 @@ class Thinking:
                     places=tuple(place.params for place in places),
                     means=tuple(float(mean_of(one)) for one in p),
                     variances=tuple(float(variance_of(one)) for one in p),
-                    proposals=self._proposals(commitment.generation, own),
+                    proposals=self._proposals(
+                        commitment.generation, own, round(MOST_PROPOSALS * lottery[action])
+                    ),
                 )
             )
         return tuple(experts)
@@ -297,19 +300,19 @@ class Thinking:
         """Return thought → a few candidates of its regions."""
         found = {}
         for thought in thoughts:
-            points = self._proposals(generation, [thought])[:N_OWN]
+            points = self._proposals(generation, [thought], N_OWN)
             chosen = {c.candidate_id: c for c in (self.space.candidate(p, "rlp") for p in points)}
             if chosen:
                 found[thought.thought_id] = list(chosen.values())
         return found
 
-    def _proposals(self, generation: int, thoughts: Sequence[Thought]) -> tuple[Any, ...]:
+    def _proposals(self, generation: int, thoughts: Sequence[Thought], n: int) -> tuple[Any, ...]:
         regions = [region for thought in thoughts for region in thought.regions]
         best = self.state.history.best(1)
         if not regions or not best:
             return ()
         rng = self._rng(generation, f"propose/{thoughts[0].strategy}")
-        points = draw_points(regions, self.space, best[0].params, MOST_PER_EXPERT, rng)
+        points = draw_points(regions, self.space, best[0].params, n, rng)
         return tuple(points)
 
     # -- learn

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.rlp import LANDSCAPES, change, play
+from benchmarks.rlp.landscapes import LANDSCAPES
+from benchmarks.rlp.runs import play
+from benchmarks.rlp.tables import change
 from convergence_core.space import Space
 
 

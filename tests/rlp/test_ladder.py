@@ -13,7 +13,7 @@ from convergence.mock.world import BINS, stories
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Estimator
 from tasks.thoughts.asking import Model, UnreadableError
-from tasks.thoughts.channels import CENSORED, Arm, Told, of_options
+from tasks.thoughts.channels import CENSORED, Arm, Decisions, Told, of_options
 from tasks.thoughts.ladder import Ladder, climb, rungs_of
 from tasks.thoughts.written import CHANNELS, chosen, weights_of
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
@@ -103,11 +103,25 @@ def test_a_faulty_server_falls_to_the_rung_that_stands(modes, estimator, check):
 
 def test_rounded_decisions_are_seen_and_softened():
     with MockServer(MockOptions(fault_modes=("rounded",))) as faulty:
-        assert climbed(faulty, allowed=("decisions",)).is_rounded
-        forecasts = tell(faulty, "decisions")[0].forecasts
+        ladder = climbed(faulty, allowed=("decisions",))
+        assert ladder.is_rounded
+        assert isinstance(ladder.channel, Decisions)
+        assert ladder.channel.is_rounded
+
+        async def work(model: Model) -> Told:
+            return await Decisions(model, WORDS, is_rounded=True).tell(arm(), PlainAsker())
+
+        forecasts = with_model(faulty, work).forecasts
     for name, p in forecasts.items():
         assert p.min() > 0.002
         assert np.abs(p - expected(name)).max() < 0.03
+
+
+def test_a_server_that_does_not_round_is_softened_in_no_arm(server: MockServer):
+    """A single answer may look rounded by chance, and one arm alone must never be softened."""
+    ladder = climbed(server, allowed=("decisions",))
+    assert isinstance(ladder.channel, Decisions)
+    assert not ladder.channel.is_rounded
 
 
 def test_options_outside_of_the_top_are_censored_and_never_averaged():
