@@ -69,6 +69,7 @@ def check_artifacts() -> None:
     assert "| generation | gain, nats | e-value | weight in the draws |" in newest
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice(tmp_path: Path):
     found = {}
