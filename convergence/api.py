@@ -368,4 +368,5 @@ def _result_of(result: "RunResult", events: Iterable[Event]) -> OptimizationResu
 
 def _told_failure(result: "RunResult") -> str:
     reasons = ", ".join(f"{failure.reason} ({failure.n} times)" for failure in result.failures)
-    return f"no candidate got a reward: {reasons or result.reason}"
+    why = "every evaluation failed" if result.all_failed else "no candidate got a reward"
+    return f"{why}: {reasons or result.reason}"

@@ -287,7 +287,7 @@ class RunResult:
     """What the numbers depend on, e.g. versions and hashes."""
     metrics: tuple[MetricInfo, ...] = ()
     winner: CandidateReport | None
-    """The recommended candidate; ``None``: no candidate got a reward."""
+    """The recommended candidate; ``None``: no candidate got a reward but for failures."""
     winner_reason: str = ""
     """What the recommendation rests on, in words."""
     final_look: str = ""
@@ -321,6 +321,11 @@ class RunResult:
     def gap(self, role: Role) -> Difference | None:
         """Return winner minus default on the cells of a role; none is made on search cells."""
         return {"search": None, "fresh": self.difference_fresh, "holdout": self.difference}[role]
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there were evaluations, and every one of them failed."""
+        return 0 < self.n_evaluations == self.n_failed
 
     @property
     def level(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from convergence_core.events import FinalStarted, RunFinished
+from convergence_core.recommend import Recommendation
 from convergence_core.records import (
     Assignment,
     Candidate,
@@ -21,6 +22,8 @@ from tasks.report import collect, write_results
 from tasks.runs import Run, now_us
 from tasks.standing import limit_reached
 
+_ANSWERED = "SELECT eval_id FROM evaluations WHERE run_id = $run AND status = 'ok' LIMIT 1"
+
 FINAL = -1
 """Number under which the final re-estimation is published."""
 
@@ -29,14 +32,14 @@ def choose_finalists(run: Run) -> list[Assignment]:
     """Return the winner, and the user's defaults beside it, with the cells of the final look.
 
     Both get the same cells: held-out cases that the search never saw, and the search cases once
-    more. Empty when no candidate got a reward, or when the budget leaves no call for it.
+    more. Empty when nothing can be recommended, or when the budget leaves no call for it.
 
     Raises:
         RunInterruptedError: the run was asked to stop.
     """
     run.check_stop()
     run.begin_final()
-    recommendation = run.recommend(run.progress.search)
+    recommendation = _recommendation(run)
     if recommendation is None or not run.schedule.final_quota().n_cells:
         return []
     members = run.progress.search.archive.members
@@ -59,7 +62,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     ended = run.why_ended()
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
     status, reason = ended
-    recommendation = run.recommend(run.progress.search)
+    recommendation = _recommendation(run)
     final_look = "" if recommendation is None else told_final_look(run.schedule, trials)
     reached = limit_reached(trials)
     if reached is None and not trials and final_look:
@@ -126,6 +129,12 @@ def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
         return f"{n:,} of its {len(evaluations):,} cells were not asked: {reached.rstrip('.')}"
     (why, _), *_ = Counter(evaluation.error_type for evaluation in lacking).most_common()
     return f"{len(lacking):,} of its {len(evaluations):,} cells got no reward ({why})"
+
+
+def _recommendation(run: Run) -> Recommendation | None:
+    """Return whom to hand over; ``None``: nobody got a reward, or rewards of failures alone."""
+    answered = run.store.rows(_ANSWERED, {"run": run.run_id})
+    return run.recommend(run.progress.search) if answered else None
 
 
 def _baseline(run: Run) -> Candidate | None:

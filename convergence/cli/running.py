@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tasks.runs import Run
 
 EXIT_ERROR = 1
-"""No candidate got a reward."""
+"""No candidate can be recommended."""
 EXIT_BUDGET = 3
 OFFLINE_HELP = (
     "Let the built-in stand-in answer for every chat model: no key, no cost. What it answers says "

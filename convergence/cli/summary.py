@@ -24,7 +24,8 @@ def show(result: "RunResult") -> None:
     console.answer(f"\n{result.label}: {result.status}, {result.reason}", style="bold")
     console.answer(f"  {told_size(result)}")
     if result.winner is None:
-        console.answer("\nNo candidate got a reward.", style="bold red")
+        why = "Every evaluation failed" if result.all_failed else "No candidate got a reward"
+        console.answer(f"\n{why}, so nothing is recommended.", style="bold red")
     else:
         _show_winner(result, result.winner)
     _show_thinking(result)

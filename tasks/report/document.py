@@ -70,10 +70,10 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
 def _finding(result: RunResult) -> list[Block]:
     winner = result.winner
     if winner is None:
-        said = (
-            f"No configuration can be recommended: none of the "
-            f"{plural(result.n_candidates, 'configuration')} asked has a reward."
-        )
+        why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
+        if result.all_failed:
+            why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
+        said = f"No configuration can be recommended: {why}."
         return [Heading("What was found"), Paragraph((said,), "lead")]
     sentences = [
         wording.fresh_sentence(result),

@@ -125,7 +125,7 @@ def test_run_without_any_reward_is_an_error(project: Path, cli: Runner):
     )
     done = cli("optimize")
     assert done.code == 1
-    assert "No candidate got a reward" in done.out
+    assert "Every evaluation failed, so nothing is recommended" in done.out
     assert "broken" in done.out
 
 

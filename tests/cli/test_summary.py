@@ -93,7 +93,9 @@ def test_failures_are_told_with_their_reason(
 
 def test_run_without_winner_says_so(capsys: pytest.CaptureFixture[str]):
     text = shown(capsys, winner=None, baseline=None, difference=None)
-    assert "No candidate got a reward." in text
+    assert "No candidate got a reward, so nothing is recommended." in text
+    failed = shown(capsys, winner=None, baseline=None, difference=None, n_failed=1344)
+    assert "Every evaluation failed, so nothing is recommended." in failed
     assert "Recommended" not in text
 
 

@@ -90,3 +90,20 @@ def test_cells_without_a_reward_at_the_end_are_counted(tmp_path: Path):
     result = play(begin(tmp_path))
     assert result.final_look == "6 of its 24 cells got no reward (OSError)"
     assert result.status == "done"
+
+
+def test_a_target_that_always_fails_is_not_recommended_and_asked_no_more(tmp_path: Path):
+    path = write_project(tmp_path, **SMALL)
+    target = path.parent / "target.py"
+    target.write_text(
+        target.read_text().replace("    line = ", "    raise OSError('no')\n    line = ")
+    )
+    events: list[Event] = []
+    result = play(begin(tmp_path, on_event=events.append))
+    assert (result.winner, result.all_failed) == (None, True)
+    assert not [event for event in events if isinstance(event, FinalStarted)]
+    assert "all of the" in report_markdown(result)
+    assert not [*tmp_path.rglob("best_config*")]
+    assert [(failure.reason, failure.n) for failure in result.failures] == [
+        ("OSError", result.n_evaluations)
+    ]
