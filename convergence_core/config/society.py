@@ -1,6 +1,6 @@
 """``society``: thoughts that predict, and what they may cost."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, model_validator
 
@@ -19,16 +19,7 @@ StrategyName: TypeAlias = Literal[
 
 
 def _all_strategies() -> list[StrategyName]:
-    return [
-        "winners",
-        "contrast",
-        "trends",
-        "interactions",
-        "failures",
-        "boundaries",
-        "costs",
-        "novelty",
-    ]
+    return list(get_args(StrategyName))
 
 
 class LearningConfig(Section):

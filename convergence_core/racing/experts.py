@@ -41,8 +41,6 @@ class Panel:
     proposals: Pool
     """Rows that nobody has asked; as many of each expert as its weight says."""
     rng: np.random.Generator
-    n_before: int = 0
-    """Elites and pool before the proposals, once ``values`` was called."""
 
     @classmethod
     def of(
@@ -62,10 +60,6 @@ class Panel:
         stream = np.random.default_rng(own)  # noqa: TID251 - a function of the plan's stream
         return cls(heard, field, _proposed(heard, field), stream)
 
-    def is_proposal(self, index: int | np.intp) -> bool:
-        """Whether a competitor is a proposed point."""
-        return bool(index >= self.n_before)
-
     def values(
         self, values: np.ndarray, n_reserved: int, known: np.ndarray, new: np.ndarray
     ) -> np.ndarray:
@@ -81,7 +75,6 @@ class Panel:
             (n_places, n_known + n_new + n_proposals); minus infinity where a proposed point may
             not be chosen.
         """
-        object.__setattr__(self, "n_before", len(known) + len(new))
         n_places, n_proposals = len(values), len(self.proposals)
         drawn = np.hstack([values, np.full((n_places, n_proposals), -np.inf)])
         weights = [expert.weight for expert in self.experts]
@@ -153,15 +146,12 @@ def condition(
 
 def _proposed(experts: Sequence[Expert], field: Field) -> Pool:
     """Return the points that experts propose, as many as their weights say, each nobody's yet."""
-    known = {row.tobytes() for row in np.round(np.nan_to_num(field.genes, nan=-1.0), 7)}
-    chosen = []
-    for expert in experts:
-        n = round(MOST_PROPOSALS * expert.weight)
-        for row in field.encoding.genes(expert.proposals[:n]):
-            key = np.round(np.nan_to_num(row, nan=-1.0), 7).tobytes()
-            if key not in known:
-                known.add(key)
-                chosen.append(row)
-    if not chosen:
+    points = [
+        point
+        for expert in experts
+        for point in expert.proposals[: round(MOST_PROPOSALS * expert.weight)]
+    ]
+    if not points:
         return Pool.empty(len(field.encoding.names))
-    return Pool(np.array(chosen), np.full((len(chosen), 2), -1, dtype=np.intp))
+    genes = field.encoding.genes(points)
+    return field.only_new(Pool(genes, np.full((len(points), 2), -1, dtype=np.intp)))

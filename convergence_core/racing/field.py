@@ -126,7 +126,7 @@ class Field:
             pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))
         else:
             pool = breeder.sample(size, rng)
-        pool = self._unseen(pool)
+        pool = self.only_new(pool)
         if len(pool) > self.rules.n_kept:
             mean, sd = self.beliefs(pool.genes, unseen(len(pool))).marginals
             order = np.argsort(-(mean + 2.0 * sd), kind="stable")
@@ -243,7 +243,8 @@ class Field:
     def _ids(self, members: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.members[i].candidate_id for i in members)
 
-    def _unseen(self, pool: Pool) -> Pool:
+    def only_new(self, pool: Pool) -> Pool:
+        """Return the rows that no member has, each once."""
         known = set(_keys(self.genes))
         keep = []
         for i, key in enumerate(_keys(pool.genes)):

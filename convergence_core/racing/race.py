@@ -84,7 +84,8 @@ class Race:
         n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
         if panel is not None:
             values = panel.values(values, n_reserved, elites, pool.genes)
-            pool = pool.join(panel.proposals)
+        n_own = len(elites) + len(pool)
+        pool = pool if panel is None else pool.join(panel.proposals)
         n_wins = np.zeros(len(elites) + len(pool), dtype=np.intp)
         for place, value in enumerate(values):
             self.draft.is_touched |= place >= n_reserved
@@ -94,22 +95,22 @@ class Race:
                 if n_wins[i] >= (rules.max_chunks if i < len(elites) else 1):
                     continue
                 n_wins[i] += 1
-                if self._ask(self._competitor(int(i), elites, pool, panel)):
+                if self._ask(self._competitor(int(i), elites, pool, n_own)):
                     break
             if self.draft.n_left <= stop:
                 return
 
-    def _competitor(
-        self, i: int, elites: np.ndarray, pool: Pool, panel: Panel | None
-    ) -> Candidate:
-        """Return who competes under an index: an elite, or a row of the pool."""
+    def _competitor(self, i: int, elites: np.ndarray, pool: Pool, n_own: int) -> Candidate:
+        """Return who competes under an index: an elite, or a row of the pool.
+
+        From ``n_own`` on it is a point that an expert proposed.
+        """
         if i < len(elites):
             member: Candidate = self.field.members[elites[i]]
             return member
         row = i - len(elites)
         candidate = self.breeder.candidate(pool, row, self.field.parent_ids(pool, row))
-        is_proposed = panel is not None and panel.is_proposal(i)
-        return replace(candidate, origin="rlp") if is_proposed else candidate
+        return replace(candidate, origin="rlp") if i >= n_own else candidate
 
     # -- making sure ---------------------------------------------------------------------------
 
