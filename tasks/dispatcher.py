@@ -26,7 +26,7 @@ from tasks.lanes import Call, Outcome
 from tasks.outcomes import Redact, fault_of, reply_of, scored_outcome, verdict_of
 from tasks.redaction import redact_json
 from tasks.scoring import Scorer, Verdict
-from tasks.traffic import Gates
+from tasks.traffic import Gate, Gates
 
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
@@ -218,28 +218,13 @@ class Dispatcher:
 
     async def ask(self, pending: PendingCell, call: PaidCall) -> Reply:
         """Make a metric's call on behalf of a cell; see ``Asker.ask``."""
-        intent, _ = self._asking.intent(
-            purpose=call.purpose,
-            key_purpose=call.purpose,
-            provider=call.provider,
-            model=call.model,
-            request=call.request,
+        outcome = await self._make(
+            call,
+            lane=JUDGE_LANE,
             cell=pending.cell,
-            vote=call.repeat,
             generation=pending.job.generation,
             eval_id=pending.eval_id,
-            worst=call.worst,
-            timeout_s=call.timeout_s,
-        )
-        outcome = await self._calls.make(
-            Call(
-                lane=JUDGE_LANE,
-                intent=intent,
-                worst=call.worst,
-                send=call.send,
-                gate=self._asking.gates.of(endpoint_of(call.request), call.credential),
-                future=self._loop.create_future(),
-            )
+            gate=self._asking.gates.of(endpoint_of(call.request), call.credential),
         )
         return _reply(outcome)
 
@@ -258,32 +243,51 @@ class Dispatcher:
             the reply, and when it was durable, in microseconds since the epoch.
         """
         eval_id = sha256_hex(canonical_json([self._asking.run_id, generation, place]))[:24]
+        outcome = await self._make(
+            call,
+            lane=THOUGHT_LANE,
+            cell=Cell(candidate_id="", case_id=place),
+            generation=generation,
+            eval_id=eval_id,
+            gate=None,
+        )
+        reply = _reply(outcome)
+        assert outcome.record is not None  # noqa: S101 - it was asked, or found
+        return reply, outcome.record.ended_us or 0
+
+    async def _make(
+        self,
+        call: PaidCall,
+        *,
+        lane: str,
+        cell: Cell,
+        generation: int | None,
+        eval_id: str,
+        gate: Gate | None,
+    ) -> Outcome:
         intent, _ = self._asking.intent(
             purpose=call.purpose,
             key_purpose=call.purpose,
             provider=call.provider,
             model=call.model,
             request=call.request,
-            cell=Cell(candidate_id="", case_id=place),
+            cell=cell,
             vote=call.repeat,
             generation=generation,
             eval_id=eval_id,
             worst=call.worst,
             timeout_s=call.timeout_s,
         )
-        outcome = await self._calls.make(
+        return await self._calls.make(
             Call(
-                lane=THOUGHT_LANE,
+                lane=lane,
                 intent=intent,
                 worst=call.worst,
                 send=call.send,
-                gate=None,
+                gate=gate,
                 future=self._loop.create_future(),
             )
         )
-        reply = _reply(outcome)
-        assert outcome.record is not None  # noqa: S101 - it was asked, or found
-        return reply, outcome.record.ended_us or 0
 
     async def answer_of(self, pending: PendingCell, params: Params, case: Case) -> Reply:
         """Return the target's answer with other parameters; see ``Asker.answer_of``."""
