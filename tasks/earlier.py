@@ -63,6 +63,10 @@ class Past:
         return f"earlier runs: discount learned {discounts} (0: none, 1: all)"
 
 
+ROUNDS_TAG = "rounds_of_preferences"
+"""Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
+
+
 def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> dict[str, str]:
     """Return the tag that names the earlier runs a new run starts from; empty: none.
 
@@ -77,7 +81,9 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
     found = [
         f"{record.run_id}@{record.n_generations}"
         for record in store.runs(system)
-        if record.status in {"done", "stopped"} and record.n_generations
+        if record.status in {"done", "stopped"}
+        and record.n_generations
+        and ROUNDS_TAG not in record.tags
     ]
     return {TAG: " ".join(found[: config.runs])} if found else {}
 

@@ -16,7 +16,7 @@ from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord
 from tasks.assembly import OFFLINE, Notify, assemble, store_path
-from tasks.earlier import tags_of
+from tasks.earlier import ROUNDS_TAG, tags_of
 from tasks.loading import Loaded, load, load_mapping
 from tasks.runs import Run, is_open, now_us, run_of
 from tasks.version import code_version
@@ -147,6 +147,7 @@ def resume_run(
     name: str | None = None,
     *,
     retry_missing: bool = False,
+    rounds: bool = False,
     budget: Mapping[str, float | None] | None = None,
     mock_url: str | None = None,
     local_function: Callable[..., Any] | None = None,
@@ -163,6 +164,7 @@ def resume_run(
             ``retry_missing`` any.
         retry_missing: ask the cells without a reward once more before anything else; a finished
             run is opened again for it, and its result is written anew.
+        rounds: whether the run holds rounds of preferences alone.
         budget: limits by their key, in place of the run's own; one that a limit ended is opened
             again.
         mock_url: server that answers in place of all chat models, for runs begun so.
@@ -180,9 +182,16 @@ def resume_run(
 
     def goes_on(record: RunRecord) -> bool:
         unfinished = record.status != "done"
+        if (ROUNDS_TAG in record.tags) != rounds:
+            return False
         return unfinished or retry_missing or (bool(raised) and _ended_by_budget(record))
 
     record = store.run(name) if name is not None else _latest(store, goes_on)
+    if not rounds and ROUNDS_TAG in record.tags:
+        raise ResumeError(
+            f"run {record.label} holds rounds of preferences alone. Run the flow `sao` again: it "
+            "goes on from the system's last saved round."
+        )
     if not goes_on(record):
         raise ResumeError(
             f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
@@ -252,7 +261,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     loaded = load(config)
     path = store_path(loaded)
     if run_id is None and flow_run_id is not None:
-        run_id = _begun_by(path, flow_run_id)
+        run_id = begun_by(path, flow_run_id)
     if run_id is not None:
         return resume_run(path, run_id, on_notice=on_notice)
     return prepare_run(
@@ -271,7 +280,8 @@ def _ended_by_budget(record: RunRecord) -> bool:
     return RunResult.from_json(record.summary_json).status == "budget"
 
 
-def _begun_by(path: Path, flow_run_id: str) -> str | None:
+def begun_by(path: Path, flow_run_id: str) -> str | None:
+    """Return the unfinished run that a flow run began; ``None``: it began none."""
     for record in ParquetStore(path).runs():
         if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
             return record.run_id

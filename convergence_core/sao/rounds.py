@@ -6,11 +6,11 @@ points less than it did, or an alarm of coverage fires, the rounds end. Data acc
 nothing: replacing is what collapses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from convergence_core.records import sha256_hex
+from convergence_core.records import Json, sha256_hex
 from convergence_core.sao.preferences import Judgement, Split
 from convergence_core.texts import normalized
 
@@ -73,3 +73,16 @@ class Rounds:
         elif n_done >= self.limit:
             why = f"all {self.limit} rounds were run"
         return replace(self, n_done=n_done, best_agreement=max(known, default=None), why_ended=why)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return a JSON value from which ``from_json`` makes an equal state, but for the limit."""
+        return {
+            "n_done": self.n_done,
+            "best_agreement": self.best_agreement,
+            "why_ended": self.why_ended,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], limit: int) -> "Rounds":
+        """Rebuild a state from ``to_json``, under today's limit."""
+        return cls(limit=limit, **value)

@@ -25,22 +25,30 @@ SILENCE: Final = "(none)"
 """What stands for the notes where nothing was thought."""
 
 
-class Wording(Protocol):
-    """How a world is told to a model; the tiny model of the mock has words of its own."""
-
-    @property
-    def version(self) -> str:
-        """Part of every request."""
-        ...
+class Options(Protocol):
+    """What a question may be answered by, and what shows whether a server tells their probability."""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words of the ten bins, worst first."""
+        """The words of the answers; of rewards those of the ten bins, worst first."""
         ...
 
     @property
     def split(self) -> str:
         """Where a probe's question begins: its last line, or its last sentence."""
+        ...
+
+    def probes(self) -> tuple[str, str]:
+        """Return two prompts with a common beginning, each to be answered by an option."""
+        ...
+
+
+class Wording(Options, Protocol):
+    """How a world is told to a model; the tiny model of the mock has words of its own."""
+
+    @property
+    def version(self) -> str:
+        """Part of every request."""
         ...
 
     def thinking(
@@ -63,10 +71,6 @@ class Wording(Protocol):
 
     def comparison(self, context: str, first: str, second: str) -> Messages:
         """Return what asks which of two questions' candidates does better: A or B."""
-        ...
-
-    def probes(self) -> tuple[str, str]:
-        """Return two prompts with a common beginning, each to be answered by an option."""
         ...
 
 
