@@ -97,6 +97,11 @@ class DriftWatch:
             arms=(ArmWatch(),) * n_arms,
         )
 
+    def widened(self, n_arms: int) -> "DriftWatch":
+        """Return the watch with arms added until there are so many."""
+        missing = n_arms - len(self.arms)
+        return self if missing <= 0 else replace(self, arms=(*self.arms, *(ArmWatch(),) * missing))
+
     def tell(self, arm: int, reward: float) -> tuple["DriftWatch", Alarm | None]:
         """Return the watch after one reward, and the alarm if it raised one.
 

@@ -157,21 +157,33 @@ class Contest:
             design: as ``design`` returned it before the first of these requests was chosen.
             outcomes: in any order; those of one design may come in several parts.
         """
-        log_wealth = self.log_wealth.copy()
+        told = self.taught(self.gains(design, outcomes), outcomes)
+        return told.looked()
+
+    def gains(self, design: Design, outcomes: Outcomes) -> Floats:
+        """Return the growth of every bet's logarithm, (n_arms, n_bets); it adds up over designs."""
+        grown = np.zeros_like(self.log_wealth)
         for arm in range(self.n_arms if design.stakes else 0):
             first = design.rival if arm == design.leader else design.leader
             chosen = (outcomes.arms == first) | (outcomes.arms == arm)
             if chosen.any():
-                log_wealth[arm] += self._gains(design, outcomes, chosen, first, arm)
+                grown[arm] = self._gains(design, outcomes, chosen, first, arm)
+        return grown
+
+    def taught(self, gains: Floats, outcomes: Outcomes) -> "Contest":
+        """Return the contest with gains and outcomes added, without looking who is out."""
         numbers = np.bincount(outcomes.arms, outcomes.counts, self.n_arms)
         sums = np.bincount(outcomes.arms, outcomes.counts * outcomes.rewards, self.n_arms)
-        told = replace(
+        return replace(
             self,
             sums=self.sums + sums,
             numbers=self.numbers + numbers,
-            log_wealth=log_wealth,
+            log_wealth=self.log_wealth + gains,
         )
-        return replace(told, out=self.out | (told.log_e >= self.log_threshold))
+
+    def looked(self) -> "Contest":
+        """Return the contest with those out whose evidence suffices now."""
+        return replace(self, out=self.out | (self.log_e >= self.log_threshold))
 
     def _gains(
         self, design: Design, outcomes: Outcomes, chosen: np.ndarray, first: int, arm: int

@@ -4,6 +4,7 @@
 
     store.json                                       format and schema version
     journal.sqlite                                   paid calls and leases
+    runtime.sqlite                                   arms, decisions, rewards, looks, champions
     live/<table>/run_id=<run>/g00012.parquet         unfinished runs, one file per generation
     live/<table>/run_id=<run>/final.parquet          the re-estimation after the last generation
     live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on
