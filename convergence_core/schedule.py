@@ -40,6 +40,8 @@ class Schedule:
     calls_per_cell: int = 1
     """Calls that one cell needs: its own, and those of judges."""
     has_baseline: bool = False
+    has_champion: bool = False
+    """Whether a champion other than the defaults is looked at in the end."""
 
     @property
     def full_generation(self) -> int:
@@ -50,7 +52,7 @@ class Schedule:
     @property
     def n_subjects(self) -> int:
         """Candidates that the final re-estimation may have to look at."""
-        return 2 if self.has_baseline else 1
+        return 1 + self.has_baseline + self.has_champion
 
     def final_quota(self) -> FinalQuota:
         """Return the cells of each final subject: held-out cases first, then fresh repeats."""

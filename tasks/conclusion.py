@@ -15,6 +15,8 @@ from convergence_core.records import (
 )
 from convergence_core.result import RunResult
 from convergence_core.store.rows import payload_rows
+from tasks.champions import tagged_champion
+from tasks.gating import judge, record
 from tasks.report import collect, write_results
 from tasks.runs import Run, limit_reached, now_us
 
@@ -23,9 +25,9 @@ FINAL = -1
 
 
 def choose_finalists(run: Run) -> list[Assignment]:
-    """Return the winner, and the user's defaults beside it, with the cells of the final look.
+    """Return the winner, with the user's defaults and the champion beside it, and their cells.
 
-    Both get the same cells: held-out cases that the search never saw, and the search cases once
+    All get the same cells: held-out cases that the search never saw, and the search cases once
     more. Empty when no candidate got a reward.
 
     Raises:
@@ -39,8 +41,10 @@ def choose_finalists(run: Run) -> list[Assignment]:
     members = run.progress.search.archive.members
     subjects = [members[recommendation.candidate_id].candidate]
     baseline = _baseline(run)
-    if baseline is not None and baseline.candidate_id != subjects[0].candidate_id:
-        subjects.append(baseline)
+    for other in (baseline, _champion(run)):
+        known = {subject.candidate_id for subject in subjects}
+        if other is not None and other.candidate_id not in known:
+            subjects.append(other)
     assignments = [_final_assignment(run, candidate) for candidate in subjects]
     run.emit(FinalStarted(n_cells=sum(len(assignment.cells) for assignment in assignments)))
     return assignments
@@ -87,12 +91,30 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         reason=reason,
         baseline_id=None if baseline is None else baseline.candidate_id,
     )
+    recommended = run.recommend(run.progress.search)
+    winner_id = None if recommended is None else recommended.candidate_id
+    reigning = _champion(run)
+    gate = judge(
+        run.configuration,
+        trials,
+        candidate_id=winner_id,
+        opponent=reigning or baseline,
+        is_champion=reigning is not None,
+        weights={case.case_id: case.weight for case in run.loaded.cases},
+    )
+    if gate is not None and winner_id is not None:
+        record(run, gate, run.progress.search.archive.members[winner_id].candidate)
+        result = replace(result, gate=gate)
     result = write_results(
         result, run.store, run.configuration, run.loaded.base_dir, cases=run.loaded.cases
     )
     run.finish(reason, canonical_json(result.to_json()))
     run.emit(RunFinished(run_id=run.run_id, status=result.status, reason=reason))
     return result
+
+
+def _champion(run: Run) -> Candidate | None:
+    return tagged_champion(run.record.tags, run.loaded.space)
 
 
 def _baseline(run: Run) -> Candidate | None:

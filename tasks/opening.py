@@ -24,6 +24,7 @@ from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
 from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
+from tasks.champions import TAG, champion_tag
 from tasks.keys import Epoch
 from tasks.loading import Loaded, load, load_mapping
 from tasks.metrics import judge_workers, make_metrics
@@ -146,7 +147,12 @@ def prepare_run(
         cases_sha256=loaded.cases_sha256,
         seed=configuration.optimization.seed,
         code_version=code_version(),
-        tags={**_facts(loaded), **offline, **(tags or {})},
+        tags={
+            **_facts(loaded),
+            **offline,
+            **champion_tag(store_path(loaded), name, loaded.space),
+            **(tags or {}),
+        },
     )
     return _open(
         record,
@@ -401,7 +407,7 @@ def _open(
     return Run(
         record=record,
         loaded=loaded,
-        schedule=schedule_of(loaded),
+        schedule=schedule_of(loaded, has_champion=TAG in record.tags),
         sampler=sampler,
         stopper=_stopper(execution.early_stopping),
         progress=progress,

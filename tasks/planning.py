@@ -16,8 +16,13 @@ def judge_calls(configuration: Configuration) -> int:
     return sum(call_count(metric) for metric in judge_configs(configuration).values())
 
 
-def schedule_of(loaded: "Loaded") -> Schedule:
-    """Return the plan of a run of this configuration, in numbers of cells."""
+def schedule_of(loaded: "Loaded", *, has_champion: bool = False) -> Schedule:
+    """Return the plan of a run of this configuration, in numbers of cells.
+
+    Args:
+        loaded: the configuration with what it names.
+        has_champion: whether a champion is looked at beside winner and defaults in the end.
+    """
     configuration = loaded.configuration
     return Schedule(
         n_generations=configuration.optimization.evolution.generations,
@@ -29,4 +34,5 @@ def schedule_of(loaded: "Loaded") -> Schedule:
         max_calls=configuration.budget.max_calls,
         calls_per_cell=1 + judge_calls(configuration),
         has_baseline=loaded.space.baseline() is not None,
+        has_champion=has_champion,
     )
