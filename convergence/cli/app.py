@@ -9,6 +9,7 @@ from convergence.cli import (
     environment,
     estimating,
     mocking,
+    off_policy,
     projects,
     promoting,
     results,
@@ -60,5 +61,6 @@ app.command(rich_help_panel=READ)(results.query)
 app.command(rich_help_panel=PRODUCTION)(promoting.promote)
 app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)
+app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
 app.command(rich_help_panel=HELP)(environment.doctor)
 app.command(rich_help_panel=HELP)(environment.version)

@@ -208,3 +208,31 @@ def test_the_runtime_example_runs_as_printed(tmp_path: Path):
     assert first.split()[0] in {"small", "large"}
     assert last.split()[1] == "None", "one reward is no verdict"
     assert (tmp_path / "convergence-data/runtime.sqlite").is_file()
+
+
+def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
+    """On a store and a log like those they speak of."""
+    import numpy as np
+    import polars as pl
+
+    from convergence_core.store.runtime import RuntimeStore
+    from tasks.serving import Bandit, ServingSettings, offer_of
+
+    rng = np.random.default_rng(0)
+    with RuntimeStore(tmp_path / "convergence-data") as store:
+        store.offer(
+            "support_bot", "default", [offer_of({}, a) for a in ("small", "large")], trust=0.5
+        )
+        bandit = Bandit(store, "support_bot", settings=ServingSettings(floor=0.6), seed=2)
+        clicks = []
+        for _ in range(300):
+            chosen = bandit.select("u")
+            reward = float(rng.random() < 0.5)
+            bandit.update(chosen.decision_id, reward)
+            clicks.append((chosen.arm_id, reward, chosen.propensity))
+    log = pl.DataFrame(clicks, schema=["action", "click", "propensity"], orient="row")
+    log.write_parquet(tmp_path / "log.parquet")
+    text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    (block,) = blocks(text, "sh")
+    printed = in_shell("export PYTHONPATH=" + str(ROOT) + "\n" + block, tmp_path)
+    assert printed.count("SNIPS") == 2
