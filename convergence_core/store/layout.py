@@ -9,6 +9,7 @@
     live/<table>/run_id=<run>/final.parquet          the re-estimation after the last generation
     live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
+    final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     catalog.duckdb                                   views only, disposable
 """
 

@@ -4,7 +4,8 @@ A *group* is one system and one agent type: it shares its arms and its posterior
 ``beta`` are ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards after
 ``base_seq``, at every moment; the base is the prior, until a drift alarm or a reset moves it.
 ``policies`` keeps every version of the propensities, so that a decision needs to name its version
-only. ``fresh`` decisions drew their arm; the others repeat the arm that a user or a session has.
+only. ``exports`` holds the ranges that went to
+parquet, each written down before its files. ``fresh`` decisions drew their arm; the others repeat the arm that a user or a session has.
 """
 
 from typing import TYPE_CHECKING
@@ -60,6 +61,10 @@ CREATE TABLE IF NOT EXISTS looks(
   champion_id TEXT, run_id TEXT, decision TEXT NOT NULL, n INTEGER NOT NULL, log_e REAL NOT NULL,
   log_threshold REAL NOT NULL, details_json TEXT NOT NULL, created_us INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS exports(
+  table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
+  PRIMARY KEY (table_name, lo)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS champions(
   seq INTEGER PRIMARY KEY, system TEXT NOT NULL, candidate_id TEXT NOT NULL,
   params_json TEXT NOT NULL, run_id TEXT, reason TEXT NOT NULL, created_us INTEGER NOT NULL
