@@ -1,8 +1,9 @@
 """The Convergence: tune prompts, models and parameters by evidence, night after night.
 
 Command line: ``convergence --help``. Python: ``run_optimization`` at night, ``configure_runtime``,
-``runtime_select`` and ``runtime_update`` for each request, all with a ``_sync`` twin; types for hints and configurations are in ``convergence.types``. Names load when first used, so
-``import convergence`` is quick and silent.
+``runtime_select`` and ``runtime_update`` for each request, all with a ``_sync`` twin; types for hints
+and configurations are in ``convergence.types``. Names load when first used, so ``import convergence``
+is quick and silent.
 """
 
 from importlib import import_module

@@ -297,7 +297,8 @@ class _Job:
 
     def _open(self, listener: Listener) -> "Run":
         from convergence.inputs import load_config  # noqa: PLC0415 - brings pydantic
-        from tasks.opening import prepare_run, resume_run, store_path  # noqa: PLC0415 - as above
+        from tasks.assembly import store_path  # noqa: PLC0415 - as above
+        from tasks.opening import prepare_run, resume_run  # noqa: PLC0415 - as above
 
         loaded = load_config(
             self._config,
@@ -367,4 +368,5 @@ def _result_of(result: "RunResult", events: Iterable[Event]) -> OptimizationResu
 
 def _told_failure(result: "RunResult") -> str:
     reasons = ", ".join(f"{failure.reason} ({failure.n} times)" for failure in result.failures)
-    return f"no candidate got a reward: {reasons or result.reason}"
+    why = "every evaluation failed" if result.all_failed else "no candidate got a reward"
+    return f"{why}: {reasons or result.reason}"

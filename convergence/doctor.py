@@ -40,8 +40,9 @@ PACKAGES = (
     "jellyfish",
     "matplotlib",
 )
-FASTAPI_LIMIT = (0, 155)
-"""Prefect 3.8's server does not import with this FastAPI or a later one."""
+FASTAPI_LIMIT = (0, 150)
+"""From this FastAPI on, Prefect 3.8's server refuses what its own client sends; from 0.155 on it does
+not import."""
 WAL_FIXED = {(3, 44): 6, (3, 50): 7, (3, 51): 3}
 """SQLite releases of these lines are sound from this patch; 3.52 and later are all sound."""
 FEW_BYTES = 1 << 30
@@ -97,8 +98,8 @@ def _packages() -> Iterator[Finding]:
         yield Finding(
             check="fastapi",
             level="failed",
-            found=f"{version('fastapi')}, with which Prefect's server does not start",
-            fix='pip install "fastapi<0.155"',
+            found=f"{version('fastapi')}, with which Prefect 3.8's server fails",
+            fix='pip install "fastapi<0.150"',
         )
 
 
@@ -213,7 +214,7 @@ def _prefect() -> Finding:
             check="prefect",
             level="failed",
             found=f"cannot be imported: {str(detail).strip().splitlines()[-1]}",
-            fix='pip install "prefect>=3.8.8,<3.9" "fastapi<0.155"',
+            fix='pip install "prefect>=3.8.8,<3.9" "fastapi<0.150"',
         )
     url = answer["api_url"]
     if not url:

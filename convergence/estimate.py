@@ -38,7 +38,8 @@ _HISTORY = """
 class RoleEstimate:
     """What calls of one role would be."""
 
-    role: Literal["target", "judge", "total"]
+    role: Literal["evaluation", "judge", "total"]
+    """Named as the ledger names the purpose of a call."""
     name: str = ""
     """Provider of the target, metric of the judge."""
     calls: Range
@@ -128,9 +129,9 @@ def estimate_from(
     metrics = configuration.evaluation.metrics
     judges = {name: metric for name, metric in metrics.items() if metric.type == "llm_judge"}
     asked = cells
-    if any(judge.mode == "pairwise" for judge in judges.values()):
-        # The champion may have to answer cases that no cell of its own asks.
-        asked = cells.plus(Range(low=0, expected=0, high=len(loaded.cases)))
+    if plan.champion_calls:
+        # A champion may have to answer cases that no cell of its own asks.
+        asked = cells.plus(Range(low=0, expected=0, high=plan.champion_calls))
     quotes = TargetQuotes(loaded, world, target)
     roles = [_target_role(configuration, target.provider, quotes, asked, past.get("evaluation"))]
     for name, metric in judges.items():
@@ -152,7 +153,7 @@ def _cells(plan: Forecast, configuration: Configuration) -> Range:
     """Return how many cells a run asks."""
     stopping = configuration.optimization.execution.early_stopping
     least = most = plan.n_search_cells + plan.n_final_cells
-    if stopping.enabled:
+    if stopping.enabled and configuration.evaluation.objective == "reward":
         # The first generation has a leader; ``patience`` flat ones after it end the run.
         n_least = min(plan.n_generations, stopping.patience + 1)
         least = -(-plan.n_search_cells * n_least // plan.n_generations) + plan.n_final_cells
@@ -184,7 +185,7 @@ def _target_role(
             basis = ""
             unknown = f"what a call costs is not told. Write `prices: {{{kind}: {{request: …}}}}`."
     return RoleEstimate(
-        role="target",
+        role="evaluation",
         name=provider,
         calls=calls,
         tokens=calls.times(quotes.over(lambda quote: quote.tokens(past))),
@@ -268,8 +269,16 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
     if n_retries:
         times = "once more" if n_retries == 1 else f"up to {n_retries} times more"
         yield f"Without retries: a call that fails is made {times} (max_retries={n_retries})."
+    if plan.final_shortage is not None:
+        yield f"{plan.final_shortage}."
     if cache.shared:
         yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
+    if configuration.society.thinks and configuration.llm is not None:
+        share = configuration.society.rlp.max_share_usd
+        most = (
+            "as much as they need" if budget.max_usd is None else dollars(share * budget.max_usd)
+        )
+        yield f"Thoughts and their predictions are not in these numbers: they may use {most}."
     for key, limit, found in (
         ("max_usd", budget.max_usd, total.usd),
         ("max_tokens", budget.max_tokens, total.tokens),

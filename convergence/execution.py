@@ -2,7 +2,8 @@
 
 A terminal sends Ctrl-C to every process of the foreground group, also to the server that Prefect
 starts beside a run. A run that ends cleanly still needs that server, so it is started while the
-signal is blocked: a child inherits the mask and never sees Ctrl-C. It is ended by SIGTERM as ever.
+signal is blocked: a child inherits the mask and never sees Ctrl-C. It is ended by SIGTERM as ever,
+and by a watcher should this process be killed (``convergence.watcher``).
 """
 
 import contextlib
@@ -25,12 +26,16 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
 
     Raises:
         RunInterruptedError: the run was asked to stop.
+        KeyboardInterrupt: Ctrl-C before the run has begun; see ``convergence.cli.interrupts``.
     """
     try:
         from flows.environment import prepare  # noqa: PLC0415 - must come before Prefect
 
         prepare(quiet=not verbose)
         _start_prefect()
+        if running.is_stopping:
+            with running:  # which records how it ended
+                running.check_stop()
         from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
 
         path = running.loaded.config_path
@@ -50,7 +55,12 @@ def stop_server() -> None:
 def _start_prefect() -> None:
     """Import Prefect and reach its server, or start one that Ctrl-C does not reach."""
     from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - as above
 
+    if not PREFECT_API_URL.value():
+        from convergence.ephemeral import WatchedServer  # noqa: PLC0415 - brings the server's code
+
+        WatchedServer()
     with _sigint_blocked(), get_client(sync_client=True) as client:
         client.hello()
 

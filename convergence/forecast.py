@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tasks.champions import champion_now
 from tasks.planning import schedule_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,13 @@ class Forecast:
     n_holdout_cases: int
     n_search_cells: int
     n_final_cells: int
-    """Cells of the re-estimation of winner and defaults."""
+    """Cells of the re-estimation of winner, defaults and champion."""
+    final_shortage: str | None
+    """Why there are none, in words; ``None``: there are some."""
+    calls_per_cell: int
+    """Its own call, and those of judges."""
+    champion_calls: int
+    """Answers of the candidates that pairwise judges compare with, at most."""
     max_calls: int | None
     """``budget.max_calls``: a hard limit, retries included."""
     max_attempts_per_cell: int
@@ -35,13 +42,16 @@ class Forecast:
     @property
     def n_calls(self) -> int:
         """Calls at most when none has to be repeated."""
-        calls = self.n_search_cells + self.n_final_cells
-        return calls if self.max_calls is None else min(calls, self.max_calls)
+        return self._capped(1)
 
     @property
     def n_calls_with_retries(self) -> int:
         """Calls at most when every one is repeated as often as allowed."""
-        calls = (self.n_search_cells + self.n_final_cells) * self.max_attempts_per_cell
+        return self._capped(self.max_attempts_per_cell)
+
+    def _capped(self, n_attempts: int) -> int:
+        cells = self.n_search_cells + self.n_final_cells
+        calls = (cells * self.calls_per_cell + self.champion_calls) * n_attempts
         return calls if self.max_calls is None else min(calls, self.max_calls)
 
 
@@ -49,7 +59,7 @@ def forecast(loaded: "Loaded") -> Forecast:
     """Return what a run of this configuration would do at most."""
     configuration = loaded.configuration
     evolution = configuration.optimization.evolution
-    schedule = schedule_of(loaded)
+    schedule = schedule_of(loaded, champion_now(loaded))
     size = loaded.space.size()
     races = configuration.optimization.algorithm in RACING
     n_candidates = None if races else evolution.generations * evolution.population_size
@@ -67,6 +77,9 @@ def forecast(loaded: "Loaded") -> Forecast:
         n_holdout_cases=schedule.n_holdout_cases,
         n_search_cells=n_search_cells,
         n_final_cells=schedule.final_quota().n_cells * schedule.n_subjects,
+        final_shortage=schedule.final_shortage(),
+        calls_per_cell=schedule.calls_per_cell,
+        champion_calls=schedule.champion_calls,
         max_calls=configuration.budget.max_calls,
         max_attempts_per_cell=1 + configuration.optimization.execution.max_retries,
     )

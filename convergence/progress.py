@@ -19,6 +19,7 @@ from convergence_core.events import (
     GenerationStarted,
     RunFinished,
     RunStarted,
+    ThinkingStopped,
     TrafficChanged,
 )
 from convergence_core.store.protocols import LostCall
@@ -30,6 +31,8 @@ MOST_LOST_CALLS = 10
 """Calls of unknown fate that are listed one by one."""
 MANY_PARAMS = 3
 """Parameters of a candidate that one line shows."""
+LONGEST_PARAM = 24
+"""Characters of a parameter's value on that line."""
 PLAIN_INTERVAL_S = 30.0
 """Without a terminal: seconds between lines within one generation."""
 
@@ -141,6 +144,7 @@ class Progress:
         self._n_asked = 0
         self._n_planned = 0
         self._best = ""
+        self._warm_start: str | None = None
         self._n_calls = 0
 
     def __enter__(self) -> Self:
@@ -175,7 +179,7 @@ class Progress:
                     self._n_asked += not event.cached
                 case GenerationFinished():
                     self._on_generation(event)
-                case BudgetWarned() | TrafficChanged():
+                case BudgetWarned() | TrafficChanged() | ThinkingStopped():
                     self._screen.line(event.text, style="yellow")
                 case FinalStarted():
                     self._generation = None
@@ -202,6 +206,8 @@ class Progress:
         self._screen.line(
             f"{event.label}: {event.algorithm}, up to {generations}, {cases}", style="bold"
         )
+        if event.warm_start is not None:
+            self._screen.line(event.warm_start)
         if event.resumed_from:
             done = count(event.resumed_from, "generation")
             self._screen.line(f"resumed after {done}; finished calls are not made again")
@@ -226,10 +232,14 @@ class Progress:
         failed = f", {event.n_failed} failed" if event.n_failed else ""
         cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
         self._screen.line(
-            f"generation {event.generation + 1:02d}  "
+            f"generation {event.generation:02d}  "
             f"{count(event.n_evaluations, 'evaluation')}{failed}{cost}  "
             f"{self._best or 'no reward yet'}  {shown_params(event.best_params or {})}".rstrip()
         )
+
+        if event.warm_start is not None and event.warm_start != self._warm_start:
+            self._warm_start = event.warm_start
+            self._screen.line(event.warm_start)
 
     def _status(self) -> str:
         if self._started is None:
@@ -237,10 +247,11 @@ class Progress:
         if self._generation is None:
             where = "re-estimation" if self._n_done else "starting"
         else:
-            where = f"generation {self._generation + 1}/{self._started.n_generations}"
+            number, n = self._generation, self._started.n_generations
+            where = f"generation {number:02d} ({number + 1}/{n})"
         parts = [
             where,
-            f"{self._n_done}/{self._n_planned} evaluated",
+            f"{self._n_done}/{self._n_planned} cells",
             self._time_left(),
             f"{self._n_calls + self._n_asked} calls",
             self._best,
@@ -301,10 +312,17 @@ def shown_params(params: Mapping[str, object], n: int = MANY_PARAMS) -> str:
     """Return the first parameters of a candidate on one short line."""
     shown = []
     for name, value in list(params.items())[:n]:
-        text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
-        shown.append(f"{name}={text if len(text) <= 24 else text[:23] + '…'}")
+        shown.append(f"{name}={shown_value(value, digits=4, longest=LONGEST_PARAM)}")
     more = len(params) - n
     return " ".join(shown) + (f" +{more} more" if more > 0 else "")
+
+
+def shown_value(value: object, *, digits: int, longest: int) -> str:
+    """Return a parameter's value on one line, as a configuration writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = f"{value:.{digits}g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def count(n: int, noun: str) -> str:

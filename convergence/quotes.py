@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from convergence.ranges import UNKNOWN, Range, over
-from convergence_core.budget import Price, prompt_bound
+from convergence_core.budget import Price, prompt_bound, provider_of
 from convergence_core.budget.bounds import TOKENS_PER_REQUEST
 from convergence_core.config import MetricConfig
 from convergence_core.config.api import CHAT_KINDS
@@ -145,13 +145,17 @@ class TargetQuotes:
             self.refused = str(fault)
             return None
         shown = request if isinstance(request, dict) else {}
-        found = shown.get("model")
+        found, base_url = shown.get("model"), shown.get("base_url")
         model = found if isinstance(found, str) else None
+        # A compatible endpoint may be that of another provider, at other prices.
+        seller = provider_of(
+            self._target.provider, base_url if isinstance(base_url, str) else None
+        )
         bound = prompt_bound(shown.get("body")) if self.is_chat else None
         longest = None if bound is None or worst.tokens is None else worst.tokens - bound
         return Quote(
             model=model,
-            price=self._prices.find(self._target.provider, model),
+            price=self._prices.find(seller, model),
             prompt=_prompt(bound),
             answer=_answer(longest),
             worst_usd=worst.usd,
@@ -196,13 +200,13 @@ def judge_quotes(
     chat says nothing of that before its first run.
     """
     from tasks.judging.prompts import judge_messages  # noqa: PLC0415 - brings clients
-    from tasks.providers import split_model  # noqa: PLC0415 - as above
+    from tasks.providers import seller_of  # noqa: PLC0415 - as above
     from tasks.values import as_text  # noqa: PLC0415 - as above
 
     llm = metric.llm or loaded.configuration.llm
     assert llm is not None  # noqa: S101 - the configuration was checked
-    provider, model = split_model(llm.model)
-    price = world.prices.find(provider, model)
+    seller, model = seller_of(llm)
+    price = world.prices.find(seller, model)
     rubric = loaded.rubrics.get(name, metric.rubric or "")
     n_shown = 2 if metric.mode == "pairwise" else 1
     answers = target.over(lambda quote: quote.answer).times(

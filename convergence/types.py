@@ -21,6 +21,7 @@ from convergence_core.events import (
     Listener,
     RunFinished,
     RunStarted,
+    ThinkingStopped,
 )
 from convergence_core.records import Json, Params
 
@@ -46,6 +47,7 @@ __all__ = [
     "RunnerConfig",
     "SearchSpaceConfig",
     "StorageConfig",
+    "ThinkingStopped",
 ]
 
 OptimizationRunResult = OptimizationResult

@@ -1,10 +1,11 @@
 """The evidence of a run: every candidate asked, with the reward of each of its search cells."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from convergence_core.records import Candidate, Json, Origin, Trial
+from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
+from convergence_core.tallies import Measures, Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class Member:
     """(case_id, repeat) → reward in [0, 1]; search cells only."""
     missing: frozenset[tuple[str, int]] = frozenset()
     """Cells asked without a reward: a fault of infrastructure or evaluator, or skipped."""
+    tallies: tuple[Tally, ...] = ()
+    """Sums over cells that constraints and Pareto runs need; empty where none was asked for."""
 
     @property
     def n(self) -> int:
@@ -43,12 +46,20 @@ class Archive:
         """Whether this candidate was ever asked."""
         return candidate_id in self.members
 
-    def tell(self, trials: Iterable[Trial], generation: int) -> "Archive":
+    def tell(
+        self, trials: Iterable[Trial], generation: int, measures: Measures | None = None
+    ) -> "Archive":
         """Return the archive with these trials' search cells added; cells seen twice count once.
 
         New members enter in the order of their candidate ids, so the order of ``trials`` does
         not matter.
+
+        Args:
+            trials: of one generation.
+            generation: its number.
+            measures: what is tallied of cells besides rewards; ``None``: nothing.
         """
+        trials = tuple(trials)
         members = dict(self.members)
         for trial in sorted(trials, key=lambda trial: trial.candidate.candidate_id):
             candidate = trial.candidate
@@ -70,8 +81,32 @@ class Archive:
                 generation=old.generation,
                 rewards=dict(sorted(rewards.items())),
                 missing=frozenset(missing - rewards.keys()),
+                tallies=old.tallies,
             )
+        if measures is not None:
+            self._tally(members, trials, generation, measures)
         return Archive(members)
+
+    def _tally(
+        self,
+        members: dict[str, Member],
+        trials: Sequence[Trial],
+        generation: int,
+        measures: Measures,
+    ) -> None:
+        """Add the trials' cells that are new to the tallies of ``members``."""
+        evaluations: dict[str, list[Evaluation]] = {}
+        for trial in trials:
+            evaluations.setdefault(trial.candidate.candidate_id, []).extend(trial.evaluations)
+        for name, own in evaluations.items():
+            before = self.members.get(name)
+            tallies = measures.tallies(
+                members[name].tallies,
+                own,
+                generation=generation,
+                known=() if before is None else before.rewards,
+            )
+            members[name] = replace(members[name], tallies=tallies)
 
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal archive."""
@@ -84,6 +119,7 @@ class Archive:
                 "generation": member.generation,
                 "rewards": [[case, repeat, r] for (case, repeat), r in member.rewards.items()],
                 "missing": [[case, repeat] for case, repeat in sorted(member.missing)],
+                **_tallies_json(member),
             }
             for member in self
         ]
@@ -111,5 +147,11 @@ class Archive:
                 generation=row["generation"],
                 rewards={(case, repeat): reward for case, repeat, reward in row["rewards"]},
                 missing=frozenset((case, repeat) for case, repeat in row["missing"]),
+                tallies=tuple(Tally.from_json(tally) for tally in row.get("tallies", ())),
             )
         return cls(members)
+
+
+def _tallies_json(member: Member) -> dict[str, Json]:
+    """Return the entry of a member's tallies; none where there are none."""
+    return {"tallies": [tally.to_json() for tally in member.tallies]} if member.tallies else {}

@@ -131,7 +131,10 @@ class RunInterruptedError(ConvergenceError):
 
 
 class EndpointDownError(ConvergenceError):
-    """An endpoint answers nothing any more; what was paid is kept and the run can be resumed."""
+    """An endpoint or a function answers nothing any more.
+
+    What was paid is kept and the run can be resumed.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ class RunStarted:
     """Calls in flight when an earlier process died."""
     n_cells_planned: int
     """Search cells of all generations at most; the final re-estimation is not counted."""
+    warm_start: str | None = None
+    """What the run takes over from earlier ones, in words; ``None``: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class GenerationFinished:
     n_calls: int
     """Calls of the run so far, retries included."""
     cost_usd: float | None
+    warm_start: str | None = None
+    """How far earlier runs are believed by now, in words; ``None``: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,14 @@ class TrafficChanged:
 
     text: str
     """In words: endpoint, reason, and what is done about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingStopped:
+    """Nobody thinks in this run; it goes on without."""
+
+    text: str
+    """In words: why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +116,7 @@ Event: TypeAlias = (
     | GenerationFinished
     | BudgetWarned
     | TrafficChanged
+    | ThinkingStopped
     | FinalStarted
     | RunFinished
 )

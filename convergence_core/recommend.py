@@ -2,18 +2,21 @@
 
 Handed over is the evaluated candidate whose posterior is highest by a cautious reading, never the
 highest observation: a lucky candidate with few cells is shrunk towards its kind, so it must earn
-its place. The winner's search estimate stays biased upward by the choice itself; ``mean_interval`` and
+its place. Where there are hard constraints, one that probably breaks them too often is handed over
+only if all do. The winner's search estimate stays biased upward by the choice itself; ``mean_interval`` and
 ``paired_difference`` are for cells that were asked after it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
-from convergence_core.posterior import CaseModel, Fitted, Surrogate
+from convergence_core.archive import Member
+from convergence_core.goals import PROBABLY, FittedGoals
+from convergence_core.posterior import Fitted, Surrogate
 from convergence_core.sampler import SearchState
 
 N_DRAWS = 4_000
@@ -37,6 +40,13 @@ class Ranked:
     high: float
     n_cells: int
     """Rewards behind it."""
+    feasible: float | None = None
+    """Posterior probability that it keeps the hard constraints; ``None``: no cell broke one."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether it probably keeps the hard constraints."""
+        return self.feasible is None or self.feasible >= PROBABLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +63,26 @@ class Recommendation:
     delta: float
     """Reward that counts as a small gap."""
     probability_within: float
-    """Posterior probability that no candidate asked lies more than ``delta`` above this one."""
+    """Posterior probability that no candidate asked lies more than ``delta`` above this one; if
+    this one is probably feasible, no other one that is."""
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward, best cautious estimate first, then by id."""
+    """All candidates with a reward: the probably feasible by cautious estimate, then by id; after
+    them the others, the likeliest to be feasible first."""
     lead: "Lead | None" = None
     """Over the rival that was asked for; ``None``: none was, or it has no reward."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether the one handed over probably keeps the hard constraints."""
+        return self.ranking[0].is_feasible
+
+    @property
+    def passed_over(self) -> Ranked | None:
+        """Return the highest mean of those passed over as infeasible; ``None``: none is higher."""
+        if not self.is_feasible:
+            return None
+        higher = (r for r in self.ranking if not r.is_feasible and r.mean > self.mean)
+        return max(higher, key=lambda ranked: ranked.mean, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +94,8 @@ class Lead:
     """Posterior mean of the difference; 0 for itself."""
     probability: float
     """Posterior probability of a higher mean reward; 0 for itself."""
+    rival_is_feasible: bool = True
+    """Whether the rival probably keeps the hard constraints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,22 +114,24 @@ def recommend(
     state: SearchState,
     *,
     rng: np.random.Generator,
+    surrogate: Surrogate,
     level: float = 0.95,
     delta: float = 0.01,
     case_weights: Mapping[str, float] | None = None,
-    surrogate: Surrogate | None = None,
     rival_id: str | None = None,
+    goals: FittedGoals | None = None,
 ) -> Recommendation | None:
     """Return whom the evidence would hand over; ``None`` when no candidate has a reward.
 
     Args:
         state: what was learned; not changed.
         rng: for the draws behind ``probability_within``; the choice itself needs none.
+        surrogate: the model.
         level: of the intervals, in (0, 1).
         delta: reward that counts as a small gap, at least 0.
         case_weights: search case → positive weight; absent ones weigh 1.
-        surrogate: the model; ``None``: ``CaseModel``.
         rival_id: candidate to compare with, see ``Recommendation.lead``.
+        goals: hard constraints as the same archive tells them; ``None``: there are none.
 
     Raises:
         ValueError: level or delta is out of range.
@@ -114,10 +143,14 @@ def recommend(
         return None
     # From the evidence alone, not from what the sampler remembers: however a run came to its
     # evidence, through resumes or repairs, it hands over the same.
-    fitted = (surrogate or CaseModel()).fit(state.archive, case_weights=case_weights)
+    fitted = surrogate.fit(state.archive, case_weights=case_weights)
     posterior = fitted.posterior([member.candidate for member in members])
     cautious, _ = posterior.interval(CAUTIOUS_LEVEL)
-    order = sorted(range(len(members)), key=lambda i: (-cautious[i], posterior.ids[i]))
+    feasible = _feasible(goals, members)
+    order = sorted(
+        range(len(members)),
+        key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
+    )
     low, high = posterior.interval(level)
     ranking = tuple(
         Ranked(
@@ -126,11 +159,13 @@ def recommend(
             low=float(low[i]),
             high=float(high[i]),
             n_cells=members[i].n,
+            feasible=feasible[i],
         )
         for i in order
     )
-    contenders = fitted.posterior([members[i].candidate for i in order[:N_CONTENDERS]])
     best = ranking[0]
+    rivals = [i for i, ranked in zip(order, ranking, strict=True) if ranked.is_feasible] or order
+    contenders = fitted.posterior([members[i].candidate for i in rivals[:N_CONTENDERS]])
     return Recommendation(
         candidate_id=best.candidate_id,
         mean=best.mean,
@@ -140,29 +175,47 @@ def recommend(
         delta=delta,
         probability_within=contenders.probability_within(rng, N_DRAWS, index=0, delta=delta),
         ranking=ranking,
-        lead=_lead(fitted, state, best.candidate_id, rival_id, rng),
+        lead=_lead(fitted, state, ranking, rival_id, rng),
     )
+
+
+def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:
+    """Return the members' probabilities of being feasible; ``None``: no cell broke a constraint."""
+    if goals is None or not goals.is_constrained:
+        return [None] * len(members)
+    return [float(p) for p in goals.feasible([member.candidate for member in members])]
+
+
+def _doubt(feasible: float | None) -> tuple[bool, float]:
+    """Return the first part of a candidate's place in the ranking."""
+    is_doubted = feasible is not None and feasible < PROBABLY
+    return is_doubted, -feasible if is_doubted and feasible is not None else 0.0
 
 
 def _lead(
     fitted: Fitted,
     state: SearchState,
-    best_id: str,
+    ranking: Sequence[Ranked],
     rival_id: str | None,
     rng: np.random.Generator,
 ) -> Lead | None:
-    member = state.archive.members.get(rival_id or "")
-    if rival_id is None or member is None or not member.n:
+    rival = next((ranked for ranked in ranking if ranked.candidate_id == rival_id), None)
+    if rival is None:
         return None
-    if rival_id == best_id:
-        return Lead(rival_id=rival_id, mean=0.0, probability=0.0)
-    pair = fitted.posterior([state.archive.members[best_id].candidate, member.candidate])
+    best, is_feasible = ranking[0], rival.is_feasible
+    if rival is best:
+        return Lead(
+            rival_id=rival.candidate_id, mean=0.0, probability=0.0, rival_is_feasible=is_feasible
+        )
+    members = state.archive.members
+    pair = fitted.posterior([members[ranked.candidate_id].candidate for ranked in (best, rival)])
     drawn = pair.draws(rng, N_DRAWS)
     gap = drawn[:, 0] - drawn[:, 1]
     return Lead(
-        rival_id=rival_id,
+        rival_id=rival.candidate_id,
         mean=float(pair.mean[0] - pair.mean[1]),
         probability=float(np.mean(gap > 0)),
+        rival_is_feasible=is_feasible,
     )
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from convergence_core.agreement import JudgeReport
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.records import Json, Params, Role, canonical_json
+from convergence_core.rlp.report import ThinkingReport
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -201,6 +202,51 @@ class MetricInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPoint:
+    """One candidate of a Pareto run, by its search cells."""
+
+    candidate_id: str
+    label: str
+    params: Params
+    means: Mapping[str, float]
+    """Objective → posterior mean on its scale, in [0, 1]; 1 is good."""
+    lows: Mapping[str, float]
+    """Objective → lower end of its credible interval."""
+    highs: Mapping[str, float]
+    n_cells: int
+    """Rewards behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumePoint:
+    """How much the candidates known after a generation dominate."""
+
+    generation: int
+    """From 0."""
+    hypervolume: float
+    """Share of the unit cube of all objectives that lies below one of them, by what is believed of
+    them now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """What a Pareto run found: the trade-offs that nothing it asked beats everywhere."""
+
+    objectives: tuple[str, ...]
+    """Metrics with a weight."""
+    level: float
+    """Probability that an interval holds the mean."""
+    points: tuple[FrontPoint, ...]
+    """Candidates whose posterior means none other dominates, best in the first objective first."""
+    dominated: tuple[FrontPoint, ...] = ()
+    """The others that probably keep the hard constraints, in the same order; the first of many."""
+    n_dominated: int = 0
+    n_infeasible: int = 0
+    """Candidates that probably break a hard constraint too often; in neither list."""
+    volume: tuple[VolumePoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleCost:
     """What one role spent on one model: sums over the ledger, which is where money comes from."""
 
@@ -271,9 +317,12 @@ class RunResult:
     """What the numbers depend on, e.g. versions and hashes."""
     metrics: tuple[MetricInfo, ...] = ()
     winner: CandidateReport | None
-    """The recommended candidate; ``None``: no candidate got a reward."""
+    """The recommended candidate; ``None``: no candidate got a reward but for failures."""
     winner_reason: str = ""
     """What the recommendation rests on, in words."""
+    final_look: str = ""
+    """Why the winner was not looked at again, or on fewer cells than planned, in words without a
+    full stop; empty: it was as planned."""
     baseline: CandidateReport | None = None
     """The user's defaults; ``None``: the configuration gives none, or they were never asked."""
     has_defaults: bool = False
@@ -287,11 +336,15 @@ class RunResult:
     within: Within | None = None
     leaderboard: tuple[LeaderboardRow, ...] = ()
     """First rows only in a large run; ``n_candidates`` counts all."""
+    front: Front | None = None
+    """``None``: no Pareto run, or no candidate has a reward."""
     curve: tuple[CurvePoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     """Of each parameter that can vary, that of the largest share first."""
     explanation: Explanation | None = None
     """Why this one was chosen; ``None``: no candidate got a reward, or a run that goes on."""
+    thinking: ThinkingReport | None = None
+    """What thoughts were worth; ``None``: nobody thought."""
     failures: tuple[Failure, ...] = ()
     """Most frequent first."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -300,6 +353,11 @@ class RunResult:
     def gap(self, role: Role) -> Difference | None:
         """Return winner minus default on the cells of a role; none is made on search cells."""
         return {"search": None, "fresh": self.difference_fresh, "holdout": self.difference}[role]
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there were evaluations, and every one of them failed."""
+        return 0 < self.n_evaluations == self.n_failed
 
     @property
     def level(self) -> float:

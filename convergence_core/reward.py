@@ -63,6 +63,11 @@ class MetricRule:
         ):
             raise ValueError(f"the scale of `{self.name}` needs two different values")
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it has a hard constraint."""
+        return self.minimum is not None or self.maximum is not None
+
     def broken(self, value: float) -> str | None:
         """Return the constraint that a value breaks."""
         if self.maximum is not None and value > self.maximum:
@@ -119,6 +124,42 @@ class RewardModel:
             if reason is not None:
                 return Scored(reward=0.0, reason=reason, fault="candidate")
         return self._weighted(metrics)
+
+    @property
+    def has_constraints(self) -> bool:
+        """Whether any metric has a hard constraint."""
+        return any(rule.is_constrained for rule in self.rules)
+
+    def breaks(self, metrics: Mapping[str, float | None]) -> bool | None:
+        """Return whether a cell breaks a hard constraint.
+
+        ``None``: of those whose metrics are known it breaks none, and not all of them are.
+        """
+        unknown = False
+        for rule in self.rules:
+            if not rule.is_constrained:
+                continue
+            value = metrics.get(rule.name)
+            if value is None or not math.isfinite(value):
+                unknown = True
+            elif rule.broken(value) is not None:
+                return True
+        return None if unknown else False
+
+    def parts(self, metrics: Mapping[str, float | None]) -> dict[str, float]:
+        """Return metric → value on its scale, in [0, 1]; hard constraints do not matter.
+
+        Absent are metrics without a weight, and values that are unknown or that no scale covers.
+        """
+        found: dict[str, float] = {}
+        for rule in self.rules:
+            value = metrics.get(rule.name)
+            if rule.weight == 0 or value is None or not math.isfinite(value):
+                continue
+            scaled = rule.scaled(value)
+            if scaled is not None:
+                found[rule.name] = scaled
+        return found
 
     def _weighted(self, metrics: Mapping[str, float | None]) -> Scored:
         parts: list[float] = []

@@ -21,11 +21,35 @@ LEFT_TO_GAIN = "left_to_gain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expert:
+    """Somebody who predicted some candidates' rewards; enters the draws as far as it is trusted."""
+
+    name: str
+    weight: float
+    """Probability of a place beyond the reserved ones; those of all experts add up to 1 at most."""
+    places: tuple[Params, ...] = ()
+    """Candidates whose reward it predicted."""
+    means: tuple[float, ...] = ()
+    """Predicted mean rewards, one per place, in [0, 1]."""
+    variances: tuple[float, ...] = ()
+    """Variances of these predictions, one per place."""
+    proposals: tuple[Params, ...] = ()
+    """Points that join the pool (origin ``rlp``); its draws alone may choose them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What thoughts and earlier nights suggest; may be empty, never binding."""
 
     proposals: tuple[Params, ...] = ()
     """Points to consider as candidates (origin ``rlp``)."""
+    winners: tuple[Params, ...] = ()
+    """Best points of earlier runs, to be asked again first (origin ``elite``)."""
+    experts: tuple[Expert, ...] = ()
+    """With a weight above 0 they may fill places; the rest is the sampler's own."""
+    reserves: bool = False
+    """Whether half of the places is kept for choices that owe nothing to thoughts. They are the
+    same whatever else is advised, so their outcomes can be predicted before the rest is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ for the final re-estimation: a search that leaves nothing to check its own winne
 in a claim nobody can trust.
 """
 
+import math
 from dataclasses import dataclass
 
 FINAL_SHARE = 0.3
@@ -13,7 +14,7 @@ FINAL_SHARE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalQuota:
-    """Cells that each final subject (winner, default) gets; the same cases for both."""
+    """Cells that each final subject (winner, defaults, champion) gets; the same cases for all."""
 
     n_holdout: int
     n_fresh: int
@@ -39,6 +40,10 @@ class Schedule:
     """Cap on calls of the whole run, those of judges included; ``None``: no cap."""
     calls_per_cell: int = 1
     """Calls that one cell needs: its own, and those of judges."""
+    n_champions: int = 0
+    """Candidates that pairwise judges compare with; each answers every case that is asked, once."""
+    n_champions_apart: int = 0
+    """Those of them that the final re-estimation does not ask by itself."""
     has_baseline: bool = False
     has_champion: bool = False
     """Whether a champion other than the defaults is looked at in the end."""
@@ -58,10 +63,44 @@ class Schedule:
         """Return the cells of each final subject: held-out cases first, then fresh repeats."""
         holdout, fresh = self.n_holdout_cases, self.n_search_cases
         if self.max_calls is not None:
-            each = int(FINAL_SHARE * self.max_calls) // (self.n_subjects * self.calls_per_cell)
-            holdout = min(holdout, each)
-            fresh = min(fresh, each - holdout)
+            kept = int(FINAL_SHARE * self.max_calls)
+            # What champions say to search cases is known by then.
+            per_fresh = self.n_subjects * self.calls_per_cell
+            per_holdout = per_fresh + self.n_champions_apart
+            holdout = min(holdout, kept // per_holdout)
+            fresh = min(fresh, (kept - holdout * per_holdout) // per_fresh)
         return FinalQuota(n_holdout=holdout, n_fresh=fresh)
+
+    @property
+    def final_calls(self) -> int:
+        """Calls that the final re-estimation may need, retries left out."""
+        quota = self.final_quota()
+        of_cells = quota.n_cells * self.n_subjects * self.calls_per_cell
+        return of_cells + quota.n_holdout * self.n_champions_apart
+
+    @property
+    def champion_calls(self) -> int:
+        """Calls beside those of cells: answers of champions to all cases, at most."""
+        return self.n_champions * (self.n_search_cases + self.n_holdout_cases)
+
+    def final_shortage(self) -> str | None:
+        """Return why the final re-estimation gets no cell at all; ``None``: it gets some.
+
+        In words without a full stop, with the cap from which on it gets one case.
+        """
+        if self.max_calls is None or self.final_quota().n_cells:
+            return None
+        needed = self.n_subjects * self.calls_per_cell
+        least = math.ceil(needed / FINAL_SHARE)
+        least += int(FINAL_SHARE * least) < needed  # 0.3 is a little less than it says
+        others = ("the defaults",) * self.has_baseline + ("the champion",) * self.has_champion
+        who = " and ".join((", ".join(("the winner", *others[:-1])), *others[-1:]))
+        judged = ", answers and judges" if self.calls_per_cell > 1 else ""
+        return (
+            f"budget.max_calls={self.max_calls} keeps back {int(FINAL_SHARE * self.max_calls)} "
+            f"for the final look, and one case of {who} takes {needed}{judged}; from "
+            f"{least:,} on there is one"
+        )
 
     def capacity(self, generation: int, calls_used: int) -> int:
         """Return the cells that a generation may ask; 0 when the budget is spent.
@@ -72,8 +111,9 @@ class Schedule:
         """
         if self.max_calls is None:
             return self.full_generation
-        reserve = self.final_quota().n_cells * self.n_subjects
-        left = (self.max_calls - calls_used) // self.calls_per_cell - reserve
+        # After the first generation the champions have answered nearly all cases.
+        n_new = self.n_search_cases if generation == 0 else 0
+        left = self._cells_for(self.max_calls - calls_used - self.final_calls, n_new)
         generations_left = max(1, self.n_generations - generation)
         fair_share = -(-left // generations_left)
         return max(0, min(self.full_generation, fair_share, left))
@@ -83,5 +123,12 @@ class Schedule:
         total = self.n_generations * self.full_generation
         if self.max_calls is None:
             return total
-        reserve = self.final_quota().n_cells * self.n_subjects
-        return min(total, max(0, self.max_calls // self.calls_per_cell - reserve))
+        cells = self._cells_for(self.max_calls - self.final_calls, self.n_search_cases)
+        return min(total, max(0, cells))
+
+    def _cells_for(self, n_calls: int, n_new: int) -> int:
+        """Return the cells that so many calls pay for; champions have yet to answer new cases."""
+        with_champions = self.calls_per_cell + self.n_champions
+        if n_calls < n_new * with_champions:
+            return n_calls // with_champions
+        return (n_calls - n_new * self.n_champions) // self.calls_per_cell

@@ -5,7 +5,8 @@ remembered leader: both read from the same posterior, the gain at least ``min_im
 sign as sure as ``CREDIBLE``. Comparing with what the leader seemed worth when it took the lead
 would stop runs for the wrong reason: first estimates are high by luck, and the fall of a lucky
 estimate is no sign that the search has ended. One flat generation never ends a run; ``patience`` of
-them in a row do.
+them in a row do. Where there are hard constraints, a leader that came to be infeasible is replaced,
+and while nothing asked is feasible no generation is flat.
 
 The other reason is a statement about the rest of the space: with probability ``SETTLED`` no
 candidate that the sampler considered, asked or not, lies more than ``min_improvement`` above the
@@ -89,10 +90,7 @@ class Stopper:
             return Progress(
                 leader=progress.leader, n_flat=progress.n_flat + 1, left_to_gain=left_to_gain
             )
-        lead = recommendation.lead
-        if progress.leader is None or lead is None:
-            return Progress(leader=recommendation.candidate_id, left_to_gain=left_to_gain)
-        if lead.mean >= max(self.min_improvement, 1e-12) and lead.probability >= CREDIBLE:
+        if self._leads(recommendation):
             return Progress(leader=recommendation.candidate_id, left_to_gain=left_to_gain)
         return Progress(
             leader=progress.leader, n_flat=progress.n_flat + 1, left_to_gain=left_to_gain
@@ -115,3 +113,11 @@ class Stopper:
                 f"{gain} above the leader"
             )
         return None
+
+    def _leads(self, recommendation: Recommendation) -> bool:
+        """Return whether the one handed over replaces the remembered leader."""
+        lead = recommendation.lead
+        if lead is None or not lead.rival_is_feasible or not recommendation.is_feasible:
+            return True
+        least = max(self.min_improvement, 1e-12)
+        return lead.mean >= least and lead.probability >= CREDIBLE

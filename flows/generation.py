@@ -1,12 +1,13 @@
-"""One generation: sample, evaluate in parallel, learn, save."""
+"""One generation: think, sample, evaluate in parallel, learn, save."""
 
 from prefect import flow, tags, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from tasks.artifacts import show_generation
 from tasks.process_redaction import redacted_errors
+from tasks.runs import thinks
 from tasks.sealed import Sealed
-from tasks.steps import evaluate, learn, sample_candidates, save_generation
+from tasks.steps import evaluate, learn, predict, sample_candidates, save_generation, think
 
 MAX_CANDIDATES_AT_ONCE = 256
 """Threads that wait for candidates; calls in flight are limited by ``parallel_workers`` alone."""
@@ -26,6 +27,9 @@ def run_generation(run_id: str, generation: int) -> None:
         generation: its number, from 0.
     """
     with redacted_errors(), tags(f"generation:{generation:02d}"):
+        if thinks(run_id):
+            think(run_id, generation)
+            predict(run_id, generation)
         plan = sample_candidates(run_id, generation)
         trials = evaluate.map(
             plan.assignments, run_id=unmapped(run_id), generation=unmapped(generation)

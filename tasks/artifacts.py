@@ -1,11 +1,13 @@
 """What a run shows in Prefect: progress, leaderboard, learning curve and links.
 
 Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
-generation, never per evaluation.
+generation, never per evaluation; where generations take a moment only, every few seconds and at the
+end: tables and pictures cost half a second, which nobody would see replaced sooner.
 """
 
 import base64
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -19,12 +21,22 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
-from tasks.report import collect_progress, leaderboard_rows, learning_curve_png, report_markdown
+from tasks.report import (
+    collect_progress,
+    leaderboard_rows,
+    learning_curve_png,
+    report_markdown,
+    thinking_markdown,
+)
 from tasks.runs import Run, run_of
 
+SHOWN_EVERY_S = 5.0
+"""Seconds from one leaderboard and picture to the next, at least."""
 _PROGRESS: dict[str, UUID] = {}
+_SHOWN: dict[str, float] = {}
+"""Run → when they were last shown, or the run was, by the monotonic clock."""
 _PROGRESS_LOCK = threading.Lock()
 
 
@@ -34,14 +46,14 @@ def _key(run: Run, what: str) -> str:
     return f"{name}-{what}"
 
 
-def log_notice() -> Callable[[BudgetWarned | TrafficChanged], None]:
+def log_notice() -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
     """Return what writes notices of budget and providers into this flow run's log.
 
     They come from the session's own thread, which Prefect knows nothing of.
     """
     logger = get_run_logger()
 
-    def log(notice: BudgetWarned | TrafficChanged) -> None:
+    def log(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
         logger.warning("%s", notice.text)
 
     return log
@@ -59,30 +71,32 @@ def show_start(run: Run) -> None:
     assert isinstance(artifact_id, UUID)  # noqa: S101 - a coroutine only in async flows
     with _PROGRESS_LOCK:
         _PROGRESS[run.run_id] = artifact_id
+        _SHOWN[run.run_id] = time.monotonic()
 
 
 def show_generation(run_id: str) -> None:
-    """Show the leaderboard and the learning curve after a generation, and move the bar."""
+    """Move the bar; show the leaderboard and the learning curve if the last ones have aged."""
     run = run_of(run_id)
-    result = collect_progress(run)
-    create_table_artifact(
-        table=leaderboard_rows(result, n=10),
-        key=_key(run, "leaderboard"),
-        description=f"Leaderboard of {run.label} after generation {run.next_generation - 1:02d}",
-    )
-    _show_curve(run, result)
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.get(run_id)
+        is_due = time.monotonic() - _SHOWN.get(run_id, 0.0) >= SHOWN_EVERY_S
+        if is_due:
+            _SHOWN[run_id] = time.monotonic()
     if artifact_id is not None:
         update_progress_artifact(artifact_id=artifact_id, progress=_percent(run))
+    if is_due:
+        when = f"after generation {run.next_generation - 1:02d}"
+        _show_standing(run, collect_progress(run), when)
 
 
 def show_result(run: Run, result: RunResult) -> None:
-    """Show the report in words and where its files are."""
+    """Show the last standing, the report in words and where its files are."""
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.pop(run.run_id, None)
+        _SHOWN.pop(run.run_id, None)
     if artifact_id is not None:
         update_progress_artifact(artifact_id=artifact_id, progress=100.0)
+    _show_standing(run, result, "at its end")
     create_markdown_artifact(
         markdown=report_markdown(result), key=_key(run, "report"), description=run.label
     )
@@ -96,13 +110,24 @@ def show_result(run: Run, result: RunResult) -> None:
         )
 
 
-def _show_curve(run: Run, result: RunResult) -> None:
+def _show_standing(run: Run, result: RunResult, when: str) -> None:
+    create_table_artifact(
+        table=leaderboard_rows(result, n=10),
+        key=_key(run, "leaderboard"),
+        description=f"Leaderboard of {run.label} {when}",
+    )
     picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
     create_markdown_artifact(
         markdown=f"![learning curve](data:image/png;base64,{picture})",
         key=_key(run, "learning-curve"),
-        description=f"Learning curve of {run.label}",
+        description=f"Learning curve of {run.label} {when}",
     )
+    if result.thinking is not None:
+        create_markdown_artifact(
+            markdown=thinking_markdown(result.thinking),
+            key=_key(run, "thoughts"),
+            description=f"Thoughts of {run.label} {when}",
+        )
 
 
 def _percent(run: Run) -> float:

@@ -13,20 +13,19 @@ claimed anew. An answer is durable before anybody sees it.
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from convergence_core.budget.limits import Budget, Exhausted, Reservation, Wait
 from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
 from convergence_core.events import BudgetWarned
-from convergence_core.records import NO_USAGE, Json, Reply, Usage
-from convergence_core.store.protocols import Answer, CallIntent, Settlement
-from convergence_core.target import WorstCase
+from convergence_core.records import Json, Reply
+from convergence_core.store.protocols import Answer
 from tasks.journaling import JournalQueue
+from tasks.lanes import Call, Lane, Outcome
 from tasks.outcomes import Record, Redact, fault_outcome, record_of, redacted, reply_outcome
 from tasks.retries import Backoff
+from tasks.settlements import is_usable, settle_place, settlement_of_fault, settlement_of_reply
 from tasks.stopwatch import checked_by
 from tasks.traffic import HELD, Gate
 
@@ -37,64 +36,6 @@ THROTTLED = "http_429"
 MOST_THROTTLED = 10
 """Rate-limited attempts of one call that use up no retry, where retries are allowed at all."""
 STOPPED = "the run was stopped before this was answered"
-
-Keep = Callable[[Reply], Awaitable[Json]]
-"""Turns an answer into what the journal keeps of it, where its text is not kept."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """How a call ended: by an answer, by a fault, or not at all."""
-
-    record: Record | None = None
-    """The account in the ledger; ``None``: nothing was asked."""
-    stored: Json = None
-    """What the journal keeps of an answer or of the candidate's fault."""
-    reply: Reply | None = None
-    """The answer as it came; ``None``: it is in ``stored``, or there is none."""
-    fault: EvaluationFault | None = None
-    """The infrastructure's fault that retries did not heal."""
-    not_asked: tuple[Literal["budget", "stopped"], str] | None = None
-    """Why nothing was asked."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Call:
-    """One call on its way."""
-
-    lane: str
-    intent: CallIntent
-    worst: WorstCase
-    send: Callable[[], Awaitable[Reply]]
-    gate: Gate | None
-    """Of its endpoint; ``None``: nothing but the lane limits it."""
-    keep: Keep | None = None
-    """``None``: the whole answer is kept."""
-    future: "asyncio.Future[Outcome]"
-    n_tries: int = 0
-    """Attempts made by this process."""
-    n_throttled: int = 0
-    """How often its endpoint said that it was too much."""
-    n_looks: int = 0
-    """How often another process was found at the same call."""
-    last: Outcome | None = None
-    """How the last try failed."""
-    place: Reservation | Exhausted | None = None
-    """Its place in the budget, or why there is none; ``None``: it has not been taken yet."""
-
-    @property
-    def key(self) -> str:
-        """The journal's key."""
-        return self.intent.call_key
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    limit: int
-    ready: deque[Call] = field(default_factory=deque)
-    slots: set["asyncio.Task[None]"] = field(default_factory=set)
-    gates: set[Gate | None] = field(default_factory=set)
-    """Those of all calls that were ever queued here."""
 
 
 class Calls:
@@ -133,7 +74,7 @@ class Calls:
         self._loop = loop
         self._journal = journal
         self._budget = budget
-        self._lanes = {name: _Lane(limit) for name, limit in lanes.items()}
+        self._lanes = {name: Lane(limit) for name, limit in lanes.items()}
         self._max_retries = max_retries
         self._keep_text = keep_text
         self._redact = redact
@@ -238,7 +179,7 @@ class Calls:
     def _count_slots(self) -> None:
         self._journal.n_slots = sum(len(lane.slots) for lane in self._lanes.values())
 
-    async def _slot(self, lane: _Lane, first: Call) -> None:
+    async def _slot(self, lane: Lane, first: Call) -> None:
         call: Call | None = first
         while call is not None:
             try:
@@ -249,7 +190,7 @@ class Calls:
                 raise
             call = self._take(lane)
 
-    def _take(self, lane: _Lane) -> Call | None:
+    def _take(self, lane: Lane) -> Call | None:
         """Return the next call that may be asked now, with its place in the budget."""
         closed: set[Gate | None] = set()
         index = 0
@@ -327,7 +268,7 @@ class Calls:
         if not isinstance(place, Reservation):
             assert isinstance(place, Exhausted)  # noqa: S101 - taken with one or the other
             answer = await self._journal.look(call.key)
-            if answer is not None and _is_usable(answer, call.intent):
+            if answer is not None and is_usable(answer, call.intent):
                 self._replay(call, answer)
             else:
                 self._end(call, call.last or Outcome(not_asked=("budget", place.reason)))
@@ -360,59 +301,46 @@ class Calls:
             self._conclude(self._end_unsent(call, durable))
             return
         call.n_tries += 1
-        reply: Reply | None = None
-        fault_: EvaluationFault | None = None
+        ending: Reply | EvaluationFault
         broken: BaseException | None = None
         try:
             with checked_by(call.gate):
-                reply = redacted(await call.send(), self._redact)
+                ending = redacted(await call.send(), self._redact)
         except EvaluationFault as error:
-            fault_ = error
+            ending = error
         except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
             broken = error
-            fault_ = InfrastructureFault(str(error), error_type=type(error).__name__)
+            ending = InfrastructureFault(str(error), error_type=type(error).__name__)
         except asyncio.CancelledError:
             # Sent, and nobody will see its end: the journal keeps the claim, which counts as lost.
             self._budget.settle(place, usd=None, tokens=None)
             self._leave(call)
             raise
         record = Record(started_us=started_us, ended_us=self._now_us(), attempt=attempt)
-        self._pay(call, place, reply if reply is not None else fault_)
+        self._pay(call, place, ending)
         # Each attempt is settled before this slot claims another.
-        if reply is not None:
-            stored = reply_outcome(reply) if call.keep is None else await call.keep(reply)
-            durable = self._settle(call, record, stored, reply)
+        if isinstance(ending, Reply):
+            stored = reply_outcome(ending) if call.keep is None else await call.keep(ending)
+            durable = self._journal.settle(settlement_of_reply(call, record, stored, ending))
             self._conclude(
-                self._finish(call, Outcome(record=record, stored=stored, reply=reply), durable)
+                self._finish(call, Outcome(record=record, stored=stored, reply=ending), durable)
             )
             return
-        assert fault_ is not None  # noqa: S101 - no reply
-        durable = self._settle_fault(call, fault_, record)
-        if isinstance(fault_, InfrastructureFault):
-            self._conclude(self._heal(call, fault_, record, durable))
+        durable = self._settle_fault(call, ending, record)
+        if isinstance(ending, InfrastructureFault):
+            self._conclude(self._heal(call, ending, record, durable))
         else:
-            outcome = Outcome(record=record, stored=self._stored(fault_))
+            outcome = Outcome(record=record, stored=self._stored(ending))
             self._conclude(self._finish(call, outcome, durable))
         if broken is not None:
             raise broken
 
-    def _pay(self, call: Call, place: Reservation, ending: Reply | EvaluationFault | None) -> None:
+    def _pay(self, call: Call, place: Reservation, ending: Reply | EvaluationFault) -> None:
         """Settle the reservation and tell the gate, as soon as the end is known."""
-        gate = call.gate
-        if isinstance(ending, Reply):
-            self._budget.settle(place, usd=ending.cost_usd, tokens=_tokens(ending.usage))
-            if gate is not None:
-                gate.leave(None, self._loop.time())
-        elif isinstance(ending, EvaluationFault):
-            billed = ending.billed
-            if billed is not None:
-                self._budget.settle(place, usd=billed.cost_usd, tokens=_tokens(billed.usage))
-            elif isinstance(ending, InfrastructureFault) and ending.may_be_billed:
-                self._budget.settle(place, usd=None, tokens=None)
-            else:
-                self._budget.settle(place, usd=0.0, tokens=0)
-            if gate is not None:
-                gate.leave(ending, self._loop.time())
+        settle_place(self._budget, place, ending)
+        if call.gate is not None:
+            fault = None if isinstance(ending, Reply) else ending
+            call.gate.leave(fault, self._loop.time())
         if self._on_warning is not None:
             for warning in self._budget.warnings(self._now_us() / 1e6):
                 self._on_warning(BudgetWarned(text=warning))
@@ -421,53 +349,10 @@ class Calls:
     def _stored(self, fault: EvaluationFault) -> Json:
         return fault_outcome(fault, self._redact, keep_text=self._keep_text)
 
-    def _settle(
-        self, call: Call, record: Record, stored: Json, reply: Reply
-    ) -> "asyncio.Future[Any]":
-        assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
-        return self._journal.settle(
-            Settlement(
-                call_key=call.key,
-                attempt=record.attempt,
-                state="done",
-                outcome=stored,
-                started_us=record.started_us,
-                ended_us=record.ended_us,
-                cost_usd=reply.cost_usd,
-                usage=reply.usage,
-                price_version=reply.price_version,
-                model=reply.model,
-            )
-        )
-
     def _settle_fault(
         self, call: Call, fault: EvaluationFault, record: Record
     ) -> "asyncio.Future[Any]":
-        assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
-        may_be_billed = isinstance(fault, InfrastructureFault) and fault.may_be_billed
-        billed = fault.billed
-        if billed is not None:
-            cost_usd, maybe = billed.cost_usd, False
-        elif may_be_billed:
-            cost_usd, maybe = None, True
-        else:
-            cost_usd, maybe = 0.0, False
-        return self._journal.settle(
-            Settlement(
-                call_key=call.key,
-                attempt=record.attempt,
-                state="failed" if isinstance(fault, InfrastructureFault) else "done",
-                outcome=self._stored(fault),
-                started_us=record.started_us,
-                ended_us=record.ended_us,
-                cost_usd=cost_usd,
-                maybe_usd=(call.worst.usd or 0.0) if maybe else 0.0,
-                maybe_tokens=(call.worst.tokens or 0) if maybe else 0,
-                usage=NO_USAGE if billed is None else billed.usage,
-                price_version=None if billed is None else billed.price_version,
-                model=None if billed is None else billed.model,
-            )
-        )
+        return self._journal.settle(settlement_of_fault(call, record, self._stored(fault), fault))
 
     # -- after the attempt: no slot is held
 
@@ -518,16 +403,3 @@ class Calls:
         """End a call with an answer of the journal, exactly as the first time."""
         record = record_of(answer, call.intent.run_id, call.intent.eval_id)
         self._end(call, Outcome(record=record, stored=answer.outcome))
-
-
-def _tokens(usage: Usage) -> int | None:
-    """Return what counts against ``max_tokens``; half a report would count too little."""
-    is_whole = usage.prompt_tokens is not None and usage.completion_tokens is not None
-    return usage.total if is_whole else None
-
-
-def _is_usable(answer: Answer, intent: CallIntent) -> bool:
-    """Whether a stored answer is young enough for this call, or its own."""
-    since = intent.fresh_since_us
-    is_own = (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)
-    return since is None or answer.ended_us >= since or is_own

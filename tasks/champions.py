@@ -3,12 +3,16 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from convergence_core.records import Candidate, canonical_json
 from convergence_core.space import Space
 from convergence_core.store.promotions import champion_of
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_schema import RUNTIME_FILE
+
+if TYPE_CHECKING:
+    from tasks.loading import Loaded
 
 TAG = "champion"
 """Tag of a run that holds the champion's parameters, as JSON."""
@@ -24,6 +28,13 @@ def champion_tag(store_path: Path, system: str, space: Space) -> dict[str, str]:
         return {}
     tag = {TAG: canonical_json(dict(found.params))}
     return tag if tagged_champion(tag, space) is not None else {}
+
+
+def champion_now(loaded: "Loaded") -> Candidate | None:
+    """Return the champion that a run of this configuration would meet; ``None``: there is none."""
+    configuration = loaded.configuration
+    path = (loaded.base_dir / configuration.storage.path).resolve()
+    return tagged_champion(champion_tag(path, configuration.api.name, loaded.space), loaded.space)
 
 
 def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:

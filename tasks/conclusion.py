@@ -1,9 +1,11 @@
 """After the search: re-estimate the winner on cells nobody chose by, then write the results."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from convergence_core.events import FinalStarted, RunFinished
+from convergence_core.recommend import Recommendation
 from convergence_core.records import (
     Assignment,
     Candidate,
@@ -14,11 +16,15 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import RunResult
+from convergence_core.schedule import Schedule
 from convergence_core.store.rows import payload_rows
 from tasks.champions import tagged_champion
 from tasks.gating import judge, record
 from tasks.report import collect, write_results
-from tasks.runs import Run, limit_reached, now_us
+from tasks.runs import Run, now_us
+from tasks.standing import limit_reached
+
+_ANSWERED = "SELECT eval_id FROM evaluations WHERE run_id = $run AND status = 'ok' LIMIT 1"
 
 FINAL = -1
 """Number under which the final re-estimation is published."""
@@ -28,15 +34,15 @@ def choose_finalists(run: Run) -> list[Assignment]:
     """Return the winner, with the user's defaults and the champion beside it, and their cells.
 
     All get the same cells: held-out cases that the search never saw, and the search cases once
-    more. Empty when no candidate got a reward.
+    more. Empty when nothing can be recommended, or when the budget leaves no call for it.
 
     Raises:
         RunInterruptedError: the run was asked to stop.
     """
     run.check_stop()
     run.begin_final()
-    recommendation = run.recommend(run.progress.search)
-    if recommendation is None:
+    recommendation = _recommendation(run)
+    if recommendation is None or not run.schedule.final_quota().n_cells:
         return []
     members = run.progress.search.archive.members
     subjects = [members[recommendation.candidate_id].candidate]
@@ -60,7 +66,11 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     ended = run.why_ended()
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
     status, reason = ended
+    recommendation = _recommendation(run)
+    final_look = "" if recommendation is None else told_final_look(run.schedule, trials)
     reached = limit_reached(trials)
+    if reached is None and not trials and final_look:
+        reached = final_look
     if reached is not None:  # a limit that raising would mend: the final look is not whole
         status, reason = "budget", reached
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
@@ -80,7 +90,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         configuration=run.configuration,
         space=run.loaded.space,
         search=run.progress.search,
-        recommendation=run.recommend(run.progress.search),
+        recommendation=recommendation,
         final_trials=trials,
         totals=run.journal.totals(run.run_id),
         n_maybe_paid=len(run.maybe_paid),
@@ -89,10 +99,10 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         n_holdout_cases=len(run.loaded.holdout_cases),
         status=status,
         reason=reason,
+        past=run.past,
         baseline_id=None if baseline is None else baseline.candidate_id,
     )
-    recommended = run.recommend(run.progress.search)
-    winner_id = None if recommended is None else recommended.candidate_id
+    winner_id = None if recommendation is None else recommendation.candidate_id
     reigning = _champion(run)
     gate = judge(
         run.configuration,
@@ -106,7 +116,11 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         record(run, gate, run.progress.search.archive.members[winner_id].candidate)
         result = replace(result, gate=gate)
     result = write_results(
-        result, run.store, run.configuration, run.loaded.base_dir, cases=run.loaded.cases
+        replace(result, final_look=final_look),
+        run.store,
+        run.configuration,
+        run.loaded.base_dir,
+        cases=run.loaded.cases,
     )
     run.finish(reason, canonical_json(result.to_json()))
     run.emit(RunFinished(run_id=run.run_id, status=result.status, reason=reason))
@@ -115,6 +129,33 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
 
 def _champion(run: Run) -> Candidate | None:
     return tagged_champion(run.record.tags, run.loaded.space)
+
+
+def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
+    """Return what the final look at a winner lacks, in words; nothing if it is whole.
+
+    Args:
+        schedule: of the run.
+        trials: the final look; empty: there was none.
+    """
+    if not trials:
+        return schedule.final_shortage() or ""
+    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+    lacking = [evaluation for evaluation in evaluations if evaluation.reward is None]
+    if not lacking:
+        return ""
+    reached = limit_reached(trials)
+    if reached is not None:
+        n = sum(evaluation.error_type == "budget" for evaluation in lacking)
+        return f"{n:,} of its {len(evaluations):,} cells were not asked: {reached.rstrip('.')}"
+    (why, _), *_ = Counter(evaluation.error_type for evaluation in lacking).most_common()
+    return f"{len(lacking):,} of its {len(evaluations):,} cells got no reward ({why})"
+
+
+def _recommendation(run: Run) -> Recommendation | None:
+    """Return whom to hand over; ``None``: nobody got a reward, or rewards of failures alone."""
+    answered = run.store.rows(_ANSWERED, {"run": run.run_id})
+    return run.recommend(run.progress.search) if answered else None
 
 
 def _baseline(run: Run) -> Candidate | None:

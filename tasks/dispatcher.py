@@ -19,16 +19,18 @@ from convergence_core.records import (
 from convergence_core.store.protocols import CallIntent
 from convergence_core.target import Target, WorstCase
 from tasks.asking import PaidCall
-from tasks.calls import STOPPED, Call, Calls, Outcome
+from tasks.calls import STOPPED, Calls
 from tasks.cells import Job, PendingCell, answered, skipped
 from tasks.keys import Epoch, call_key
+from tasks.lanes import Call, Outcome
 from tasks.outcomes import Redact, fault_of, reply_of, scored_outcome, verdict_of
 from tasks.redaction import redact_json
 from tasks.scoring import Scorer, Verdict
-from tasks.traffic import Gates
+from tasks.traffic import Gate, Gates
 
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
+THOUGHT_LANE = "thought"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,30 +218,76 @@ class Dispatcher:
 
     async def ask(self, pending: PendingCell, call: PaidCall) -> Reply:
         """Make a metric's call on behalf of a cell; see ``Asker.ask``."""
+        outcome = await self._make(
+            call,
+            lane=JUDGE_LANE,
+            cell=pending.cell,
+            generation=pending.job.generation,
+            eval_id=pending.eval_id,
+            gate=self._asking.gates.of(endpoint_of(call.request), call.credential),
+        )
+        return _reply(outcome)
+
+    async def ask_apart(self, call: PaidCall, *, place: str, generation: int) -> tuple[Reply, int]:
+        """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
+
+        It passes no gate: an endpoint that is down for thoughts stops no run. Its lane limits it,
+        and its retries wait by themselves.
+
+        Args:
+            call: to be made.
+            place: what it is for; part of its key, and in place of an evaluation's id a hash of it.
+            generation: in whose books it stands.
+
+        Returns:
+            the reply, and when it was durable, in microseconds since the epoch.
+        """
+        eval_id = sha256_hex(canonical_json([self._asking.run_id, generation, place]))[:24]
+        outcome = await self._make(
+            call,
+            lane=THOUGHT_LANE,
+            cell=Cell(candidate_id="", case_id=place),
+            generation=generation,
+            eval_id=eval_id,
+            gate=None,
+        )
+        reply = _reply(outcome)
+        assert outcome.record is not None  # noqa: S101 - it was asked, or found
+        return reply, outcome.record.ended_us or 0
+
+    async def _make(
+        self,
+        call: PaidCall,
+        *,
+        lane: str,
+        cell: Cell,
+        generation: int | None,
+        eval_id: str,
+        gate: Gate | None,
+    ) -> Outcome:
         intent, _ = self._asking.intent(
             purpose=call.purpose,
             key_purpose=call.purpose,
             provider=call.provider,
             model=call.model,
             request=call.request,
-            cell=pending.cell,
+            cell=cell,
             vote=call.repeat,
-            generation=pending.job.generation,
-            eval_id=pending.eval_id,
+            generation=generation,
+            eval_id=eval_id,
             worst=call.worst,
             timeout_s=call.timeout_s,
         )
-        outcome = await self._calls.make(
+        return await self._calls.make(
             Call(
-                lane=JUDGE_LANE,
+                lane=lane,
                 intent=intent,
                 worst=call.worst,
                 send=call.send,
-                gate=self._asking.gates.of(endpoint_of(call.request), call.credential),
+                gate=gate,
                 future=self._loop.create_future(),
             )
         )
-        return _reply(outcome)
 
     async def answer_of(self, pending: PendingCell, params: Params, case: Case) -> Reply:
         """Return the target's answer with other parameters; see ``Asker.answer_of``."""

@@ -191,9 +191,7 @@ class _Loader:
             *judging.champion_problems(configuration, space, texts),
             *judging.label_problems(configuration, cases),
         ]
-        for problem in found:
-            path = tuple(problem.key.split("."))
-            self._problem(path, problem.rule, problem.fix, value=problem.value)
+        self._problems += map(self._source.located, found)
         if judging.judge_configs(configuration) and not configuration.storage.keep_text:
             self._problem(
                 ("storage", "keep_text"),
@@ -366,9 +364,8 @@ class _Loader:
         if self._configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat import check_parameters  # noqa: PLC0415 - brings httpx
 
-            for problem in check_parameters(self._configuration, templates):
-                path: KeyPath = tuple(problem.key.split("."))
-                self._problem(path, problem.rule, problem.fix)
+            found = check_parameters(self._configuration, templates)
+            self._problems += map(self._source.located, found)
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")

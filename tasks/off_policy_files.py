@@ -3,16 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.off_policy import Log
 from convergence_core.store.runtime import RuntimeStore
-
-if TYPE_CHECKING:
-    pass
 
 Target = np.ndarray
 

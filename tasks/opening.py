@@ -1,46 +1,29 @@
-"""Open a run: take the lease, open store and journal, begin anew or where it was left."""
+"""Open a run: begin it anew, or go on where it was left."""
 
-import contextlib
 import json
 import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from convergence_core.budget.limits import Budget, Limits, Spent
-from convergence_core.config import Configuration, EarlyStoppingConfig, parse_mapping
+from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
-from convergence_core.events import BudgetWarned, CellEvaluated, Listener, TrafficChanged
-from convergence_core.records import Evaluation, canonical_json, sha256_hex
+from convergence_core.events import Listener
+from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
-from convergence_core.reward import RewardModel
-from convergence_core.sampler import Sampler
-from convergence_core.samplers import make_sampler
-from convergence_core.stopper import Progress as StopperProgress, Stopper
-from convergence_core.store import Lease, ParquetStore, new_run_id, open_journal
-from convergence_core.store.protocols import Checkpoint, RunRecord
-from tasks.authentication import secret_name
-from tasks.champions import TAG, champion_tag
-from tasks.keys import Epoch
+from convergence_core.store import ParquetStore, new_run_id
+from convergence_core.store.protocols import RunRecord
+from tasks.assembly import OFFLINE, Notify, assemble, store_path
+from tasks.champions import champion_tag
+from tasks.earlier import tags_of
 from tasks.loading import Loaded, load, load_mapping
-from tasks.metrics import judge_workers, make_metrics
-from tasks.planning import schedule_of
-from tasks.prices import check_priced
-from tasks.runs import Progress, Run, is_open, now_us, run_of
-from tasks.session import EvaluationSession
-from tasks.targets import make_target
+from tasks.runs import Run, is_open, now_us, run_of
 from tasks.version import code_version
-from tasks.world import World
 
-Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged], None]
 FLOW_RUN_TAG = "prefect_flow_run"
 """Tag of a run that remembers which flow run began it."""
-OFFLINE = "offline"
-"""Tag, and end of the system's name, of runs whose answers come from the mock."""
 
 
 def with_overrides(
@@ -78,11 +61,6 @@ def with_overrides(
             node = node.setdefault(key, {})
         node[path[-1]] = value
     return parse_mapping(tree, allow_callable=True)
-
-
-def store_path(loaded: Loaded) -> Path:
-    """Return the folder of the results store; relative paths start from the configuration."""
-    return (loaded.base_dir / loaded.configuration.storage.path).resolve()
 
 
 def prepare_run(
@@ -151,10 +129,11 @@ def prepare_run(
             **_facts(loaded),
             **offline,
             **champion_tag(store_path(loaded), name, loaded.space),
+            **tags_of(configuration, ParquetStore(store_path(loaded)), name),
             **(tags or {}),
         },
     )
-    return _open(
+    return assemble(
         record,
         loaded,
         local_function,
@@ -226,7 +205,7 @@ def resume_run(
         config_json = configuration.to_json()
         record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
     _check_unchanged(record, loaded)
-    return _open(
+    return assemble(
         record,
         loaded,
         local_function,
@@ -334,125 +313,3 @@ def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
                 f"`{name}` of run {record.label} was {then} when it began and is {value} now, "
                 "so its rewards would not compare. Begin a new run with `convergence optimize`."
             )
-
-
-def _open(
-    record: RunRecord,
-    loaded: Loaded,
-    local_function: Callable[..., Any] | None,
-    evaluator: Callable[..., Any] | None,
-    on_event: Listener | None,
-    *,
-    mock_url: str | None = None,
-    on_notice: Notify | None = None,
-    retry_missing: bool = False,
-    is_raised: bool = False,
-) -> Run:
-    configuration = loaded.configuration
-    execution = configuration.optimization.execution
-    # Before the lease, since these fail for reasons that the user has to mend.
-    world = World.of(configuration, mock_url=mock_url)
-    target = make_target(loaded, world, local_function=local_function)
-    metrics = make_metrics(loaded, world, evaluator=evaluator)
-    warning = check_priced(loaded, target, world.prices)
-    weights = {case.case_id: case.weight for case in loaded.search_cases}
-    sampler = make_sampler(configuration, loaded.space, case_weights=weights)
-    store = ParquetStore(store_path(loaded))
-    notify = on_notice or on_event
-    with contextlib.ExitStack() as held:
-        lease = Lease(store.path, record.name)
-        lease.acquire()
-        held.callback(lease.release)
-        journal = open_journal(store.path, world.journal_url(configuration))
-        held.callback(journal.close)
-        maybe_paid = journal.abandon(record.run_id)
-        if record.status == "done":
-            record = store.reopen_run(record)
-        progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
-        if is_raised:
-            progress = replace(progress, spent=None)
-        spending = Budget(
-            Limits.of(configuration.budget),
-            Spent.of(journal.totals(record.run_id)),
-            started_s=now_us() / 1e6,
-        )
-        session = EvaluationSession(
-            run_id=record.run_id,
-            target=target,
-            metrics=metrics,
-            rewards=RewardModel.from_config(configuration.evaluation.metrics),
-            cases={case.case_id: case for case in loaded.cases},
-            journal=journal,
-            budget=spending,
-            epoch=Epoch(
-                run_id=record.run_id,
-                cache=configuration.cache,
-                run_started_us=record.started_us,
-                world=OFFLINE if OFFLINE in record.tags else "",
-            ),
-            workers=execution.parallel_workers,
-            judge_workers=judge_workers(configuration),
-            max_retries=execution.max_retries,
-            timeout_s=configuration.api.request.timeout_seconds,
-            credential=secret_name(configuration.api),
-            run_label=record.label,
-            redact=world.redactor(configuration),
-            keep_text=configuration.storage.keep_text,
-            on_cell=None if on_event is None else _cell_listener(on_event),
-            on_notice=notify,
-        )
-        held.pop_all()  # from here on they are the run's
-    if notify is not None and warning is not None:
-        notify(BudgetWarned(text=warning))
-    return Run(
-        record=record,
-        loaded=loaded,
-        schedule=schedule_of(loaded, has_champion=TAG in record.tags),
-        sampler=sampler,
-        stopper=_stopper(execution.early_stopping),
-        progress=progress,
-        session=session,
-        store=store,
-        journal=journal,
-        lease=lease,
-        listener=on_event,
-        maybe_paid=maybe_paid,
-        retries_missing=retry_missing,
-        budget=spending,
-    )
-
-
-def _stopper(config: EarlyStoppingConfig) -> Stopper:
-    return Stopper(
-        enabled=config.enabled, patience=config.patience, min_improvement=config.min_improvement
-    )
-
-
-def _progress(checkpoint: Checkpoint | None, sampler: Sampler, seed: int) -> Progress:
-    """Return where the run stands: at its last committed generation, or at its beginning."""
-    if checkpoint is not None:
-        return Progress.from_checkpoint(checkpoint)
-    return Progress(
-        search=sampler.start(), rng_state=_first_rng_state(seed), stopper=StopperProgress()
-    )
-
-
-def _cell_listener(on_event: Listener) -> Callable[[Evaluation], None]:
-    """Return a listener that turns each evaluation into an event."""
-
-    def on_cell(evaluation: Evaluation) -> None:
-        on_event(
-            CellEvaluated(
-                generation=evaluation.generation,
-                reward=evaluation.reward,
-                cached=evaluation.cached,
-            )
-        )
-
-    return on_cell
-
-
-def _first_rng_state(seed: int) -> Mapping[str, Any]:
-    stream = np.random.SeedSequence(seed).spawn(2)[1]
-    state: Mapping[str, Any] = np.random.default_rng(stream).bit_generator.state
-    return state

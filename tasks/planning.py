@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from convergence_core.config import Configuration
+from convergence_core.records import Candidate, canonical_json
 from convergence_core.schedule import Schedule
 from tasks.judging.judge import call_count
 from tasks.judging.making import judge_configs
@@ -12,18 +13,31 @@ if TYPE_CHECKING:
 
 
 def judge_calls(configuration: Configuration) -> int:
-    """Return the calls of judges that one evaluation needs, retries left out."""
+    """Return the calls of judges that one evaluation needs, retries left out.
+
+    What a champion answers comes beside them, once for each case: see ``champions``.
+    """
     return sum(call_count(metric) for metric in judge_configs(configuration).values())
 
 
-def schedule_of(loaded: "Loaded", *, has_champion: bool = False) -> Schedule:
+def champions(configuration: Configuration) -> tuple[int, int]:
+    """Return how many candidates pairwise judges compare with, and how many are not the defaults."""
+    pairwise = [m for m in judge_configs(configuration).values() if m.mode == "pairwise"]
+    written = {canonical_json(m.champion) for m in pairwise if isinstance(m.champion, dict)}
+    n_apart = len(written)
+    return n_apart + any(not isinstance(m.champion, dict) for m in pairwise), n_apart
+
+
+def schedule_of(loaded: "Loaded", champion: Candidate | None = None) -> Schedule:
     """Return the plan of a run of this configuration, in numbers of cells.
 
     Args:
         loaded: the configuration with what it names.
-        has_champion: whether a champion is looked at beside winner and defaults in the end.
+        champion: who is in production; looked at in the end beside winner and defaults.
     """
     configuration = loaded.configuration
+    n_champions, n_apart = champions(configuration)
+    baseline = loaded.space.baseline()
     return Schedule(
         n_generations=configuration.optimization.evolution.generations,
         population_size=configuration.optimization.evolution.population_size,
@@ -33,6 +47,8 @@ def schedule_of(loaded: "Loaded", *, has_champion: bool = False) -> Schedule:
         cases_per_candidate=configuration.evaluation.cases_per_candidate,
         max_calls=configuration.budget.max_calls,
         calls_per_cell=1 + judge_calls(configuration),
-        has_baseline=loaded.space.baseline() is not None,
-        has_champion=has_champion,
+        n_champions=n_champions,
+        n_champions_apart=n_apart,
+        has_baseline=baseline is not None,
+        has_champion=champion is not None and champion.params != baseline,
     )

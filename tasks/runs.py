@@ -4,11 +4,10 @@ Flow and task parameters carry a run's id only, so that nothing heavy and no sec
 Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` makes runs.
 """
 
-import json
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -18,23 +17,21 @@ from convergence_core.budget.limits import Budget
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
+from convergence_core.goals import FittedGoals, Goals
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import (
     Assignment,
     Cell,
     Evaluation,
-    Params,
     Trial,
-    canonical_json,
 )
 from convergence_core.result import ResultStatus
-from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import make_surrogate
+from convergence_core.rlp.commitments import Commitment, Thought
+from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.schedule import FINAL_SHARE, Schedule
-from convergence_core.stopper import Progress as StopperProgress, Stopper
+from convergence_core.stopper import Stopper
 from convergence_core.store import Lease, ParquetStore
 from convergence_core.store.protocols import (
-    Checkpoint,
     Journal,
     LostCall,
     Row,
@@ -42,8 +39,11 @@ from convergence_core.store.protocols import (
     RunStatus,
 )
 from convergence_core.store.rows import evaluation_row
+from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.session import EvaluationSession
+from tasks.standing import Learned, Progress, limit_reached
+from tasks.thoughts.thinking import Taught, Thinking
 
 _LIVING: dict[str, "Run"] = {}
 _LIVING_LOCK = threading.Lock()
@@ -76,68 +76,10 @@ def is_open(run_id: str) -> bool:
         return run_id in _LIVING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What is known after the last committed generation; all that a resumed run needs."""
-
-    next_generation: int = 0
-    search: SearchState
-    rng_state: Mapping[str, Any]
-    stopper: StopperProgress
-    n_calls: int = 0
-    """Calls of the committed generations, retries included."""
-    exhausted: bool = False
-    """The sampler found nothing new to ask."""
-    n_repairs: int = 0
-    """Generations that only asked missing cells again; they do not count as planned ones."""
-    spent: str | None = None
-    """Which limit of the budget cut a generation short, in words; ``None``: none did."""
-
-    def params_of(self, candidate_id: str) -> Params:
-        """Return the parameters of a candidate that was asked."""
-        return self.search.archive.members[candidate_id].candidate.params
-
-    def to_checkpoint(self) -> Checkpoint:
-        """Return the columns of ``generations`` that hold this progress."""
-        return Checkpoint(
-            generation=self.next_generation - 1,
-            rng_state_json=json.dumps(self.rng_state, sort_keys=True),
-            sampler_state_json=canonical_json(self.search.to_json()),
-            progress_json=canonical_json(
-                {
-                    "stopper": self.stopper.to_json(),
-                    "n_calls": self.n_calls,
-                    "exhausted": self.exhausted,
-                    "n_repairs": self.n_repairs,
-                    "spent": self.spent,
-                }
-            ),
-        )
-
-    @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Progress":
-        """Rebuild the progress that ``to_checkpoint`` wrote."""
-        numbers = json.loads(checkpoint.progress_json)
-        return cls(
-            next_generation=checkpoint.generation + 1,
-            search=SearchState.from_json(json.loads(checkpoint.sampler_state_json)),
-            rng_state=json.loads(checkpoint.rng_state_json),
-            stopper=StopperProgress.from_json(numbers["stopper"]),
-            n_calls=numbers["n_calls"],
-            exhausted=numbers["exhausted"],
-            n_repairs=numbers.get("n_repairs", 0),
-            spent=numbers.get("spent"),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What a generation's trials have taught, before it is committed."""
-
-    trials: tuple[Trial, ...]
-    progress: Progress
-    recommendation: Recommendation | None
-    """Whom this evidence would hand over; ``None`` before the first reward."""
+def thinks(run_id: str) -> bool:
+    """Whether somebody thinks before the next generation of a living run."""
+    thinking = run_of(run_id).thinking
+    return thinking is not None and thinking.why_off is None
 
 
 class Run:
@@ -154,6 +96,7 @@ class Run:
         loaded: Loaded,
         schedule: Schedule,
         sampler: Sampler,
+        past: Past,
         stopper: Stopper,
         progress: Progress,
         session: EvaluationSession,
@@ -164,26 +107,32 @@ class Run:
         maybe_paid: Sequence[LostCall],
         retries_missing: bool = False,
         budget: Budget,
+        thinking: Thinking | None = None,
     ) -> None:
         self.record = record
         self.loaded = loaded
         self.schedule = schedule
+        self.goals = Goals.of(loaded.configuration)
         self.sampler = sampler
+        self.past = past
         self.stopper = stopper
         self.progress = progress
         self.session = session
         self.store = store
         self.journal = journal
         self.maybe_paid = tuple(maybe_paid)
+        self.thinking = thinking
+        """``None``: nobody thinks."""
+        self._exogenous: frozenset[Cell] = frozenset()
         self._retries_missing = retries_missing
         self._budget = budget
-        quota = schedule.final_quota()
-        n_final = quota.n_cells * schedule.n_subjects * schedule.calls_per_cell
-        budget.keep_back(share=FINAL_SHARE, calls=n_final)
+        budget.keep_back(share=FINAL_SHARE, calls=schedule.final_calls)
         self.resumed_from = progress.next_generation
         self._lease = lease
         self._listener = listener
         self._stopping = threading.Event()
+        self.has_begun = False
+        """Whether its work has begun: until then there is nothing to keep."""
         self._closed = False
         self._rng_state = progress.rng_state
         with _LIVING_LOCK:
@@ -239,13 +188,19 @@ class Run:
                 resumed_from=self.resumed_from,
                 maybe_paid=self.maybe_paid,
                 n_cells_planned=self.schedule.planned_cells(),
+                warm_start=self.past.told(),
             )
         )
 
     # -- the course of the search
 
     def goes_on(self) -> bool:
-        """Whether another generation is to be run."""
+        """Whether another generation is to be run.
+
+        Raises:
+            RunInterruptedError: the run was asked to stop.
+        """
+        self.check_stop()
         return self.why_ended() is None
 
     def why_ended(self) -> tuple[ResultStatus, str] | None:
@@ -277,6 +232,34 @@ class Run:
         if repair is not None:
             self._rng_state = self.progress.rng_state
             return repair
+        advice = Advice()
+        if self.thinking is not None:
+            advice = self.thinking.advice(self.next_generation)
+        plan, self._rng_state = self._ask(advice)
+        self._exogenous = plan.exogenous
+        return plan
+
+    def think(self) -> tuple[Thought, ...]:
+        """Write the thoughts of the next generation; they are durable when this returns."""
+        if self.thinking is None or self._repair() is not None:
+            return ()
+        return self.thinking.think(self.next_generation, self._share_left(self.next_generation))
+
+    def predict(self) -> Commitment | None:
+        """Read what the thoughts predict of candidates that are chosen without them."""
+        if self.thinking is None or self.thinking.commitment(self.next_generation) is None:
+            return None
+        plan, _ = self._ask(Advice(reserves=True))
+        own = {cell.candidate_id for cell in plan.exogenous}
+        reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
+        most = -(-len(plan.assignments) // 2)
+        return self.thinking.predict(self.next_generation, reserved[:most], self.progress.search)
+
+    def _share_left(self, generation: int) -> float:
+        return max(0.0, 1.0 - generation / self.schedule.n_generations)
+
+    def _ask(self, advice: Advice) -> tuple[Plan, Mapping[str, Any]]:
+        """Return the sampler's plan and the state of its generator after it."""
         rng = np.random.default_rng()
         rng.bit_generator.state = dict(self.progress.rng_state)
         plan = self.sampler.ask(
@@ -290,10 +273,13 @@ class Run:
                 case_ids=self.case_order,
                 repeats=self.schedule.repeats,
                 baseline=self.loaded.space.baseline(),
+                advice=replace(
+                    advice,
+                    winners=() if self.next_generation else self.past.start.winners,
+                ),
             ),
         )
-        self._rng_state = rng.bit_generator.state
-        return plan
+        return plan, rng.bit_generator.state
 
     def _repair(self) -> Plan | None:
         """Return the plan that asks missing cells once more; ``None``: none is wanted."""
@@ -330,10 +316,20 @@ class Run:
         search = self.progress.search
         if is_repair:  # no choice of the sampler's: evidence alone
             generation = self.next_generation
-            search = replace(search, archive=search.archive.tell(trials, generation))
+            measures = None if self.goals is None else self.goals.measures
+            archive = search.archive.tell(trials, generation, measures)
+            search = replace(search, archive=archive)
         else:
             search = self.sampler.tell(search, trials)
         recommendation = self.recommend(search, rival_id=self.progress.stopper.leader)
+        taught = None
+        if self.thinking is not None and not is_repair:
+            taught = self.thinking.learn(
+                self.next_generation,
+                trials,
+                self._exogenous,
+                self._share_left(self.next_generation + 1),
+            )
         progress = replace(
             self.progress,
             next_generation=self.next_generation + 1,
@@ -348,8 +344,11 @@ class Run:
             exhausted=self.progress.exhausted if is_repair else not trials,
             n_repairs=self.progress.n_repairs + is_repair,
             spent=limit_reached(trials),
+            thoughts=self.progress.thoughts if taught is None else taught.after.to_json(),
         )
-        return Learned(trials=tuple(trials), progress=progress, recommendation=recommendation)
+        return Learned(
+            trials=tuple(trials), progress=progress, recommendation=recommendation, taught=taught
+        )
 
     def recommend(
         self, search: SearchState, *, rival_id: str | None = None
@@ -360,10 +359,16 @@ class Run:
             search,
             rng=np.random.default_rng(stream),
             level=self.configuration.optimization.mab.confidence_level,
-            case_weights={case.case_id: case.weight for case in self.loaded.search_cases},
-            surrogate=make_surrogate(self.loaded.space),
+            case_weights=self.past.case_weights,
+            surrogate=self.past.surrogate,
             rival_id=rival_id,
+            goals=self.fit_goals(search),
         )
+
+    def fit_goals(self, search: SearchState) -> FittedGoals | None:
+        """Return what this evidence says of constraints and metrics; ``None``: neither counts."""
+        goals = self.goals
+        return None if goals is None else goals.fit(search.archive, self.loaded.space)
 
     def evaluation_rows(self, evaluations: Iterable[Evaluation]) -> list[Row]:
         """Return rows of ``evaluations``, each with its case's weight."""
@@ -373,8 +378,10 @@ class Run:
             for evaluation in evaluations
         ]
 
-    def commit(self, progress: Progress) -> None:
+    def commit(self, progress: Progress, taught: Taught | None = None) -> None:
         """Move on to this progress, which the store has made durable."""
+        if self.thinking is not None and taught is not None:
+            self.thinking.commit(taught)
         if progress.n_repairs > self.progress.n_repairs:
             self._retries_missing = False  # once: what is still missing stays so
         self.progress = progress
@@ -385,6 +392,11 @@ class Run:
         """Ask the run to end soon: no new call starts, paid answers are kept. Thread-safe."""
         self._stopping.set()
         self.session.stop()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._stopping.is_set()
 
     def check_stop(self) -> None:
         """Raise if the run must not go on.
@@ -400,7 +412,7 @@ class Run:
             )
         if self._stopping.is_set():
             raise RunInterruptedError(
-                f"run {self.label} was stopped in generation {self.next_generation}. "
+                f"run {self.label} was stopped in generation {self.next_generation:02d}. "
                 f"Nothing paid is lost: `convergence resume {self.label}` goes on."
             )
 
@@ -434,14 +446,21 @@ class Run:
         self._closed = True
         with _LIVING_LOCK:
             _LIVING.pop(self.run_id, None)
+        if self.thinking is not None:
+            self.thinking.close()
         self.session.close()
         self.journal.close()
         self.store.close()
         self._lease.release()
 
     def __enter__(self) -> Self:
-        """Mark the run as running and tell the listener."""
+        """Mark the run as running, begin to count its minutes, and tell the listener.
+
+        Between opening and this, Prefect may have started a server: no work of the run's.
+        """
+        self.has_begun = True
         self.save("running")
+        self._budget.start(now_us() / 1e6)
         self.announce()
         return self
 
@@ -460,12 +479,3 @@ class Run:
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=str(error)))
         finally:
             self.close()
-
-
-def limit_reached(trials: Sequence[Trial]) -> str | None:
-    """Return which limit kept a cell from being asked, in words."""
-    for trial in trials:
-        for evaluation in trial.evaluations:
-            if evaluation.error_type == "budget":
-                return evaluation.error
-    return None

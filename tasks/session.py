@@ -11,25 +11,53 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from convergence_core.budget.limits import Budget
 from convergence_core.errors import CandidateFault
 from convergence_core.events import BudgetWarned, TrafficChanged
-from convergence_core.records import Assignment, Case, Cell, Evaluation, Trial, eval_id_of
+from convergence_core.records import (
+    Assignment,
+    Case,
+    Cell,
+    Evaluation,
+    Reply,
+    Trial,
+    eval_id_of,
+)
 from convergence_core.reward import RewardModel
 from convergence_core.store.protocols import Journal
 from convergence_core.target import Metric, Target
-from tasks.asking import PaidMetric
+from tasks.asking import PaidCall, PaidMetric
 from tasks.calls import Calls
 from tasks.cells import Job, PendingCell, unasked
-from tasks.dispatcher import JUDGE_LANE, TARGET_LANE, Asking, Dispatcher, endpoint_of
+from tasks.dispatcher import (
+    JUDGE_LANE,
+    TARGET_LANE,
+    THOUGHT_LANE,
+    Asking,
+    Dispatcher,
+    endpoint_of,
+)
 from tasks.journaling import JournalQueue
 from tasks.keys import Epoch
 from tasks.retries import Backoff
 from tasks.scoring import Closable, Scorer
 from tasks.traffic import Gates
+
+T = TypeVar("T")
+
+
+class AskApart(Protocol):
+    """Makes a paid call for no evaluation; see ``Dispatcher.ask_apart``."""
+
+    def __call__(
+        self, call: PaidCall, *, place: str, generation: int
+    ) -> Awaitable[tuple[Reply, int]]:
+        """Return the reply, and when it was durable."""
+        ...
+
 
 LEASE_MARGIN_S = 180.0
 """How much longer than two time-outs (connecting, answering) a claim is held: a process may have to
@@ -52,6 +80,7 @@ class EvaluationSession:
         epoch: which stored answers are used again.
         workers: most calls of the target in flight, over all assignments.
         judge_workers: most calls of judges in flight.
+        thought_workers: most calls of thoughts in flight.
         max_retries: further tries after a fault that a retry may heal.
         timeout_s: how long the target lets one call go on.
         credential: name of the variable with the target's key; rate limits are counted per key.
@@ -79,6 +108,7 @@ class EvaluationSession:
         epoch: Epoch,
         workers: int,
         judge_workers: int = 1,
+        thought_workers: int = 1,
         max_retries: int,
         timeout_s: float,
         credential: str | None = None,
@@ -127,6 +157,7 @@ class EvaluationSession:
             lanes={
                 JUDGE_LANE: judge_workers,
                 TARGET_LANE: workers,
+                THOUGHT_LANE: thought_workers,
             },  # judges first: they finish a cell
             max_retries=max_retries,
             keep_text=keep_text,
@@ -192,6 +223,21 @@ class EvaluationSession:
             candidate=assignment.candidate,
             evaluations=tuple(index_to_evaluation[index] for index in range(n_cells)),
         )
+
+    def run(self, work: Callable[[AskApart], Awaitable[T]]) -> T:
+        """Run work that makes paid calls for no evaluation; blocks until it has ended.
+
+        Args:
+            work: gets what makes a call; runs in the session's loop.
+
+        Raises:
+            RuntimeError: the session is closed.
+        """
+
+        async def go() -> T:
+            return await work(self._dispatcher.ask_apart)
+
+        return asyncio.run_coroutine_threadsafe(go(), self._loop).result()
 
     def stop(self) -> None:
         """Start no further call; cells not asked end as ``skipped``.

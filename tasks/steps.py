@@ -12,15 +12,37 @@ from prefect.cache_policies import NO_CACHE
 
 from convergence_core.events import GenerationFinished, GenerationStarted
 from convergence_core.records import Assignment, Trial
+from convergence_core.rlp.rows import prediction_rows, text_rows, thought_rows, update_rows
 from convergence_core.sampler import Plan
+from convergence_core.store.protocols import Row
 from convergence_core.store.rows import (
     candidate_rows,
     generation_row,
     payload_rows,
 )
 from tasks.process_redaction import redacted_errors
-from tasks.runs import Learned, run_of
+from tasks.runs import run_of
 from tasks.sealed import Sealed
+from tasks.standing import Learned
+from tasks.thoughts.thinking import Taught
+
+
+@task(task_run_name="think before generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
+def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
+    """Write the generation's thoughts, durable before any of its outcomes; return how many.
+
+    Faults of the model are reasons, kept with the thoughts; without a model there are none.
+    """
+    return sum(thought.speaks for thought in run_of(run_id).think())
+
+
+@task(task_run_name="predict generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
+def predict(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
+    """Read what each thought predicts of candidates chosen without it; return how many of them."""
+    commitment = run_of(run_id).predict()
+    return 0 if commitment is None else len(commitment.subjects)
 
 
 @task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)
@@ -75,7 +97,7 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
     step = learned.value
     evaluations = [evaluation for trial in step.trials for evaluation in trial.evaluations]
     tables: dict[str, Any] = {
-        "payloads": payload_rows(run_id, evaluations),
+        "payloads": [*payload_rows(run_id, evaluations), *_thought_texts(run_id, step)],
         "candidates": candidate_rows(run_id, step.progress.search.archive, generation),
         "evaluations": run.evaluation_rows(evaluations),
         "attempts": run.journal.attempts(run_id, generation=generation),
@@ -91,8 +113,9 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
             )
         ],
     }
+    tables |= thought_tables(run_id, step.taught)
     run.store.publish(run_id, generation, tables)
-    run.commit(step.progress)
+    run.commit(step.progress, step.taught)
     leader = step.recommendation
     run.emit(
         GenerationFinished(
@@ -104,5 +127,22 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
             best_interval=None if leader is None else (leader.low, leader.high),
             n_calls=step.progress.n_calls,
             cost_usd=run.journal.totals(run_id).cost_usd,
+            warm_start=run.past.learned(step.progress.search),
         )
     )
+
+
+def thought_tables(run_id: str, taught: Taught | None) -> dict[str, list[Row]]:
+    """Return the rows of what a generation taught about thoughts."""
+    if taught is None:
+        return {}
+    commitment, lesson = taught.commitment, taught.lesson
+    return {
+        "thoughts": thought_rows(run_id, commitment, lesson, taught.weights),
+        "predictions": prediction_rows(run_id, commitment, lesson),
+        "policy_updates": update_rows(run_id, commitment, lesson, taught.before, taught.after),
+    }
+
+
+def _thought_texts(run_id: str, step: Learned) -> list[Row]:
+    return [] if step.taught is None else text_rows(run_id, step.taught.commitment.thoughts)

@@ -214,7 +214,7 @@ class Gate:
     def _give_up(self, why: str) -> None:
         if self._why_down is None:
             self._why_down = (
-                f"{why} Asked {self.n_entered} times by this run; what was answered is kept, and "
+                f"{why.rstrip('.')}. Asked {self.n_entered} times by this run; what was answered is kept, and "
                 f"{self._resume} goes on later."
             )
             self._tell("down", why)

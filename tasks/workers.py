@@ -56,7 +56,7 @@ class WorkTimeoutError(Exception):
 
 
 class WorkersHungError(Exception):
-    """All places are held by calls that outlived their time-out."""
+    """All places are held by calls that outlived their time-out, and none of them came free."""
 
 
 def failure_of(error: BaseException, *, skip_frames: int = 1) -> Failure:
@@ -108,10 +108,11 @@ def _converted(value: object, convert: Callable[[object], object], latency_ms: f
 class _Call:
     """One piece of work under way, as its waiter sees it."""
 
-    __slots__ = ("future", "hung", "loop", "task")
+    __slots__ = ("future", "hung", "loop", "task", "timeout_s")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         self.loop = loop
+        self.timeout_s = timeout_s
         self.future: asyncio.Future[Outcome] = loop.create_future()
         self.hung = False
         self.task: asyncio.Task[None] | None = None
@@ -128,6 +129,8 @@ class _Pool(ABC, Generic[W]):
         self._name = name
         self._n_busy = 0
         self._n_hung = 0
+        self._is_lost = False
+        """Whether all places hung for so long that nobody waits for one any more."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._done: deque[tuple[_Call, Outcome]] = deque()
         self._wake_scheduled = False
@@ -138,11 +141,11 @@ class _Pool(ABC, Generic[W]):
 
         Raises:
             WorkTimeoutError: it went on for longer than ``timeout_s`` from its start.
-            WorkersHungError: every place is held by a call that outlived its time-out.
+            WorkersHungError: every place is held by a call that outlived its time-out twice.
         """
         await self._take_place()
         loop = asyncio.get_running_loop()
-        call = _Call(loop)
+        call = _Call(loop, timeout_s)
         self._start(work, call)
         timer = loop.call_later(timeout_s, self._expire, call)
         try:
@@ -176,7 +179,8 @@ class _Pool(ABC, Generic[W]):
         if self._n_busy < self.n_workers:
             self._n_busy += 1
             return
-        self._refuse_if_all_hung()
+        if self._is_lost:
+            raise WorkersHungError(self.n_workers)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -195,10 +199,6 @@ class _Pool(ABC, Generic[W]):
                 return
         self._n_busy -= 1
 
-    def _refuse_if_all_hung(self) -> None:
-        if self._n_hung >= self.n_workers:
-            raise WorkersHungError(self.n_workers)
-
     def _expire(self, call: _Call) -> None:
         if not call.future.done():
             call.future.set_exception(WorkTimeoutError())
@@ -211,10 +211,17 @@ class _Pool(ABC, Generic[W]):
         self._n_hung += 1
         self._cancel(call)
         if self._n_hung >= self.n_workers:
-            while self._waiters:
-                waiter = self._waiters.popleft()
-                if not waiter.done():
-                    waiter.set_exception(WorkersHungError(self.n_workers))
+            # One of them may still end, only later than it should.
+            call.loop.call_later(call.timeout_s, self._refuse_if_all_hung)
+
+    def _refuse_if_all_hung(self) -> None:
+        if self._n_hung < self.n_workers:
+            return
+        self._is_lost = True
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(WorkersHungError(self.n_workers))
 
     def _complete(self, call: _Call, outcome: Outcome) -> None:
         """Hand an outcome to the waiter's loop; called in the worker, in batches where it can."""
@@ -231,6 +238,7 @@ class _Pool(ABC, Generic[W]):
         while self._done:
             call, outcome = self._done.popleft()
             self._n_hung -= call.hung
+            self._is_lost = False
             if not call.loop.is_closed() and not call.future.done():
                 call.future.set_result(outcome)
             self._pass_place_on()

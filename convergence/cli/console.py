@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+PIPE_WIDTH = 200
+"""Characters of a table's line where no terminal tells its own."""
+LONGEST_WORD = 64
+"""Characters of an id or hash that a table does not break; longer ones are folded."""
+NARROWEST_TEXT = 20
+"""Characters that a column of texts keeps on a line beside columns of ids."""
+
+
 @dataclass(slots=True)
 class Settings:
     """How this process talks; set once by ``convergence.__main__`` and by ``--json``."""
@@ -60,10 +68,15 @@ def answer(text: str, style: str = "") -> None:
 
 
 def show(table: "Table") -> None:
-    """Write a table to standard output; never cut to a width that nobody looks at."""
+    """Write a table to standard output; never cut to a width that nobody looks at.
+
+    Columns of ids keep their width, so that an id can be copied; where that is more than the
+    terminal has, the terminal wraps the lines.
+    """
     console = out()
-    if not sys.stdout.isatty():
-        console.width = 200
+    width = console.width if sys.stdout.isatty() else PIPE_WIDTH
+    needed = sum((column.min_width or 0) + 2 for column in table.columns)
+    console.width = max(width, needed)
     console.print(table)
 
 
@@ -141,13 +154,17 @@ def problem_rows(error: ConfigurationError) -> list[dict[str, Any]]:
 def fail_unexpectedly(error: Exception) -> None:
     """Write what is known of a failure nobody foresaw."""
     name, message = type(error).__name__, _without_secrets(str(error))
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        message = _without_secrets(f"{error.filename}: {error.strerror}")
     if settings.json:
         answer_json({"error": {"type": name, "message": message}})
         return
     console = err()
     console.print("Error:", style="bold red", end=" ")
-    console.print(f"{name}: {message}" if message else name, markup=False)
-    if not isinstance(error, OSError):  # a file or a network: the message says what is wrong
+    if isinstance(error, OSError) and message:  # a file or a network: the message says enough
+        console.print(message, markup=False)
+    else:
+        console.print(f"{name}: {message}" if message else name, markup=False)
         console.print("This was not foreseen; `--debug` shows where it came from.", markup=False)
 
 
@@ -156,12 +173,22 @@ def simple_table(
 ) -> "Table":
     """Return a plain table; columns named in ``right`` are numbers."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - Rich loads when a table is shown
+    from rich.cells import cell_len  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        cells = [column, *(row[index] for row in rows)]
+        longest = max(map(cell_len, cells))
+        is_words = longest <= LONGEST_WORD and not any(" " in cell for cell in cells)
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=is_words,
+            min_width=longest if is_words else min(longest, NARROWEST_TEXT),
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

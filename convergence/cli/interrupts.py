@@ -15,16 +15,23 @@ EXIT_INTERRUPTED = 130
 
 @contextlib.contextmanager
 def stops_cleanly(
-    stop: Callable[[], None], say: Callable[[str], None], farewell: str
+    stop: Callable[[], None],
+    say: Callable[[str], None],
+    farewell: str,
+    *,
+    has_begun: Callable[[], bool] = lambda: True,
 ) -> Iterator[None]:
     """While the body runs, call ``stop`` at the first Ctrl-C and end the process at the second.
 
-    Outside the main thread, where Python allows no signal handlers, nothing is changed.
+    Before the run has begun, the first raises ``KeyboardInterrupt`` instead: starting Prefect takes
+    seconds, and there is nothing yet to end cleanly. Outside the main thread, where Python allows
+    no signal handlers, nothing is changed.
 
     Args:
         stop: asks the run to end; may be called in any thread.
         say: writes a line for people.
         farewell: what is written before the process ends at once.
+        has_begun: whether there is work to end cleanly.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -38,6 +45,8 @@ def stops_cleanly(
     def on_interrupt(_signum: int, _frame: FrameType | None) -> None:
         nonlocal times
         times += 1
+        if times == 1 and not has_begun():
+            raise KeyboardInterrupt
         if times == 1:
             # In a thread: a handler runs between any two steps of the main thread, which may
             # hold the locks that stopping and saying need.

@@ -1,5 +1,6 @@
 """Where things are: the configuration beside us and the results store it names."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,16 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
     from convergence_core.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     return ParquetStore(path)
+
+
+def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:
+    """Return the options by which ``resume`` finds a run of this store again from this folder."""
+    options = " --offline" if offline else ""
+    if store is not None:
+        return f"{options} --store {shlex.quote(str(store))}"
+    if config is None or config == Path(CONFIG_NAME):
+        return options
+    return f"{options} --config {shlex.quote(str(config))}"
 
 
 def _storage_path(config: Path) -> str:

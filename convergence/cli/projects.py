@@ -126,6 +126,8 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         f"convergence validate {places.CONFIG_NAME}",
         f"convergence optimize {places.CONFIG_NAME}",
     ]
+    if template is Template.OPENAI:
+        steps.append("convergence optimize --offline   # or without a key: a stand-in answers")
     return steps
 
 
@@ -162,17 +164,21 @@ def validate(
 
 
 def _build_parts(loaded: "Loaded") -> None:
-    """Make target and metrics and let them go again: their functions must import.
+    """Make target and metrics and let them go again: their functions must import, the store fit.
 
     Raises:
         ConfigurationError: one of them cannot be made.
+        StoreFormatError: the store's path cannot be one.
     """
     import asyncio  # noqa: PLC0415 - only here
 
+    from convergence_core.store.layout import store_root  # noqa: PLC0415 - as above
+    from tasks.assembly import store_path  # noqa: PLC0415 - as above
     from tasks.metrics import make_metrics  # noqa: PLC0415 - as above
     from tasks.targets import make_target  # noqa: PLC0415 - as above
     from tasks.world import World  # noqa: PLC0415 - as above
 
+    store_root(store_path(loaded))
     world = World.unchecked(loaded.configuration)
     problems: list[Problem] = []
     try:
@@ -222,7 +228,12 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
             f"{count(run.n_generations, 'generation')}: at most {candidates}"
             f"{count(run.n_search_cells, 'evaluation')}",
         ),
-        ("at the end", f"{run.n_final_cells:,} evaluations of the winner and the defaults"),
+        (
+            "at the end",
+            f"nothing: {run.final_shortage}"
+            if run.final_shortage
+            else f"{run.n_final_cells:,} evaluations of the winner and the defaults",
+        ),
         (
             "calls",
             f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{capped}",
@@ -253,6 +264,7 @@ def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any
             "candidates": run.n_candidates,
             "search_cells": run.n_search_cells,
             "final_cells": run.n_final_cells,
+            "final_shortage": run.final_shortage,
             "calls": run.n_calls,
             "calls_with_retries": run.n_calls_with_retries,
             "max_calls": run.max_calls,

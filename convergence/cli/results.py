@@ -50,7 +50,9 @@ def runs(
     """List the runs of a store, latest first."""
     console.settings.json = as_json
     opened = places.open_store(store, config)
-    records = opened.runs(system)
+    from convergence_core.store.interrupted import as_they_are  # noqa: PLC0415 - brings SQLite
+
+    records = as_they_are(opened, opened.runs(system))
     if as_json:
         console.answer_json([_run_row(record) for record in records])
         return
@@ -61,6 +63,10 @@ def runs(
     columns = ("run", "status", "started", "generations", "reward", "seed", "reason")
     rows = [_shown(record) for record in records]
     console.show(console.simple_table(columns, rows, right=("generations", "reward", "seed")))
+    for record in records:
+        if record.status == "interrupted":
+            options = places.resume_options(store, config, offline="offline" in record.tags)
+            console.say(f"Go on with: convergence resume {record.label}{options}")
 
 
 def _run_row(record: "RunRecord") -> dict[str, Any]:
@@ -259,6 +265,9 @@ def _finished(store: "ParquetStore", name: str | None) -> "RunRecord":
         return finished[0]
     record = store.run(name)
     if record.summary_json is None:
+        from convergence_core.store.interrupted import as_they_are  # noqa: PLC0415 - brings SQLite
+
+        (record,) = as_they_are(store, [record])
         raise RunNotFoundError(
             f"run {record.label} must be finished to have a report, but is {record.status} after "
             f"{record.n_generations} generations. Finish it with `convergence resume "

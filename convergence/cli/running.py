@@ -1,7 +1,6 @@
 """``optimize`` and ``resume``: the commands that make calls."""
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from tasks.runs import Run
 
 EXIT_ERROR = 1
-"""No candidate got a reward."""
+"""No candidate can be recommended."""
 EXIT_BUDGET = 3
 OFFLINE_HELP = (
     "Let the built-in stand-in answer for every chat model: no key, no cost. What it answers says "
@@ -99,7 +98,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
             on_event=listener,
         )
 
-    place = _place(None, config, offline=offline)
+    place = places.resume_options(None, config, offline=offline)
     _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
 
 
@@ -148,7 +147,7 @@ def resume(  # noqa: PLR0917 - as above
             on_event=listener,
         )
 
-    place = _place(store, config, offline=offline)
+    place = places.resume_options(store, config, offline=offline)
     _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
 
 
@@ -161,16 +160,6 @@ def _budget(
         "max_tokens": max_tokens,
         "max_minutes": max_minutes,
     }
-
-
-def _place(store: Path | None, config: Path | None, *, offline: bool) -> str:
-    """Return the options by which `resume` finds the store again from this folder."""
-    options = " --offline" if offline else ""
-    if store is not None:
-        return f"{options} --store {shlex.quote(str(store))}"
-    if config is None or config == Path(places.CONFIG_NAME):
-        return options
-    return f"{options} --config {shlex.quote(str(config))}"
 
 
 @contextlib.contextmanager
@@ -206,8 +195,15 @@ def _run(
         running = prepare(None if quiet or as_json else progress, mock_url)
         go_on = f"Go on with: convergence resume {running.label}{place}"
         try:
-            with stops_cleanly(running.stop, lambda text: progress.say(text, "yellow"), go_on):
+            with stops_cleanly(
+                running.stop,
+                lambda text: progress.say(text, "yellow"),
+                go_on,
+                has_begun=lambda: running.has_begun,
+            ):
                 result = execute(running, verbose=console.settings.debug)
+        except KeyboardInterrupt:
+            raise RunInterruptedError("interrupted before anything was asked.") from None
         except RunInterruptedError:
             if place:  # else the error's own advice is enough
                 progress.say(go_on)

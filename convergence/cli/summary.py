@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence.cli import console
-from convergence.progress import count
+from convergence.progress import count, shown_value
 
 if TYPE_CHECKING:
     from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
 
 LONGEST_VALUE = 60
 """Characters of a parameter's value that are shown."""
+LONGEST_THOUGHT = 400
+"""Characters of the best thought that are shown."""
 MOST_FAILURES = 3
 MANY_ROLES = 2
 """Roles or models from which on their costs are listed apart."""
@@ -22,9 +24,11 @@ def show(result: "RunResult") -> None:
     console.answer(f"\n{result.label}: {result.status}, {result.reason}", style="bold")
     console.answer(f"  {told_size(result)}")
     if result.winner is None:
-        console.answer("\nNo candidate got a reward.", style="bold red")
+        why = "Every evaluation failed" if result.all_failed else "No candidate got a reward"
+        console.answer(f"\n{why}, so nothing is recommended.", style="bold red")
     else:
         _show_winner(result, result.winner)
+    _show_thinking(result)
     _show_failures(result)
     _show_costs(result)
     if result.files:
@@ -69,6 +73,8 @@ def _show_winner(result: "RunResult", winner: "CandidateReport") -> None:
     console.show(console.simple_table(columns, rows, right=("reward", "cases")))
     for line in _told_differences(result):
         console.answer(line)
+    if result.final_look:
+        console.answer(f"Final look: {result.final_look}.", style="yellow")
     console.answer("\nRecommended:", style="bold")
     width = max((len(name) for name in winner.params), default=0)
     for name, value in _short(winner.params).items():
@@ -119,12 +125,28 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
         yield "No parameter has a `default`, so there is nothing to compare the winner with."
 
 
+def _show_thinking(result: "RunResult") -> None:
+    """Print what thoughts were worth, the best of them first."""
+    report = result.thinking
+    if report is None:
+        return
+    from tasks.report.thinking import lines_of  # noqa: PLC0415 - with the other files of reports
+
+    console.answer("\nThoughts:", style="bold")
+    if report.best is not None:
+        console.answer(f"  “{' '.join(report.best.text.split())[:LONGEST_THOUGHT]}”")
+    for line in lines_of(report):
+        console.answer(f"  {line}")
+    console.answer(f"  {report.sentence}")
+
+
 def _show_failures(result: "RunResult") -> None:
+    from tasks.report.wording import failure_example  # noqa: PLC0415 - brings the report
+
     if result.failures:
         console.answer("\nFailures:", style="bold")
     for failure in result.failures[:MOST_FAILURES]:
-        lines = (failure.example or "").strip().splitlines()
-        example = f": {lines[-1][:200]}" if lines else ""
+        example = f": {failure_example(failure.example)}" if failure.example else ""
         console.answer(f"  {failure.n:,} times {failure.reason}{example}")
 
 
@@ -147,8 +169,6 @@ def _show_costs(result: "RunResult") -> None:
 
 
 def _short(params: Mapping[str, object]) -> dict[str, str]:
-    shown = {}
-    for name, value in params.items():
-        text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
-        shown[name] = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-    return shown
+    return {
+        name: shown_value(value, digits=6, longest=LONGEST_VALUE) for name, value in params.items()
+    }

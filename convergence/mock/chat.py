@@ -9,7 +9,6 @@ from convergence.mock.brain import Brain, Chosen
 from convergence.mock.model import Floats
 from convergence.mock.pieces import pieces
 from convergence.mock.protocol import (
-    HOTTEST,
     MOST_CHOICES,
     MOST_LOGPROBS,
     ApiError,
@@ -18,9 +17,9 @@ from convergence.mock.protocol import (
     flag,
     mapping,
     messages,
-    number,
     refuse_prompt_logprobs,
-    stops,
+    sampling,
+    tells_usage,
     text,
     whole,
 )
@@ -55,7 +54,7 @@ def chat(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
     tokens = brain.tokens(ask, chosen, tiny=tiny)
     head = {"id": f"chatcmpl-{digest[:24]}", "created": 0, "model": ask.model}
     if flag(body, "stream"):
-        tells = flag(mapping(body, "stream_options"), "include_usage")
+        tells = tells_usage(body)
         return Payload(
             events=list(_events(head, choices, tokens, tells_usage=tells)),
             model=ask.model,
@@ -89,7 +88,6 @@ def read_ask(body: Mapping[str, Any]) -> Ask:
         )
     limit = whole(body, "max_completion_tokens", 1, MOST_TOKENS)
     limit = limit or whole(body, "max_tokens", 1, MOST_TOKENS)
-    temperature = number(body, "temperature", 0.0, HOTTEST)
     said = messages(body)
     form, schema = _form(body)
     if form == "json" and "json" not in " ".join(m.text for m in said).casefold():
@@ -102,11 +100,9 @@ def read_ask(body: Mapping[str, Any]) -> Ask:
     return Ask(
         model=text(body, "model"),
         messages=said,
-        temperature=1.0 if temperature is None else temperature,
         limit=limit,
-        seed=whole(body, "seed", -(2**63), 2**63),
         effort=effort if isinstance(effort, str) else "",
-        stop=stops(body),
+        **sampling(body),
         form=form,
         schema=schema,
         tool=_forced_tool(body),

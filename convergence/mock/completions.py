@@ -9,17 +9,15 @@ from convergence.mock.brain import Brain, Chosen
 from convergence.mock.chat import MOST_TOKENS, top_words
 from convergence.mock.model import Floats, decode
 from convergence.mock.protocol import (
-    HOTTEST,
     MOST_CHOICES,
     MOST_LOGPROBS,
     ApiError,
     Payload,
     Tokens,
     flag,
-    mapping,
-    number,
     refuse_prompt_logprobs,
-    stops,
+    sampling,
+    tells_usage,
     text,
     whole,
 )
@@ -44,17 +42,15 @@ def completions(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
     if brain.has("ignore"):
         echo, top = False, None
     limit = whole(body, "max_tokens", 0, MOST_TOKENS)
-    temperature = number(body, "temperature", 0.0, HOTTEST)
+    drawn = sampling(body)
     choices: list[dict[str, Any]] = []
     total = Tokens()
     for prompt in _prompts(body):
         ask = Ask(
             model=model,
             messages=(Message(role="user", text=prompt),),
-            temperature=1.0 if temperature is None else temperature,
             limit=DEFAULT_LIMIT if limit is None else limit,
-            seed=whole(body, "seed", -(2**63), 2**63),
-            stop=stops(body),
+            **drawn,
         )
         exact = top is not None or echo
         if exact:
@@ -66,7 +62,7 @@ def completions(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
             choices.append(_choice(brain, ask, one, len(choices), echo=echo, top=top))
     head = {"id": f"cmpl-{digest[:24]}", "object": "text_completion", "created": 0, "model": model}
     if flag(body, "stream"):
-        tells = flag(mapping(body, "stream_options"), "include_usage")
+        tells = tells_usage(body)
         events = [{**head, "choices": [choice]} for choice in choices]
         if tells:
             events.append({**head, "choices": [], "usage": total.usage()})

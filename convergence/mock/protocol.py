@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from convergence.mock.asks import Message
 
@@ -163,6 +163,37 @@ def mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ApiError(f"`{name}` must be an object, but got {_shown(value)}.", param=name)
     return value
+
+
+class Sampling(TypedDict):
+    """What every protocol's body says of how words are drawn."""
+
+    temperature: float
+    seed: int | None
+    stop: tuple[str, ...]
+
+
+def sampling(body: Mapping[str, Any]) -> Sampling:
+    """Return how words are drawn.
+
+    Raises:
+        ApiError: a setting is wrong.
+    """
+    temperature = number(body, "temperature", 0.0, HOTTEST)
+    return {
+        "temperature": 1.0 if temperature is None else temperature,
+        "seed": whole(body, "seed", -(2**63), 2**63),
+        "stop": stops(body),
+    }
+
+
+def tells_usage(body: Mapping[str, Any]) -> bool:
+    """Return whether a stream ends with the tokens used.
+
+    Raises:
+        ApiError: the option is no truth.
+    """
+    return flag(mapping(body, "stream_options"), "include_usage")
 
 
 def stops(body: Mapping[str, Any]) -> tuple[str, ...]:

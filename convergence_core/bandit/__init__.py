@@ -1,8 +1,8 @@
 """The runtime bandit: what is believed of each arm, and which one serves the next request.
 
-``BetaArms``, ``WarmArms`` (with the night as prior), ``GaussianArms`` and ``LinearArms`` are posteriors; ``Policy`` is one version of their
-exact propensities; ``DriftWatch`` tells when a mean has changed; ``receive`` says what becomes of a
-reward.
+``BetaArms``, ``WarmArms`` (with the night as prior), ``GaussianArms`` and ``LinearArms`` are
+posteriors; ``Policy`` is one version of their exact propensities; ``DriftWatch`` tells when a mean
+has changed; ``receive`` says what becomes of a reward.
 """
 
 from convergence_core.bandit.arms import BetaArms, GaussianArms

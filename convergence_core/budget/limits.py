@@ -110,12 +110,9 @@ class Budget:
     Args:
         limits: what may be spent.
         spent: what was spent before, e.g. by the run that is resumed.
-        started_s: the clock of ``reserve`` when this part of the run began.
     """
 
-    def __init__(
-        self, limits: Limits, spent: Spent | None = None, *, started_s: float = 0.0
-    ) -> None:
+    def __init__(self, limits: Limits, spent: Spent | None = None) -> None:
         before = spent or Spent()
         self.limits = limits
         self._lock = threading.Lock()
@@ -124,8 +121,7 @@ class Budget:
         self._tokens = before.tokens
         self._n_unpriced = before.n_unpriced
         self._seconds_before = before.seconds
-        self._started_s = started_s
-        self._now_s = started_s
+        self._started_s = self._now_s = 0.0
         self._next = 0
         self._outstanding: dict[int, tuple[int, int]] = {}
         """Number of a reservation → picodollars and tokens that it holds."""
@@ -138,6 +134,11 @@ class Budget:
             name: [share for share in WARN_AT if _is_crossed(share, used, limit)]
             for name, used, limit in self._uses()
         }
+
+    def start(self, now_s: float) -> None:
+        """Begin to count time only now: what came before was no work of the run."""
+        with self._lock:
+            self._started_s = self._now_s = now_s
 
     def keep_back(self, *, share: float = 0.0, calls: int = 0) -> None:
         """Keep a part of each limit back for later; called again, it replaces what was kept.
@@ -188,7 +189,7 @@ class Budget:
 
         Args:
             worst: the most that it can cost.
-            now_s: a monotonic clock, the one of ``started_s``.
+            now_s: a monotonic clock, the one of ``start``.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)

@@ -32,7 +32,6 @@ from convergence_core.config.optimization import (
     MabConfig,
     OptimizationConfig,
     OutputConfig,
-    SocietyConfig,
     StorageConfig,
 )
 from convergence_core.config.schema import json_schema
@@ -46,6 +45,7 @@ from convergence_core.config.search_space import (
     TemplateConfig,
     TextParam,
 )
+from convergence_core.config.society import LearningConfig, RlpConfig, SocietyConfig
 from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 from convergence_core.config.tree import ReferenceRow, reference
 
@@ -67,6 +67,7 @@ __all__ = [
     "ExportConfig",
     "FloatParam",
     "IntParam",
+    "LearningConfig",
     "LlmConfig",
     "MabConfig",
     "MessageTemplate",
@@ -80,6 +81,7 @@ __all__ = [
     "ReferenceRow",
     "RequestConfig",
     "ResponseConfig",
+    "RlpConfig",
     "ScaleConfig",
     "SearchSpaceConfig",
     "SocietyConfig",

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from convergence_core.config.api import HOSTED_KINDS, ApiConfig
 from convergence_core.config.base import Section
@@ -13,7 +12,7 @@ from convergence_core.config.problems import listing, nearest
 from convergence_core.config.report import Report
 from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path
+from convergence_core.config.source import Path, texts_of
 from convergence_core.config.tree import is_default
 
 _KIND: Path = ("api", "kind")
@@ -190,8 +189,8 @@ _PLACEHOLDER = re.compile(
 
 def _check_placeholders(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
     request = api.request
-    texts = [*_texts(request.body, ("api", "request", "body"))]
-    texts += _texts(request.options, ("api", "request", "options"))
+    texts = [*texts_of(request.body, ("api", "request", "body"))]
+    texts += texts_of(request.options, ("api", "request", "options"))
     texts += [(("api", "request", "query", key), text) for key, text in request.query.items()]
     for i, message in enumerate(request.messages or ()):
         texts.append((("api", "request", "messages", i, "content"), message.content))
@@ -223,14 +222,3 @@ def _check_placeholder(
     fix = f"Did you mean `{{{guess}}}`? " if guess and guess != name else ""
     fix += f"For the plain text double the braces: `{{{match.group()}}}`."
     report.add(path, rule, fix, value=shown(match.group()), about=(about,))
-
-
-def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(item, (*path, key))
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from _texts(item, (*path, i))

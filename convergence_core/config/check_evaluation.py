@@ -62,6 +62,32 @@ def check_evaluation(
     if not any(metric.weight > 0 for metric in evaluation.metrics.values()):
         rule = "must have at least one metric with a weight above 0"
         report.add(_METRICS, rule, "Write e.g. `weight: 1`.", of_key=True)
+    _check_goals(configuration, report)
+
+
+def _check_goals(configuration: Configuration, report: Report) -> None:
+    evaluation = configuration.evaluation
+    metrics = evaluation.metrics.values()
+    path: Path = ("evaluation", "objective")
+    if evaluation.objective == "pareto":
+        n_weighted = sum(metric.weight > 0 for metric in metrics)
+        if n_weighted == 1:
+            rule = "must be `reward` where only one metric has a weight above 0"
+            fix = "Give another metric a weight, or remove it."
+            report.add(path, rule, fix, value="pareto", about=(_METRICS,))
+        algorithm = configuration.optimization.algorithm
+        if algorithm == "evolution":
+            rule = "must be `reward` with `optimization.algorithm: evolution`"
+            fix = "Write `algorithm: mab_evolution`, or remove it."
+            about: tuple[Path, ...] = (("optimization", "algorithm"),)
+            report.add(path, rule, fix, value="pareto", about=about)
+    is_constrained = any(m.min is not None or m.max is not None for m in metrics)
+    default = type(evaluation).model_fields["max_broken"].default
+    if evaluation.max_broken != default and not is_constrained:
+        rule = "has no effect: no metric has a `min` or `max`"
+        fix = "Remove it, or give a metric `min` or `max`."
+        about = (_METRICS,)
+        report.add(("evaluation", "max_broken"), rule, fix, of_key=True, about=about)
 
 
 def _check_test_cases(configuration: Configuration, report: Report) -> None:

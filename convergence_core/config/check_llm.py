@@ -20,8 +20,11 @@ def check_llm(configuration: Configuration, report: Report) -> None:
     for path, llm in llms_of(configuration):
         _check(llm, path, report)
     if configuration.llm is not None and not _is_used(configuration):
-        rule = "has no effect: no metric of type `llm_judge` asks it"
-        fix = "Remove it, or add a metric, e.g. `quality: {type: llm_judge, rubric: …}`."
+        rule = "has no effect: no metric of type `llm_judge` asks it, and nobody thinks"
+        fix = (
+            "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "
+            "`society: {enabled: true}`."
+        )
         report.add(_LLM, rule, fix, of_key=True, about=(("evaluation", "metrics"),))
 
 
@@ -36,7 +39,7 @@ def llms_of(configuration: Configuration) -> Iterator[tuple[Path, LlmConfig]]:
 
 def _is_used(configuration: Configuration) -> bool:
     metrics = configuration.evaluation.metrics.values()
-    return any(metric.type == "llm_judge" for metric in metrics)
+    return configuration.society.thinks or any(metric.type == "llm_judge" for metric in metrics)
 
 
 def _check(llm: LlmConfig, path: Path, report: Report) -> None:

@@ -1,7 +1,6 @@
 """No secret is written in a configuration; each is named by its environment variable."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from convergence_core.config.check_llm import llms_of
 from convergence_core.config.models import Configuration
@@ -17,7 +16,7 @@ from convergence_core.config.secrecy import (
     is_only_references,
     is_secret_key,
 )
-from convergence_core.config.source import Path
+from convergence_core.config.source import Path, texts_of
 
 
 def check_secrets(configuration: Configuration, report: Report) -> None:
@@ -28,7 +27,7 @@ def check_secrets(configuration: Configuration, report: Report) -> None:
             report.add(place, rule, env_fix(), value=HIDDEN)
     _check_headers(configuration, report)
     seen = {problem.key for problem in report.problems}
-    for path, text in _texts(configuration.model_dump(mode="json"), ()):
+    for path, text in texts_of(configuration.model_dump(mode="json"), ()):
         if path[:3] == ("evaluation", "test_cases", "inline"):
             continue
         has_url = path[-1] != "endpoint" and has_credentials(text)  # endpoints have own rules
@@ -83,14 +82,3 @@ _HEADER_FIX = (
 
 def _carries_secret(name: str, auth_header: str) -> bool:
     return is_secret_key(name) or name.lower() == auth_header.lower()
-
-
-def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts(item, (*path, key))
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from _texts(item, (*path, i))

@@ -5,6 +5,7 @@ from convergence_core.config.check_evaluation import check_evaluation
 from convergence_core.config.check_llm import check_llm
 from convergence_core.config.check_prices import check_prices
 from convergence_core.config.check_secrets import check_secrets
+from convergence_core.config.check_society import check_society
 from convergence_core.config.check_space import check_space
 from convergence_core.config.models import Configuration
 from convergence_core.config.report import Report
@@ -19,7 +20,9 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_evaluation(configuration, report, allow_callable=allow_callable)
     check_llm(configuration, report)
     check_prices(configuration, report)
+    check_society(configuration, report)
     _check_evolution(configuration, report)
+    _check_cost_aware(configuration, report)
 
 
 def _check_evolution(configuration: Configuration, report: Report) -> None:
@@ -45,3 +48,31 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
         rule = f"must not exceed `population_size` ({size})"
         fix = f"Write {size} or less."
         report.add((*path, "tournament_size"), rule, fix, value=str(tournament), about=about)
+    algorithm = configuration.optimization.algorithm
+    if evolution.selection == "rank" and algorithm != "evolution":
+        rule = f"has no effect with `optimization.algorithm: {algorithm}`"
+        of_algorithm: tuple[Path, ...] = (("optimization", "algorithm"),)
+        fix = "Remove it, or write `algorithm: evolution`."
+        report.add((*path, "selection"), rule, fix, of_key=True, about=of_algorithm)
+    elif evolution.selection == "rank" and tournament is not None:
+        rule = "has no effect with `selection: rank`"
+        of_selection: tuple[Path, ...] = ((*path, "selection"),)
+        fix = "Remove it, or write `selection: tournament`."
+        report.add((*path, "tournament_size"), rule, fix, of_key=True, about=of_selection)
+
+
+def _check_cost_aware(configuration: Configuration, report: Report) -> None:
+    optimization = configuration.optimization
+    if optimization.cost_aware is None:
+        return
+    path: Path = ("optimization", "cost_aware")
+    if optimization.algorithm in ("evolution", "random"):
+        rule = f"has no effect with `optimization.algorithm: {optimization.algorithm}`"
+        about: tuple[Path, ...] = (("optimization", "algorithm"),)
+        fix = "Remove it, or write `algorithm: mab_evolution`."
+        report.add(path, rule, fix, of_key=True, about=about)
+    elif configuration.evaluation.objective == "pareto":
+        rule = "has no effect with `evaluation.objective: pareto`, which knows no leader"
+        about = (("evaluation", "objective"),)
+        fix = "Remove it, and give the metric `cost_usd` or `latency_ms` a weight."
+        report.add(path, rule, fix, of_key=True, about=about)

@@ -143,5 +143,13 @@ class EvaluationConfig(Section):
     """Test cases a new candidate is asked. Absent: the algorithm decides."""
     metrics: dict[str, MetricConfig] = Field(min_length=1)
     """Metrics by name; the reward is their weighted mean."""
+    objective: Literal["reward", "pareto"] = "reward"
+    """What the search seeks: the highest mean reward, or the whole front of trade-offs between the
+    metrics that have a weight. A `pareto` run recommends by the weights all the same; it never
+    stops early."""
+    max_broken: float = Field(default=0.1, ge=0, lt=1)
+    """Share of a candidate's answers that may break a hard constraint (`min`, `max` of a metric).
+    A candidate that probably breaks one more often is not recommended while another one is
+    feasible."""
     custom_evaluator: CustomEvaluatorConfig | None = None
     """Absent: each metric of type `function` names its own."""

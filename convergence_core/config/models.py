@@ -10,11 +10,11 @@ from convergence_core.config.evaluation import EvaluationConfig
 from convergence_core.config.optimization import (
     OptimizationConfig,
     OutputConfig,
-    SocietyConfig,
     StorageConfig,
 )
 from convergence_core.config.promotion import PromotionConfig
 from convergence_core.config.search_space import SearchSpaceConfig
+from convergence_core.config.society import SocietyConfig
 from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 
 

@@ -57,7 +57,7 @@ class Refusal:
 
 _REMOVE = "Remove it."
 _GATEWAY = "Use `kind: openai` with a gateway's OpenAI-compatible `endpoint`, or `kind: http`."
-_NO_SOCIETY = "Remove it, or write only `society: {enabled: false}`."
+_NO_SOCIETY = "Remove it; `society` knows `enabled`, `learning` and `rlp`."
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
@@ -104,7 +104,6 @@ REFUSALS: tuple[Refusal, ...] = (
         "Use `type: similarity`, or `type: function` with a function of your own.",
         _is_none_of("rouge"),
     ),
-    Refusal("evaluation.objective", LATER, "Remove it and give each metric a `weight`."),
     Refusal(
         "optimization.execution.experiments_per_generation",
         f"{GONE}: it had no effect",
@@ -121,12 +120,16 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE} here: what is used again is no limit",
         "Write `cache:` at top level, e.g. `cache: {epoch: 7d}`.",
     ),
-    Refusal("society.enabled", LATER, _NO_SOCIETY, _is_false),
     Refusal("society.auto_generate_agents", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal("society.agents", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal("society.collaboration", f"{GONE}: it had no effect", _NO_SOCIETY),
-    Refusal("society.learning", LATER, _NO_SOCIETY),
-    Refusal("society.rlp", LATER, _NO_SOCIETY),
+    Refusal("society.learning.sao_enabled", LATER, "Remove it, or write false.", _is_false),
+    Refusal(
+        "society.rlp.use_gpu",
+        f"{GONE}: the model is a server, on whatever it runs",
+        "Remove it.",
+        _is_false,
+    ),
     Refusal("society.sao", LATER, _NO_SOCIETY),
     Refusal(
         "society.storage",

@@ -33,13 +33,19 @@ class EvolutionConfig(Section):
     generations: int = Field(default=10, ge=1, le=100_000)
     """Generations at most."""
     mutation_rate: float = Field(default=0.2, ge=0, le=1)
-    """Probability that one parameter of a child is changed."""
+    """Probability that one parameter of a child is changed (`evolution`)."""
     crossover_rate: float = Field(default=0.7, ge=0, le=1)
-    """Probability that a child has two parents."""
+    """Probability that a child has two parents (`evolution`)."""
     elite_size: int = Field(default=2, ge=0)
-    """Best candidates that survive unchanged; below `population_size`."""
+    """Best candidates that survive unchanged, 0 for no elitism; below `population_size`
+    (`evolution`)."""
+    selection: Literal["tournament", "rank"] = "tournament"
+    """How parents are chosen (`evolution`): the best of a few drawn at random, or each with a
+    probability that falls linearly with its rank, from 1.5 times the average for the best to half of
+    it for the last."""
     tournament_size: int | None = Field(default=None, ge=1)
-    """Candidates that compete to be a parent. Absent: a quarter of the population, at least 2."""
+    """Candidates that compete to be a parent (`evolution`). Absent: a quarter of the population, at
+    least 2."""
 
 
 class EarlyStoppingConfig(Section):
@@ -67,6 +73,16 @@ class ExecutionConfig(Section):
     """Where candidates are evaluated."""
 
 
+class WarmStartConfig(Section):
+    """What a run takes over from earlier runs of the same system, i.e. `api.name` in one store."""
+
+    enabled: bool = False
+    """Whether their winners are asked again at first, and their rewards believed as far as they
+    agree with this run's. What a seed gives then depends on the runs that the store holds."""
+    runs: int = Field(default=2, ge=1, le=10)
+    """Earlier runs at most, finished or stopped, newest first."""
+
+
 class OptimizationConfig(Section):
     """How to search."""
 
@@ -77,13 +93,12 @@ class OptimizationConfig(Section):
     mab: MabConfig = Field(default_factory=MabConfig)
     evolution: EvolutionConfig = Field(default_factory=EvolutionConfig)
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
-
-
-class SocietyConfig(Section):
-    """Thoughts and preferences; not available yet."""
-
-    enabled: Literal[False] = False
-    """Only `false`."""
+    cost_aware: Literal["usd", "seconds"] | None = None
+    """Predicted costs count in the draws, in dollars or in seconds of an answer: what a candidate may
+    gain over the leader is divided by what it costs to ask, so an expensive one has to promise more;
+    less and less so while generations and `budget.max_usd` are spent (`thompson`, `mab_evolution`).
+    Absent: cost does not count."""
+    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 
 class StorageConfig(Section):

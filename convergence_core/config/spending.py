@@ -32,8 +32,8 @@ class BudgetConfig(Section):
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens at most, prompts and answers. Absent: no limit."""
     max_minutes: float | None = Field(default=None, gt=0, le=525_600)
-    """Minutes of work at most; the time between a stop and its resume does not count. Absent: no
-    limit."""
+    """Minutes of work at most, from when the run begins or goes on: what Prefect needs to start does
+    not count, nor does the time between a stop and its resume. Absent: no limit."""
     allow_unknown_prices: bool = False
     """Whether calls whose price is unknown may be made under `max_usd`; they count as nothing
     there, and are counted apart."""

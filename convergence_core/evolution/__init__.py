@@ -2,10 +2,10 @@
 
 from convergence_core.evolution.operators import (
     Breeder,
-    Style,
     crossover,
     fresh,
     mutate,
+    rank_selection,
     tournament,
 )
 from convergence_core.evolution.pool import Pool, PoolBreeder
@@ -14,9 +14,9 @@ __all__ = [
     "Breeder",
     "Pool",
     "PoolBreeder",
-    "Style",
     "crossover",
     "fresh",
     "mutate",
+    "rank_selection",
     "tournament",
 ]

@@ -1,30 +1,32 @@
-"""How children come to be: tournament, uniform crossover, mutation by type of parameter.
+"""How children come to be: selection by tournament or rank, uniform crossover, mutation by type of parameter.
 
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
 and that differs from its parents wherever the space has such a point.
 
-Two styles. ``classic`` is the original's: with probability ``crossover_rate`` a child is the
-uniform crossover of two parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
-``mixed`` mutates crossed children too and draws the width of its steps log-uniformly from .01 to
-.32 of the range, so coarse and fine moves are both on offer.
+As in the original: with probability ``crossover_rate`` a child is the uniform crossover of two
+parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
 """
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space, same_value
 
-Style = Literal["classic", "mixed"]
+Selection: TypeAlias = Literal["tournament", "rank"]
+"""How parents are chosen."""
 
+PRESSURE = 1.5
+"""Times a parent of the average that the best has children, by ``rank_selection``; in [1, 2]."""
 _TRIES = 20
 """Attempts at one child before the space is asked for any other point."""
 _MAX_WALKED = 20_000
 """Points of a finite space that are walked to find those not yet seen."""
-_CLASSIC_STEP = 0.1
+STEP = 0.1
+"""Standard deviation of a number's move, as a share of its scale."""
 
 
 def fresh(
@@ -58,7 +60,7 @@ def mutate(
     params: Params,
     rng: np.random.Generator,
     rate: float,
-    step: float = _CLASSIC_STEP,
+    step: float = STEP,
 ) -> dict[str, ParamValue]:
     """Change each active parameter with probability ``rate``, one at least.
 
@@ -104,6 +106,17 @@ def tournament(n: int, size: int, rng: np.random.Generator) -> int:
     return int(rng.choice(n, size=min(size, n), replace=False).min())
 
 
+def rank_selection(n: int, rng: np.random.Generator) -> int:
+    """Return one of ``n`` ranks (0 is best), likelier the better: linear ranking (Baker 1985).
+
+    Rank i with probability (s - 2 (s - 1) i / (n - 1)) / n, where s is ``PRESSURE``. Unlike a
+    tournament it lets the last have children too, and it knows no size.
+    """
+    place = np.arange(n) / max(1, n - 1)
+    share = (PRESSURE - 2.0 * (PRESSURE - 1.0) * place) / n
+    return int(rng.choice(n, p=share / share.sum()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breeder:
     """Makes children of parents."""
@@ -115,23 +128,25 @@ class Breeder:
     """Probability that a child has two parents."""
     tournament_size: int | None = None
     """Contestants to be a parent; ``None``: a quarter of the parents, at least 2."""
-    style: Style = "classic"
+    selection: Selection = "tournament"
 
     def child(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
-        """Return one child; parents come best first and are chosen by tournament."""
-        size = self.tournament_size or max(2, len(parents) // 4)
-        a = parents[tournament(len(parents), size, rng)]
-        step = _CLASSIC_STEP if self.style == "classic" else 10 ** rng.uniform(-2.0, -0.5)
+        """Return one child; parents come best first."""
+        a = self._parent(parents, rng)
         if len(parents) > 1 and rng.random() < self.crossover_rate:
-            b = parents[tournament(len(parents), size, rng)]
+            b = self._parent(parents, rng)
             if b.candidate_id != a.candidate_id:
                 point = crossover(self.space, a.params, b.params, rng)
-                if self.style == "mixed" and rng.random() < self.mutation_rate * len(point):
-                    point = mutate(self.space, point, rng, self.mutation_rate, step)
                 ids = (a.candidate_id, b.candidate_id)
                 return self.space.candidate(point, "crossover", ids)
-        point = mutate(self.space, a.params, rng, self.mutation_rate, step)
+        point = mutate(self.space, a.params, rng, self.mutation_rate)
         return self.space.candidate(point, "mutation", (a.candidate_id,))
+
+    def _parent(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
+        if self.selection == "rank":
+            return parents[rank_selection(len(parents), rng)]
+        size = self.tournament_size or max(2, len(parents) // 4)
+        return parents[tournament(len(parents), size, rng)]
 
     def brood(
         self, parents: Sequence[Candidate], rng: np.random.Generator, seen: Set[str], n: int

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from convergence_core.evolution import credit
 from convergence_core.records import Candidate, Origin, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.encoding import Encoding
@@ -125,24 +126,37 @@ class PoolBreeder:
                 genes[:, j] = _spread(self._grids[j], units)
         return self._kept(_without_parents(self._express(genes, rng)))
 
-    def breed(self, parents: np.ndarray, n: int, rng: np.random.Generator) -> Pool:
+    def breed(
+        self,
+        parents: np.ndarray,
+        n: int,
+        rng: np.random.Generator,
+        shares: np.ndarray | None = None,
+    ) -> Pool:
         """Breed up to n children.
 
         Args:
             parents: rows of genes, best first, (n_parents, n_dims), at least one.
             n: children.
             rng: source of chance.
+            shares: of the operators of ``credit``; ``None``: by ``crossover_rate``, and steps of all
+                sizes alike.
         """
         n_parents, n_dims = parents.shape
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         own, other = parents[first], parents[second]
-        taken = (rng.random(n) < self.crossover_rate)[:, None] & (rng.random((n, n_dims)) < 0.5)
+        if shares is None:
+            crosses, log_steps = rng.random(n) < self.crossover_rate, np.array(LOG_STEPS)
+        else:
+            operator = rng.choice(len(shares), size=n, p=shares)
+            crosses, log_steps = operator >= 2, credit.LOG_STEPS[operator % 2]
+        taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
         taken &= ~np.isnan(other) & (other != own)
         second = np.where(taken.any(axis=1), second, -1)
         # Expressed before, so that no mutation is spent on a gene that crossover put to sleep.
         genes = self._express(np.where(taken, other, own), rng)
-        genes = self._express(self._mutated(genes, rng), rng)
+        genes = self._express(self._mutated(genes, rng, log_steps), rng)
         is_new = ~np.isclose(genes, own, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
         return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
 
@@ -158,8 +172,16 @@ class PoolBreeder:
         """Return one row as a candidate."""
         return self.space.candidate(self.point(pool.genes[row]), pool.origin(row), parent_ids)
 
-    def _mutated(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return rows with at least one gene changed in each."""
+    def _mutated(
+        self, genes: np.ndarray, rng: np.random.Generator, log_steps: np.ndarray
+    ) -> np.ndarray:
+        """Return rows with at least one gene changed in each.
+
+        Args:
+            genes: of n rows.
+            rng: source of chance.
+            log_steps: ends of the decimal logarithm of the step, (2,) or of each row, (n, 2).
+        """
         n, n_dims = genes.shape
         is_active = ~np.isnan(genes)
         movable = is_active & self._movable
@@ -168,7 +190,7 @@ class PoolBreeder:
         # Where chance hit nothing, the movable gene with the highest lot moves.
         lots = np.where(movable, rng.random((n, n_dims)), -1.0)
         hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
-        step = 10.0 ** rng.uniform(*LOG_STEPS, size=n)
+        step = 10.0 ** rng.uniform(log_steps[..., 0], log_steps[..., 1], size=n)
         moved = genes.copy()
         for j, n_values in enumerate(self._n_values):
             rows = np.flatnonzero(hits[:, j])

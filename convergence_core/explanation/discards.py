@@ -12,6 +12,7 @@ import numpy as np
 
 from convergence_core.archive import Archive
 from convergence_core.explanation.records import Discard, Discards
+from convergence_core.goals import FittedGoals
 from convergence_core.posterior import FittedSpaceModel
 from convergence_core.racing import Field, Rules
 from convergence_core.recommend import Ranked
@@ -30,8 +31,9 @@ def discards(
     *,
     space: Space,
     rules: Rules,
+    goals: FittedGoals | None = None,
 ) -> Discards | None:
-    """Return who competes no more; ``None`` where no candidate has a reward.
+    """Return who competes no more; ``None`` where no candidate has a reward, or a front is sought.
 
     Args:
         fitted: the surrogate with the evidence.
@@ -39,9 +41,10 @@ def discards(
         standing: of each candidate with a reward, for means and intervals.
         space: for labels.
         rules: of the race.
+        goals: what counts besides the mean reward, as the same archive tells it; ``None``: nothing.
     """
-    field = Field(rules, fitted.model.encoding, archive, fitted)
-    if not field.members:
+    field = Field(rules, fitted.model.encoding, archive, fitted, goals)
+    if not field.members or (goals is not None and goals.objectives):
         return None
     above = _above_leader(field)
     error = 1.0 - rules.confidence_level

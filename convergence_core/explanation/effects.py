@@ -11,10 +11,8 @@ A parameter that is not active everywhere is averaged where it is; its share cou
 Where constraints rule out combinations, effects are those of a two-way fit, setting + value, which
 are exact where the effects are additive.
 
-A variance is never drawn as 0. So an effect counts as sure only if "none at all" lies outside of
-the ball around the posterior mean that holds all but 5 %, shared out over the effects looked at;
-the radius is that of a chi-squared distribution with the draws' mean and variance (Satterthwaite
-1946). The lower end of a share that is not sure is 0.
+An effect counts as sure (``anova.is_sure``) at an error of 5 %, shared out over the effects looked at.
+The lower end of a share that is not sure is 0.
 """
 
 import math
@@ -23,8 +21,15 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
-from scipy.special import chdtrc
 
+from convergence_core.explanation.anova import (
+    TINY,
+    Combinations,
+    column_effects,
+    ends_of,
+    is_sure,
+    mean_share,
+)
 from convergence_core.explanation.paths import Paths
 from convergence_core.explanation.records import (
     ERROR,
@@ -53,8 +58,6 @@ MAX_PAIRS = 6
 """Pairs of these that are drawn."""
 N_PAIR_LEVELS = 5
 """Values of each parameter of a pair."""
-TINY = 1e-12
-"""Variance below which nothing varies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ def cut(fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Genera
         effects=tuple(effects[i] for i in order),
         surface=replace(
             whole.told(),
-            share_single=_share(single),
+            share_single=mean_share(single),
             n_pairs=n_pairs,
             interactions=tuple(sorted(interactions, key=lambda one: -one.share)),
         ),
@@ -131,14 +134,14 @@ class _Whole:
 
     def told(self) -> Surface:
         """Return what is told of it, but for parameters and pairs."""
-        low, high = _ends(self.mean)
+        low, high = ends_of(self.mean)
         return Surface(
             average=float(self.mean.mean()),
             average_low=float(low),
             average_high=float(high),
             sd=float(np.sqrt(self.variance).mean()),
             share_single=0.0,
-            share_own=_share(np.maximum(1.0 - self.smooth / self.variance, 0.0)),
+            share_own=mean_share(np.maximum(1.0 - self.smooth / self.variance, 0.0)),
             n_pairs=0,
             level=LEVEL,
         )
@@ -207,10 +210,10 @@ class _Knife:
         genes, keeps = genes[:, there], keeps[:, there]
         mean, drawn = self._at(genes.reshape(-1, genes.shape[-1]))
         values = self._both(mean, drawn).reshape(*keeps.shape, -1)
-        effect = _column_effects(values, keeps, levels.weights)
+        effect = column_effects(values, keeps, levels.weights)
         # What differs between settings, of the posterior mean alone.
         expected = self.rewards(mean).reshape(keeps.shape)
-        middle = _column_effects(expected[..., None], keeps, levels.weights)[:, 0]
+        middle = column_effects(expected[..., None], keeps, levels.weights)[:, 0]
         of_row = (expected * keeps).sum(axis=1) / np.maximum(keeps.sum(axis=1), 1)
         rest = (expected - of_row[:, None] - middle) * keeps
         return _Single(
@@ -229,14 +232,14 @@ class _Knife:
         is_choice = isinstance(parameter, Choice)
         sure = is_sure(one.drawn, one.levels.weights, ERROR / n)
         shares = np.minimum(one.variance / whole.variance, 1.0)
-        low, high = _ends(shares)
+        low, high = ends_of(shares)
         counts = np.zeros(len(one.levels.values), dtype=np.intp)
         for params in asked:
             if name in params:
                 to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
                 counts[one.levels.nearest(to_gene(params[name]))] += 1
         average = float(whole.expected[~np.isnan(whole.genes[:, one.column])].mean())
-        ends = np.stack(_ends(one.drawn), axis=1)  # (n_levels, 2)
+        ends = np.stack(ends_of(one.drawn), axis=1)  # (n_levels, 2)
         return Effect(
             parameter=name,
             kind="choice" if is_choice else "number",
@@ -270,8 +273,10 @@ class _Knife:
             grid = self._grid(pair, n_settings=MIN_SETTINGS, n_levels=4)
             if grid is not None:
                 mean = self.paths.mean_at(self.settings.encoding.places(grid.genes))
-                drawn = grid.interplay(self.rewards(mean)[:, None])
-                found.append((float(grid.weights @ drawn[:, 0] ** 2) * grid.share_active, pair))
+                drawn = grid.cells.interplay(self.rewards(mean)[:, None])
+                found.append(
+                    (float(grid.cells.weights @ drawn[:, 0] ** 2) * grid.share_active, pair)
+                )
         found.sort(key=lambda one: -one[0])
         return [pair for _, pair in found[:MAX_PAIRS]]
 
@@ -282,13 +287,13 @@ class _Knife:
         grid = self._grid(pair, n_settings=MAX_SETTINGS // 2, n_levels=N_PAIR_LEVELS)
         if grid is None:
             return None
-        drawn = grid.interplay(self._both(*self._at(grid.genes)))
-        sure = is_sure(drawn, grid.weights, ERROR / n_pairs)
-        variance = grid.share_active * (grid.weights @ drawn**2)
+        drawn = grid.cells.interplay(self._both(*self._at(grid.genes)))
+        sure = is_sure(drawn, grid.cells.weights, ERROR / n_pairs)
+        variance = grid.share_active * (grid.cells.weights @ drawn**2)
         shares = np.minimum(variance / whole.variance, 1.0)
-        low, high = _ends(shares)
+        low, high = ends_of(shares)
         most = int(np.argmax(np.abs(drawn.mean(axis=1))))
-        effect_low, effect_high = _ends(drawn[most])
+        effect_low, effect_high = ends_of(drawn[most])
         names = self.settings.encoding.names
         return Interaction(
             parameters=(names[pair[0]], names[pair[1]]),
@@ -346,26 +351,18 @@ class _Knife:
         rows = keeps[:, cells].all(axis=1)
         if rows.sum() < MIN_SETTINGS // 2:
             return None
-        shape = tuple(len(one.values) for one in levels)
-        first, second = np.unravel_index(np.flatnonzero(cells), shape)
-        weights = levels[0].weights[first] * levels[1].weights[second]
-        design = np.concatenate([np.eye(shape[0])[first], np.eye(shape[1])[second]], axis=1)
-        if cells.sum() <= np.linalg.matrix_rank(design):
+        found = Combinations.of(cells, (levels[0].weights, levels[1].weights))
+        if found is None:
             return None
-        root = np.sqrt(weights)[:, None]
-        basis, sizes, _ = np.linalg.svd(design * root, full_matrices=False)
-        basis = basis[:, sizes > 1e-9 * sizes[0]]
         return _Grid(
             genes=genes[rows][:, cells].reshape(-1, genes.shape[-1]),
-            weights=weights / weights.sum(),
-            basis=basis,
-            root=root,
+            cells=found,
             labels=[
                 (
                     levels[0].parameter.show(levels[0].values[i]),
                     levels[1].parameter.show(levels[1].values[j]),
                 )
-                for i, j in zip(first, second, strict=True)
+                for i, j in zip(found.first, found.second, strict=True)
             ],
             share_active=share,
         )
@@ -377,64 +374,9 @@ class _Grid:
 
     genes: np.ndarray
     """Settings by combinations, (n_settings * n_cells, n_dims)."""
-    weights: np.ndarray
-    """Of the combinations; their sum is 1, (n_cells,)."""
-    basis: np.ndarray
-    """Orthonormal, of what is additive, weighted, (n_cells, n_basis)."""
-    root: np.ndarray
-    """Square roots of the weights before they were shared out, (n_cells, 1)."""
+    cells: Combinations
     labels: list[tuple[str, str]]
     share_active: float
-
-    def interplay(self, values: np.ndarray) -> np.ndarray:
-        """Return what is left of means over settings when both effects are taken off.
-
-        Args:
-            values: at ``genes``, (n_settings * n_cells, S).
-        """
-        mean = values.reshape(-1, len(self.weights), values.shape[1]).mean(axis=0)
-        weighted = mean * self.root
-        return np.asarray(mean - self.basis @ (self.basis.T @ weighted) / self.root, np.float64)
-
-
-def is_sure(drawn: np.ndarray, weights: np.ndarray, error: float) -> bool:
-    """Return whether draws of an effect leave no effect at all out of a ball of so small an error.
-
-    Args:
-        drawn: effects, (n_levels, S).
-        weights: of the levels, (n_levels,).
-        error: probability left outside of the ball.
-    """
-    mean = drawn.mean(axis=1)
-    size = float(weights @ mean**2)
-    apart = weights @ (drawn - mean[:, None]) ** 2  # (S,)
-    middle, variance = float(apart.mean()), float(apart.var())
-    if size <= TINY:
-        return False
-    if middle <= TINY**2 or variance <= 0.0:
-        return True
-    scale, dof = variance / (2.0 * middle), 2.0 * middle**2 / variance
-    return bool(chdtrc(dof, size / scale) < error)
-
-
-def _column_effects(values: np.ndarray, keeps: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the columns' effects of a two-way fit, weighted mean 0, (n_columns, S).
-
-    Args:
-        values: (n_rows, n_columns, S).
-        keeps: which of them exist, (n_rows, n_columns).
-        weights: of the columns, (n_columns,).
-    """
-    if keeps.all():
-        effect = values.mean(axis=0)
-    else:
-        there = keeps.astype(np.float64)
-        n_row = there.sum(axis=1)
-        of_row = np.einsum("rcs,rc->rs", values, there) / n_row[:, None]
-        pull = np.einsum("rcs,rc->cs", values, there) - there.T @ of_row
-        normal = np.diag(there.sum(axis=0)) - there.T @ (there / n_row[:, None])
-        effect = np.linalg.pinv(normal) @ pull
-    return np.asarray(effect - weights @ effect, np.float64)
 
 
 def _taken(levels: Levels, there: np.ndarray) -> Levels:
@@ -445,13 +387,3 @@ def _taken(levels: Levels, there: np.ndarray) -> Levels:
         levels.genes[there],
         weights / weights.sum(),
     )
-
-
-def _ends(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the central interval over the last axis."""
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
-    return low, high
-
-
-def _share(drawn: np.ndarray) -> float:
-    return float(np.clip(np.asarray(drawn).mean(), 0.0, 1.0))

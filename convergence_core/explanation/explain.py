@@ -10,6 +10,7 @@ from convergence_core.explanation.deciding import CellToGeneration, compare, spe
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import cut
 from convergence_core.explanation.records import Effect, Explanation
+from convergence_core.goals import FittedGoals
 from convergence_core.posterior import SpaceModel
 from convergence_core.racing import Rules
 from convergence_core.recommend import Recommendation
@@ -33,6 +34,7 @@ def explain(
     case_weights: Mapping[str, float] | None = None,
     cell_to_generation: CellToGeneration | None = None,
     rules: Rules | None = None,
+    goals: FittedGoals | None = None,
 ) -> Explained:
     """Explain a recommendation.
 
@@ -45,6 +47,7 @@ def explain(
         case_weights: search case → positive weight; absent ones weigh 1.
         cell_to_generation: which generation first asked a cell; ``None``: unknown.
         rules: of the race; ``None``: the algorithm lets no candidate leave.
+        goals: what counts besides the mean reward, as the same archive tells it; ``None``: nothing.
     """
     space = surrogate.space
     fitted = surrogate.fit(archive, case_weights=case_weights)
@@ -68,6 +71,6 @@ def explain(
             ),
             discards=None
             if rules is None
-            else discards(fitted, archive, standing, space=space, rules=rules),
+            else discards(fitted, archive, standing, space=space, rules=rules, goals=goals),
         ),
     )

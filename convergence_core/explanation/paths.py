@@ -22,6 +22,7 @@ from scipy.linalg import cho_solve
 from scipy.special import stdtrit
 
 from convergence_core.posterior.gaussian_process import GaussianProcess
+from convergence_core.posterior.kernel import SQRT5, correlation
 from convergence_core.space.encoding import Places
 
 N_WAVES = 256
@@ -29,7 +30,6 @@ N_WAVES = 256
 places that differ in few parameters; the mean is exact, and near evidence little prior is left."""
 CHUNK = 1024
 """Places worked on at once: bounds memory."""
-SQRT5 = math.sqrt(5.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,12 +114,12 @@ class Paths:
     def _cross(self, tables: "tuple[_Table, ...]", rows: slice) -> np.ndarray:
         """Return K(places, X), (n, N)."""
         layout, theta = self.process.layout, np.exp(self.process.log_params)
-        logs = sum((table.log_kernel[table.index[rows]] for table in tables), start=np.zeros(()))
-        cross = theta[layout.product] * np.exp(logs)
+        cross = np.full((), theta[layout.product])
+        for table in tables:
+            cross = cross * table.kernel[table.index[rows]]
         for i, d in enumerate(layout.additive):
             table = tables[d]
-            term = theta[layout.product + 1 + i] * np.exp(table.log_kernel)
-            cross += term[table.index[rows]]
+            cross += (theta[layout.product + 1 + i] * table.kernel)[table.index[rows]]
         return np.asarray(cross, np.float64)
 
     def _waves(self, tables: "tuple[_Table, ...]", rows: slice) -> np.ndarray:
@@ -132,19 +132,19 @@ class Paths:
     def _tables(self, places: Places) -> "tuple[_Table, ...]":
         """Return what each dimension brings, by the values that occur."""
         process = self.process
-        theta = np.exp(process.log_params)
-        q = process.layout.n_numbers
+        layout, log_params, q = process.layout, process.log_params, process.layout.n_numbers
         tables = []
         for d in range(q):
             values, index = np.unique(places.numbers[:, d], return_inverse=True)
-            r = np.abs(values[:, None] - process.places.numbers[:, d]) * (SQRT5 / theta[d])
-            log_kernel = np.log1p(r + r * r / 3.0) - r
+            apart = np.abs(values[:, None] - process.places.numbers[:, d]) * SQRT5
+            kernel = correlation(layout, log_params, apart, d)
             phase = values[:, None] * self.frequencies[d]
-            tables.append(_Table(values, index.reshape(-1), log_kernel, phase))
+            tables.append(_Table(values, index.reshape(-1), kernel, phase))
         for j, distance in enumerate(process.of_choices):
-            log_kernel = -theta[q + j] * distance[:, process.places.codes[:, j]]
+            apart = distance[:, process.places.codes[:, j]]
+            kernel = correlation(layout, log_params, apart, q + j)
             values = np.arange(len(distance), dtype=np.float64)
-            tables.append(_Table(values, places.codes[:, j], log_kernel, self.phases[j]))
+            tables.append(_Table(values, places.codes[:, j], kernel, self.phases[j]))
         return tuple(tables)
 
 
@@ -156,8 +156,8 @@ class _Table:
     """Different ones, (n_values,)."""
     index: np.ndarray
     """Which of them each place has, (n,)."""
-    log_kernel: np.ndarray
-    """log k_d to the training rows, (n_values, N)."""
+    kernel: np.ndarray
+    """k_d to the training rows, (n_values, N)."""
     phase: np.ndarray
     """(n_values, M)."""
 
@@ -177,16 +177,16 @@ class _Term:
         cls, process: GaussianProcess, dim: int, variance: float, rng: np.random.Generator, n: int
     ) -> "_Term":
         q = process.layout.n_numbers
-        scale = math.exp(process.log_params[dim])
         nothing = np.empty(0)
         if dim >= q:
-            covariance = variance * np.exp(-scale * process.of_choices[dim - q])
+            distance = process.of_choices[dim - q]
+            covariance = variance * correlation(process.layout, process.log_params, distance, dim)
             drawn = _root(covariance) @ rng.standard_normal((len(covariance), n))
             return cls(dim, drawn, nothing, nothing)
         n_waves = N_WAVES // 4
         lots = (np.arange(n_waves) + rng.random(n_waves)) / n_waves
         amplitudes = rng.standard_normal((2 * n_waves, n)) * math.sqrt(variance / n_waves)
-        return cls(dim, None, stdtrit(5.0, lots) / scale, amplitudes)
+        return cls(dim, None, stdtrit(5.0, lots) / math.exp(process.log_params[dim]), amplitudes)
 
     def at(self, values: np.ndarray) -> np.ndarray:
         """Return the draws at these values, (n_values, S)."""

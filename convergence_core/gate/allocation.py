@@ -1,9 +1,9 @@
 """Traffic that reaches a verdict soonest, with a floor for every arm.
 
 While leader i has ``n_i`` further requests and arm b ``n_b``, the evidence against b grows by about
-``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats: d the difference of means beyond the minimum effect, v the variance at the
-middle of both. So the fewest requests that give each arm the evidence ``R_b`` that it still lacks
-have, with ``a_b = d_b^2 / (2 v_b R_b)``,
+``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats: d the difference of means beyond the minimum effect, v
+the variance at the middle of both. So the fewest requests that give each arm the evidence ``R_b``
+that it still lacks have, with ``a_b = d_b^2 / (2 v_b R_b)``,
 
     n_b = 1 / (a_b - 1 / n_i),    sum_b (a_b n_i - 1)^-2 = 1,
 

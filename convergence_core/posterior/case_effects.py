@@ -24,7 +24,6 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.variances import LEAST_COIN_SHARE
 
 N_ROUNDS = 20
 """Rounds of estimating variances at most."""
@@ -37,6 +36,8 @@ EDGE = 0.02
 N_PRIOR_CELLS = 4.0
 """Cells of average reward that a candidate's p is shrunk by."""
 MIN_VARIANCE = 1e-8
+LEAST_COIN_SHARE = 0.25
+"""Of a coin's variance p(1-p), what cases leave unexplained at least."""
 MARGIN = 2.0
 """Log-likelihood by which the noise that is less expected must be better."""
 MIN_DOF_OF_CASES = 1e-3

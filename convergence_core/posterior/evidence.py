@@ -24,10 +24,6 @@ class Evidence:
     """Repeats seen, (M, N)."""
     case_weight: np.ndarray
     """Shares in the mean over cases; their sum is 1, (N,)."""
-    parents: np.ndarray
-    """Rows of up to two parents with rewards; a single one twice, -1: none, (M, 2)."""
-    generation: np.ndarray
-    """First asked, (M,)."""
     binary: bool
     """Whether every reward is 0 or 1."""
     repeat_sum: float
@@ -58,25 +54,16 @@ class Evidence:
         mean = np.bincount(place, rewards, n_places) / np.maximum(count, 1.0)
         apart = rewards - mean[place]
         weight = np.array([weights.get(case, 1.0) for case in case_ids], dtype=np.float64)
-        row = {member.candidate.candidate_id: i for i, member in enumerate(members)}
         return cls(
-            ids=tuple(row),
+            ids=tuple(member.candidate.candidate_id for member in members),
             case_ids=tuple(case_ids),
             mean=mean.reshape(shape),
             count=count.reshape(shape),
             case_weight=weight / weight.sum() if len(weight) else weight,
-            parents=_parents([parent_rows(m.candidate.parent_ids, row) for m in members]),
-            generation=np.array([member.generation for member in members], dtype=np.intp),
             binary=bool(np.all((rewards == 0) | (rewards == 1))),
             repeat_sum=float(apart @ apart),
             repeat_dof=int(np.maximum(count - 1, 0).sum()),
         )
-
-
-def parent_rows(parent_ids: Sequence[str], row: Mapping[str, int]) -> tuple[int, int]:
-    """Return the rows of the first two parents that have one; a single one twice, -1: none."""
-    known = [row[parent] for parent in parent_ids if parent in row]
-    return (known[0], known[:2][-1]) if known else (-1, -1)
 
 
 def _flatten(
@@ -89,7 +76,3 @@ def _flatten(
     rewards = np.array([r for m in members for r in m.rewards.values()], dtype=np.float64)
     counts = columns >= 0
     return rows[counts], columns[counts], rewards[counts]
-
-
-def _parents(rows: Sequence[tuple[int, int]]) -> np.ndarray:
-    return np.array(rows, dtype=np.intp).reshape(-1, 2)

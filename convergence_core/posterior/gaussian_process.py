@@ -107,6 +107,34 @@ class GaussianProcess:
             weights=np.asarray(cho_solve((factor, True), targets), np.float64),
         )
 
+    @classmethod
+    def given(
+        cls,
+        like: "GaussianProcess",
+        places: Places,
+        targets: np.ndarray,
+        covariance: np.ndarray,
+        log_params: np.ndarray,
+    ) -> "GaussianProcess":
+        """Condition a process of this kind on other measurements; nothing is learned.
+
+        Args:
+            like: whose kernel it is.
+            places: of the candidates, (n,); a place may occur again.
+            targets: standardized measurements, (n,).
+            covariance: of the targets, errors included, (n, n).
+            log_params: of the kernel, then log v.
+        """
+        factor = _factor(covariance)
+        return cls(
+            layout=like.layout,
+            of_choices=like.of_choices,
+            places=places,
+            log_params=log_params,
+            factor=factor,
+            weights=np.asarray(cho_solve((factor, True), targets), np.float64),
+        )
+
     @property
     def noise(self) -> float:
         """Scale of the errors, v."""

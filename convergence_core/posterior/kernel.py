@@ -144,10 +144,19 @@ def component(
 ) -> np.ndarray:
     """Return k_d of one dimension, (n, m)."""
     q = layout.n_numbers
+    is_number = dimension < q
+    distance = distances.numbers[dimension] if is_number else distances.choices[dimension - q]
+    return correlation(layout, log_params, distance, dimension)
+
+
+def correlation(
+    layout: Layout, log_params: np.ndarray, distance: np.ndarray, dimension: int
+) -> np.ndarray:
+    """Return k_d of distances along one dimension, any shape; see ``Distances`` for their unit."""
     scale = math.exp(log_params[dimension])
-    if dimension >= q:
-        return np.asarray(np.exp(-scale * distances.choices[dimension - q]), np.float64)
-    r = distances.numbers[dimension] / scale
+    if dimension >= layout.n_numbers:
+        return np.asarray(np.exp(-scale * distance), np.float64)
+    r = distance / scale
     return np.asarray((1.0 + r * (1.0 + r / 3.0)) * np.exp(-r), np.float64)
 
 

@@ -12,6 +12,12 @@ import numpy as np
 
 from convergence_core.archive import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
+from convergence_core.posterior.earlier import (
+    Agreement,
+    EarlierRun,
+    newest_within,
+    with_earlier,
+)
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.kernel import Layout
@@ -42,6 +48,8 @@ class SpaceModel:
     """``False``: no additive terms; to show what they are worth."""
     case_effects: bool = True
     """``False``: all cases count as equally hard; to show what knowing them is worth."""
+    earlier: tuple[EarlierRun, ...] = ()
+    """Earlier runs of the same system, believed as far as they agree with this one."""
     start: tuple[float, ...] | None = None
     """Log hyper-parameters of an earlier fit to begin at; ``None``: the prior's medians."""
     start_steps: int | None = None
@@ -51,6 +59,10 @@ class SpaceModel:
     def __post_init__(self) -> None:
         """Encode the space once."""
         object.__setattr__(self, "encoding", Encoding.of(self.space))
+
+    def believing(self, earlier: Sequence[EarlierRun]) -> "SpaceModel":
+        """Return the model that also believes these earlier runs, as far as they agree."""
+        return replace(self, earlier=tuple(earlier))
 
     def warm(self, memory: Mapping[str, Json], *, n_steps: int = 0) -> "SpaceModel":
         """Return the model that begins where a sampler's memory says, if it says so.
@@ -95,22 +107,29 @@ class SpaceModel:
         places = self.encoding.encode(
             [kept.members[name].candidate.params for name in evidence.ids]
         )
+        targets, errors = warp.forward(effects.mean), slope[:, None] * effects.errors * slope
         process = GaussianProcess.fit(
             layout,
             self.encoding.distances,
             places,
-            warp.forward(effects.mean),
-            slope[:, None] * effects.errors * slope,
+            targets,
+            errors,
             known_noise=effects.is_measured,
             start=start,
             n_steps=self.n_steps
             if start is None or self.start_steps is None
             else self.start_steps,
         )
+        log_params, agreement = process.log_params, None
+        earlier = newest_within(self.earlier, self.max_rows - len(places))
+        if earlier:
+            process, agreement = with_earlier(process, targets, errors, warp, earlier)
         return FittedSpaceModel(
             model=self,
             learned=Learned(
                 process=process,
+                log_params=log_params,
+                agreement=agreement,
                 warp=warp,
                 effects=effects,
                 evidence=evidence,
@@ -143,6 +162,10 @@ class Learned:
     """What evidence said."""
 
     process: GaussianProcess
+    log_params: np.ndarray
+    """Hyper-parameters that fit this run alone."""
+    agreement: Agreement | None
+    """With the earlier runs; ``None``: none, or none fits beside this run's candidates."""
     warp: Warp
     effects: CaseEffects
     evidence: Evidence
@@ -160,7 +183,7 @@ class FittedSpaceModel:
     @property
     def log_params(self) -> np.ndarray | None:
         """Log hyper-parameters, for the next fit to begin at."""
-        return None if self.learned is None else self.learned.process.log_params
+        return None if self.learned is None else self.learned.log_params
 
     @property
     def cells_worth_the_prior(self) -> float | None:

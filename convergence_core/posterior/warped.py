@@ -100,14 +100,22 @@ class WarpedBeliefs:
 
         That of the one itself is 1.
         """
-        if self.process is None or self.places is None:
-            return np.where(np.arange(len(self.ids)) == index, 1.0, 0.5)
-        mean, covariance = self.process.joint(self.places, self.rows)
-        variance = np.diag(covariance)
-        of_gap = np.maximum(variance + variance[index] - 2.0 * covariance[index], 1e-12)
-        above = ndtr((mean - mean[index]) / np.sqrt(of_gap))
+        above = self.probability_over(np.full(len(self.ids), index, dtype=np.intp))
         above[index] = 1.0
-        return np.asarray(above, np.float64)
+        return above
+
+    def probability_over(self, rivals: np.ndarray) -> np.ndarray:
+        """Return each member's probability of a higher mean reward than its rival's, (n,).
+
+        Args:
+            rivals: a member for each, (n,).
+        """
+        if self.process is None or self.places is None:
+            return np.full(len(self.ids), 0.5)
+        mean, covariance = self.process.joint(self.places, self.rows)
+        variance, own = np.diag(covariance), np.arange(len(mean))
+        of_gap = np.maximum(variance + variance[rivals] - 2.0 * covariance[rivals, own], 1e-12)
+        return np.asarray(ndtr((mean - mean[rivals]) / np.sqrt(of_gap)), np.float64)
 
     def probability_within(
         self, rng: np.random.Generator, n: int, *, index: int, delta: float

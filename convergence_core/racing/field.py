@@ -1,14 +1,16 @@
 """Who competes for cells: candidates asked before, and a pool of new ones."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from convergence_core.archive import Archive
-from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.evolution import Pool, PoolBreeder, credit
+from convergence_core.goals import PROBABLY, FittedGoals
+from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.records import Candidate
@@ -28,6 +30,8 @@ class Rules:
     """``False``: the pool is drawn uniformly from the space."""
     draws: bool = True
     """``False``: places go to the highest posterior means; to show what draws are worth."""
+    credits_operators: bool = False
+    """Whether operators that earned improvements breed more of the pool; see ``evolution.credit``."""
     confidence_level: float = 0.95
     """Certainty with which whoever left the race was not the best."""
     pool_size: int = 500
@@ -54,6 +58,10 @@ class Field:
     encoding: Encoding
     archive: Archive
     fitted: FittedSpaceModel
+    goals: FittedGoals | None = None
+    """What counts besides the mean reward; ``None``: nothing."""
+    exponent: float = 0.0
+    """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
 
     @cached_property
     def members(self) -> list[Candidate]:
@@ -82,7 +90,10 @@ class Field:
 
     @cached_property
     def ranking(self) -> np.ndarray:
-        """Members, best posterior mean first, (n,)."""
+        """Members, best posterior mean first, (n,); see ``FittedGoals.ranking`` for other goals."""
+        if self.goals is not None:
+            places = self.encoding.places(self.genes)
+            return self.goals.ranking(self.marginals[0], self._ids(range(len(self.rows))), places)
         return np.argsort(-self.marginals[0], kind="stable")
 
     @cached_property
@@ -90,9 +101,12 @@ class Field:
         """Members that compete, best first: none that has left the race.
 
         One leaves when its probability of being better than the leader is so small that all who
-        left together hold a better one with less than ``1 - confidence_level``.
+        left together hold a better one with less than ``1 - confidence_level``. From a front
+        nobody leaves: its ends are not the leaders of the mean.
         """
         elites = self.ranking[: self.rules.n_elites]
+        if self.goals is not None and self.goals.objectives:
+            return elites
         beliefs = self.beliefs(self.genes[elites], self.rows[elites])
         error = (1.0 - self.rules.confidence_level) / len(self.ranking)
         return np.asarray(elites[beliefs.probability_above(0) >= error], np.intp)
@@ -106,17 +120,52 @@ class Field:
         size = self.rules.pool_size
         if self.rules.breeds:
             parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
-            pool = breeder.breed(parents, size // 2, rng)
-            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng))
+            shares = self.operator_shares
+            pool = breeder.breed(parents, size // 2, rng, shares)
+            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng, shares))
             pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))
         else:
             pool = breeder.sample(size, rng)
-        pool = self._unseen(pool)
+        pool = self.only_new(pool)
         if len(pool) > self.rules.n_kept:
             mean, sd = self.beliefs(pool.genes, unseen(len(pool))).marginals
-            best = np.argsort(-(mean + 2.0 * sd), kind="stable")[: self.rules.n_kept]
+            order = np.argsort(-(mean + 2.0 * sd), kind="stable")
+            if self.goals is not None:
+                places = self.encoding.places(pool.genes)
+                order = self.goals.promising(
+                    mean,
+                    sd,
+                    ("",) * len(pool),
+                    places,
+                    leader=float(self.marginals[0][self.ranking[0]]),
+                    exponent=self.exponent,
+                )
+            best = order[: self.rules.n_kept]
             pool = pool.take(np.sort(best))
         return pool
+
+    @cached_property
+    def operator_shares(self) -> np.ndarray | None:
+        """Shares of the operators of ``evolution.credit``, (n_operators,); ``None``: fixed ones."""
+        if not self.rules.credits_operators:
+            return None
+        row = {candidate.candidate_id: i for i, candidate in enumerate(self.members)}
+        families = [
+            (i, [row[name] for name in candidate.parent_ids])
+            for i, candidate in enumerate(self.members)
+            if candidate.parent_ids and row.keys() >= set(candidate.parent_ids)
+        ][-credit.WINDOW :]
+        n = len(families)
+        children = np.array([child for child, _ in families], dtype=np.intp)
+        parents = np.full((n, 2, self.genes.shape[1]), np.nan)
+        rivals = np.arange(len(row))
+        for i, (child, own) in enumerate(families):
+            parents[i, : len(own)] = self.genes[own]
+            rivals[child] = max(own, key=lambda parent: float(self.marginals[0][parent]))
+        above = self.beliefs(self.genes, self.rows).probability_over(rivals)
+        n_numbers = len(self.encoding.number_names)
+        count = credit.counts(self.genes[children], parents, n_numbers)
+        return credit.shares(count, above[children])
 
     def parent_ids(self, pool: Pool, row: int) -> tuple[str, ...]:
         """Return the ids of a pool row's parents."""
@@ -128,11 +177,14 @@ class Field:
 
     def left_to_gain(
         self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
-    ) -> float:
+    ) -> float | None:
         """Return the quantile of what the best candidate considered has over the leader.
 
-        Over elites and a pool of new candidates, each with what may be its own effect.
+        Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
+        a front is sought, or nobody asked is feasible, so that there is no leader.
         """
+        if self._is_leaderless:
+            return None
         known = self.ranking[: self.rules.n_elites]
         pool = self.pool(breeder, rng)
         rows = np.concatenate([self.rows[known], unseen(len(pool))])
@@ -142,9 +194,57 @@ class Field:
             own = math.sqrt(self.fitted.learned.process.own_variance)
             drawn = drawn + own * (rows < 0) * rng.standard_normal(drawn.shape)
         rewards = beliefs.rewards(drawn)
+        if self.goals is not None:
+            genes = np.concatenate([self.genes[known], pool.genes])
+            ids = (*self._ids(known), *("",) * len(pool))
+            violation = self.goals.violations(n_draws, ids, self.encoding.places(genes), rng)
+            if violation is not None:
+                rewards[:, 1:][violation[:, 1:] > 0] = -np.inf
         return float(np.quantile(rewards.max(axis=1) - rewards[:, 0], level))
 
-    def _unseen(self, pool: Pool) -> Pool:
+    def draws(
+        self,
+        known: np.ndarray,
+        new: np.ndarray,
+        rng: np.random.Generator,
+        n: int,
+        process: GaussianProcess | None = None,
+    ) -> np.ndarray:
+        """Return n joint draws of what candidates are worth, (n, n_known + n_new).
+
+        Args:
+            known: members, the leader first, (n_known,).
+            new: genes of candidates nobody has asked, (n_new, n_dims).
+            rng: source of chance.
+            n: draws.
+            process: of an expert, in place of the field's own.
+        """
+        genes = np.concatenate([self.genes[known], new])
+        beliefs = self.beliefs(genes, np.concatenate([self.rows[known], unseen(len(new))]))
+        if process is not None:
+            beliefs = replace(beliefs, process=process)
+        if not self.rules.draws:
+            return np.tile(beliefs.marginals[0], (n, 1))
+        drawn = beliefs.warped_draws(rng, n)
+        if self.goals is None:
+            return drawn
+        ids = (*self._ids(known), *("",) * len(new))
+        places = self.encoding.places(genes)
+        return self.goals.values(drawn, ids, places, rng, exponent=self.exponent)
+
+    @property
+    def _is_leaderless(self) -> bool:
+        """Whether goals leave no member of which to say how much better others may be."""
+        if self.goals is None:
+            return False
+        first = [self.members[self.ranking[0]]]
+        return bool(self.goals.objectives) or self.goals.feasible(first)[0] < PROBABLY
+
+    def _ids(self, members: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.members[i].candidate_id for i in members)
+
+    def only_new(self, pool: Pool) -> Pool:
+        """Return the rows that no member has, each once."""
         known = set(_keys(self.genes))
         keep = []
         for i, key in enumerate(_keys(pool.genes)):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from convergence_core.archive import Archive, Member
-from convergence_core.records import Assignment, Candidate, Cell, Params, sha256_hex
+from convergence_core.records import Assignment, Candidate, Cell, Origin, Params, sha256_hex
 from convergence_core.sampler import AskRequest, Plan
 from convergence_core.space import Space
 
@@ -63,6 +63,9 @@ class Draft:
         self._candidates: dict[str, Candidate] = {}
         self.n_new = 0
         """Candidates never asked before."""
+        self.is_touched = False
+        """Whether thoughts may have had a say in what is added from now on."""
+        self._touched: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases in the order that newcomers are asked."""
         self._paired_cases = self.fresh_cases
@@ -102,9 +105,10 @@ class Draft:
             self.n_new += name not in self.archive
             self._candidates[name] = candidate
             self._cells[name] = []
-        self._cells[name] += [
-            Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen
-        ]
+        cells = [Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen]
+        self._cells[name] += cells
+        if self.is_touched:
+            self._touched.update(cells)
         self.n_left -= len(chosen)
         return len(chosen)
 
@@ -116,7 +120,7 @@ class Draft:
                 self.add(member.candidate, known)
 
     def plan(self) -> Plan:
-        """Return the plan; cells of advised candidates are not exogenous."""
+        """Return the plan; cells that advice chose are not exogenous."""
         assignments = tuple(
             Assignment(
                 candidate=candidate,
@@ -130,6 +134,7 @@ class Draft:
             for assignment in assignments
             if assignment.candidate.origin != "rlp"
             for cell in assignment.cells
+            if cell not in self._touched
         )
         return Plan(assignments=assignments, exogenous=exogenous)
 
@@ -156,7 +161,13 @@ class Draft:
         return tuple(sorted(cases, key=lambda case: (counts[case], sha256_hex(salt + case))))
 
 
-def advised(space: Space, proposals: Sequence[Params], seen: set[str], n: int) -> list[Candidate]:
+def advised(
+    space: Space,
+    proposals: Sequence[Params],
+    seen: set[str],
+    n: int,
+    origin: Origin = "rlp",
+) -> list[Candidate]:
     """Return candidates of valid, unseen proposals: at most a quarter of ``n`` places, one at least.
 
     Advice never binds: a proposal outside of the space, or known already, is passed over.
@@ -167,20 +178,26 @@ def advised(space: Space, proposals: Sequence[Params], seen: set[str], n: int) -
             break
         if space.validate(proposal):
             continue
-        candidate = space.candidate(proposal, "rlp")
+        candidate = space.candidate(proposal, origin)
         if candidate.candidate_id not in seen:
             found.setdefault(candidate.candidate_id, candidate)
     return list(found.values())
 
 
 def first_in(space: Space, request: AskRequest, archive: Archive) -> list[Candidate]:
-    """Return candidates that go first: the baseline, until it was asked, and advice."""
+    """Return candidates that go first: the baseline, until it was asked, old winners, advice."""
     found: dict[str, Candidate] = {}
     if request.baseline is not None:
         candidate = space.candidate(request.baseline, "default")
         if candidate.candidate_id not in archive:
             found[candidate.candidate_id] = candidate
-    seen = {*archive.members, *found}
-    for candidate in advised(space, request.advice.proposals, seen, request.n_candidates):
-        found[candidate.candidate_id] = candidate
+    advice, n = request.advice, request.n_candidates
+    offered: tuple[tuple[tuple[Params, ...], Origin], ...] = (
+        (advice.winners, "elite"),
+        (advice.proposals, "rlp"),
+    )
+    for points, origin in offered:
+        seen = {*archive.members, *found}
+        for candidate in advised(space, points, seen, n, origin):
+            found[candidate.candidate_id] = candidate
     return list(found.values())

@@ -6,12 +6,13 @@ the posterior is taken over known candidates and a pool of new ones (Thompson 19
 further chunk.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.evolution import PoolBreeder
-from convergence_core.racing.field import Field, unseen
+from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.racing.experts import Panel
+from convergence_core.racing.field import Field
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate
 
@@ -48,7 +49,9 @@ class Race:
     def _end_part(self) -> float:
         """Return which part of this generation belongs to the end game."""
         rules, request, learned = self.field.rules, self.draft.request, self.field.fitted.learned
-        if len(request.case_ids) > 1:
+        if self.field.goals is not None and self.field.goals.objectives:
+            share = 0.0  # a front has no single best to make sure of; draws ask its members again
+        elif len(request.case_ids) > 1:
             share = rules.end_share
         elif learned is not None and learned.process.noise < rules.min_noise:
             share = 0.0
@@ -75,32 +78,39 @@ class Race:
         field, rules = self.field, self.field.rules
         stop = self.draft.n_left - n_cells
         elites, pool = field.elites, field.pool(self.breeder, self.rng)
-        genes = np.concatenate([field.genes[elites], pool.genes])
-        rows = np.concatenate([field.rows[elites], unseen(len(pool))])
-        values = self._values(genes, rows, -(-n_cells // self.chunk))
-        n_wins = np.zeros(len(rows), dtype=np.intp)
-        for value in values:
+        values = field.draws(elites, pool.genes, self.rng, -(-n_cells // self.chunk))
+        advice = self.draft.request.advice
+        panel = Panel.of(advice.experts, field, self.rng)
+        n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
+        if panel is not None:
+            values = panel.values(values, n_reserved, elites, pool.genes)
+        n_own = len(elites) + len(pool)
+        pool = pool if panel is None else pool.join(panel.proposals)
+        n_wins = np.zeros(len(elites) + len(pool), dtype=np.intp)
+        for place, value in enumerate(values):
+            self.draft.is_touched |= place >= n_reserved
             for i in np.argsort(-value, kind="stable"):
-                is_known = i < len(elites)
-                if n_wins[i] >= (rules.max_chunks if is_known else 1):
+                if value[i] == -np.inf:  # only experts may choose it
+                    break
+                if n_wins[i] >= (rules.max_chunks if i < len(elites) else 1):
                     continue
                 n_wins[i] += 1
-                if is_known:
-                    candidate = field.members[elites[i]]
-                else:
-                    row = int(i) - len(elites)
-                    candidate = self.breeder.candidate(pool, row, field.parent_ids(pool, row))
-                if self._ask(candidate):
+                if self._ask(self._competitor(int(i), elites, pool, n_own)):
                     break
             if self.draft.n_left <= stop:
                 return
 
-    def _values(self, genes: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
-        """Return n joint draws, (n, n_candidates)."""
-        beliefs = self.field.beliefs(genes, rows)
-        if not self.field.rules.draws:
-            return np.tile(beliefs.marginals[0], (n, 1))
-        return beliefs.warped_draws(self.rng, n)
+    def _competitor(self, i: int, elites: np.ndarray, pool: Pool, n_own: int) -> Candidate:
+        """Return who competes under an index: an elite, or a row of the pool.
+
+        From ``n_own`` on it is a point that an expert proposed.
+        """
+        if i < len(elites):
+            member: Candidate = self.field.members[elites[i]]
+            return member
+        row = i - len(elites)
+        candidate = self.breeder.candidate(pool, row, self.field.parent_ids(pool, row))
+        return replace(candidate, origin="rlp") if i >= n_own else candidate
 
     # -- making sure ---------------------------------------------------------------------------
 
@@ -109,9 +119,8 @@ class Race:
         if n_cells <= 0:
             return
         field, stop = self.field, self.draft.n_left - n_cells
-        values = self._values(
-            field.genes[field.elites], field.rows[field.elites], -(-n_cells // self.chunk)
-        )
+        nobody = field.genes[:0]
+        values = field.draws(field.elites, nobody, self.rng, -(-n_cells // self.chunk))
         rest = field.ranking[~np.isin(field.ranking, field.elites)]
         for value in values:
             favoured = field.elites[np.argsort(-value, kind="stable")]

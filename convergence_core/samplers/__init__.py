@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from convergence_core.config import Configuration
-from convergence_core.evolution import Breeder, Style
+from convergence_core.evolution import Breeder
+from convergence_core.goals import Goals
 from convergence_core.posterior import SpaceModel
 from convergence_core.racing import Rules
 from convergence_core.sampler import Sampler
@@ -30,31 +31,37 @@ class Belief:
 
     surrogate: SpaceModel
     case_weights: Mapping[str, float]
+    goals: Goals | None
 
 
-def _breeder(cfg: Configuration, space: Space, style: Style) -> Breeder:
+def _breeder(cfg: Configuration, space: Space) -> Breeder:
     evolution = cfg.optimization.evolution
     return Breeder(
         space=space,
         mutation_rate=evolution.mutation_rate,
         crossover_rate=evolution.crossover_rate,
         tournament_size=evolution.tournament_size,
-        style=style,
+        selection=evolution.selection,
     )
 
 
-def _random(cfg: Configuration, space: Space, belief: Belief) -> Sampler:  # noqa: ARG001 - one signature for all
-    return RandomSampler(space=space, cases_per_candidate=cfg.evaluation.cases_per_candidate)
+def _random(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
+    return RandomSampler(
+        space=space,
+        cases_per_candidate=cfg.evaluation.cases_per_candidate,
+        goals=belief.goals,
+    )
 
 
 def _evolution(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
     return EvolutionSampler(
         space=space,
-        breeder=_breeder(cfg, space, "classic"),
+        breeder=_breeder(cfg, space),
         elite_size=cfg.optimization.evolution.elite_size,
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
         surrogate=belief.surrogate,
         case_weights=belief.case_weights,
+        goals=belief.goals,
     )
 
 
@@ -67,6 +74,7 @@ def _thompson(cfg: Configuration, space: Space, belief: Belief, *, breeds: bool)
         exploration_rate=cfg.optimization.mab.exploration_rate,
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
         case_weights=belief.case_weights,
+        goals=belief.goals,
     )
 
 
@@ -99,5 +107,5 @@ def make_sampler(
         case_weights: case → weight in the mean reward; absent ones weigh 1.
         surrogate: how evidence becomes a posterior; ``None``: ``make_surrogate``.
     """
-    belief = Belief(surrogate or make_surrogate(space), case_weights or {})
+    belief = Belief(surrogate or make_surrogate(space), case_weights or {}, Goals.of(cfg))
     return SAMPLERS[cfg.optimization.algorithm](cfg, space, belief)

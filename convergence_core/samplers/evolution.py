@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from convergence_core.evolution import Breeder
-from convergence_core.posterior import CaseModel, Surrogate
+from convergence_core.goals import Goals
+from convergence_core.posterior import Surrogate
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate, Trial
 from convergence_core.sampler import AskRequest, Plan, SearchState
@@ -27,12 +28,14 @@ class EvolutionSampler:
 
     space: Space
     breeder: Breeder
+    surrogate: Surrogate
     elite_size: int = 2
     cases_per_candidate: int | None = None
     """Cases of each candidate; ``None``: all."""
-    surrogate: Surrogate = field(default_factory=CaseModel)
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
+    goals: Goals | None = None
+    """What is tallied for the recommendation and the report; it changes no plan."""
     name: str = "evolution"
 
     def start(self) -> SearchState:
@@ -56,7 +59,7 @@ class EvolutionSampler:
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials."""
-        return tell(state, trials)
+        return tell(state, trials, self.goals)
 
     def population(self, state: SearchState) -> list[Candidate]:
         """Return elites and the last generation's newcomers, best posterior mean first."""

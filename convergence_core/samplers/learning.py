@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from convergence_core.goals import Goals
 from convergence_core.records import Trial
 from convergence_core.sampler import SearchState
 
@@ -12,10 +13,10 @@ def generation_of(state: SearchState) -> int:
     return generation if isinstance(generation, int) else 0
 
 
-def tell(state: SearchState, trials: Sequence[Trial]) -> SearchState:
+def tell(state: SearchState, trials: Sequence[Trial], goals: Goals | None = None) -> SearchState:
     """Return the state after a generation's trials; their order does not matter."""
     generation = generation_of(state)
     return SearchState(
-        archive=state.archive.tell(trials, generation),
+        archive=state.archive.tell(trials, generation, None if goals is None else goals.measures),
         memory={**state.memory, "generation": generation + 1},
     )

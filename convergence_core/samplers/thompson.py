@@ -12,17 +12,20 @@ Departures from plain Thompson sampling, each for a reason:
 * The last share of the cells goes to known candidates only: best-arm identification rather than
   search. Without cases that share is small, and none where rewards hold no noise.
 * ``exploration_rate`` of the places go to uniformly random newcomers, against a model that is wrong.
+* Where there are hard constraints, or a front is sought, ``goals`` says what a draw is worth.
 * Whoever is surely not the best leaves the race (``Rules.confidence_level``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from convergence_core.archive import Archive
 from convergence_core.evolution import PoolBreeder
-from convergence_core.posterior.space_model import MEMORY_KEY, SpaceModel
+from convergence_core.goals import MEMORY_KEY as GOALS_KEY, Goals
+from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel, SpaceModel
 from convergence_core.racing import Field, Race, Rules
 from convergence_core.racing.planning import Draft, first_in, telling_chunk
 from convergence_core.records import Json, Trial
@@ -52,6 +55,8 @@ class ThompsonSampler:
     """Cases of one chunk; ``None``: see ``telling_chunk``."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
+    goals: Goals | None = None
+    """What counts besides the mean reward; ``None``: nothing."""
     n_levels: int | None = 20
     """Steps that free numbers are snapped to where there are cases; ``None``: none."""
 
@@ -72,7 +77,10 @@ class ThompsonSampler:
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
         draft.pair_with(chunk)
         race = Race(
-            field=Field(self.rules, self.surrogate.encoding, state.archive, fitted),
+            field=replace(
+                self._field(state.archive, fitted, state.memory, n_steps=0),
+                exponent=self._exponent(state.archive, request),
+            ),
             draft=draft,
             rng=rng,
             breeder=self._breeder(request),
@@ -84,7 +92,7 @@ class ThompsonSampler:
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials, and with hyper-parameters that fit them."""
-        told = tell(state, trials)
+        told = tell(state, trials, self.goals)
         fitted = self.surrogate.warm(told.memory, n_steps=N_STEPS).fit(
             told.archive, case_weights=self.case_weights
         )
@@ -92,14 +100,38 @@ class ThompsonSampler:
             return told
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
         rng = np.random.default_rng([generation_of(told), len(told.archive)])  # noqa: TID251
-        competitors = Field(self.rules, self.surrogate.encoding, told.archive, fitted)
-        left = competitors.left_to_gain(self._free, rng, n_draws=N_DRAWS, level=SETTLED)
+        competitors = self._field(told.archive, fitted, told.memory, n_steps=N_STEPS)
         memory: dict[str, Json] = {
             **told.memory,
             MEMORY_KEY: fitted.log_params.tolist(),
-            LEFT_TO_GAIN: left,
+            LEFT_TO_GAIN: competitors.left_to_gain(
+                self._free, rng, n_draws=N_DRAWS, level=SETTLED
+            ),
         }
+        if competitors.goals is not None:
+            memory[GOALS_KEY] = competitors.goals.memory
         return SearchState(archive=told.archive, memory=memory)
+
+    def _field(
+        self,
+        archive: Archive,
+        fitted: FittedSpaceModel,
+        memory: Mapping[str, Json],
+        *,
+        n_steps: int,
+    ) -> Field:
+        """Return who competes; surrogates of further goals begin where ``memory`` says."""
+        encoding, goals = self.surrogate.encoding, None
+        if self.goals is not None:
+            goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
+        return Field(self.rules, encoding, archive, fitted, goals)
+
+    def _exponent(self, archive: Archive, request: AskRequest) -> float:
+        """Return how much predicted costs count in this generation."""
+        costs = None if self.goals is None else self.goals.costs
+        if costs is None:
+            return 0.0
+        return costs.exponent(archive, request.generation, request.n_generations)
 
     def _chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
         n_cases = len(request.case_ids)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.evolution import fresh
+from convergence_core.goals import Goals
 from convergence_core.racing.planning import CellKey, Draft, first_in
 from convergence_core.records import Candidate, Trial
 from convergence_core.sampler import AskRequest, Plan, SearchState
@@ -20,6 +21,8 @@ class RandomSampler:
     space: Space
     cases_per_candidate: int | None = None
     """Cases of each candidate; ``None``: all."""
+    goals: Goals | None = None
+    """What is tallied for the recommendation and the report; it changes no plan."""
     name: str = "random"
 
     def start(self) -> SearchState:
@@ -41,7 +44,7 @@ class RandomSampler:
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials."""
-        return tell(state, trials)
+        return tell(state, trials, self.goals)
 
 
 def cells_of_newcomer(draft: Draft, cases_per_candidate: int | None) -> list[CellKey]:

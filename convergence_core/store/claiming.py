@@ -11,10 +11,10 @@ import apsw
 
 from convergence_core.store.ledger import (
     ANSWER_COLUMNS,
-    ASKED_COLUMNS,
-    USAGE_COLUMNS,
     asked,
+    cache_hit_sql,
     is_fresh,
+    new_attempt_sql,
     stored_answer,
 )
 from convergence_core.store.protocols import Answer, CallIntent, Claim
@@ -33,17 +33,8 @@ _OTHER = (
     "ORDER BY run_id = :run_id AND eval_id = :eval_id DESC, id DESC LIMIT 1"
 )
 _NUMBER = "SELECT attempt FROM attempts WHERE id = ?"
-_ASKED = ", ".join(ASKED_COLUMNS)
-_NEW_ATTEMPT = (
-    f"INSERT INTO attempts({_ASKED}, attempt, state, previous_id, max_usd, max_tokens, started_us) "  # noqa: S608 - constants
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'started', ?, ?, ?, ?)"
-)
-# A hit used nothing, so that sums over the ledger are what was really used.
-_CACHE_HIT = (
-    f"INSERT OR IGNORE INTO attempts({_ASKED}, attempt, state, cost_usd, "  # noqa: S608 - constants
-    f"{', '.join(USAGE_COLUMNS)}, payer_run_id, started_us, ended_us) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'cached', 0.0, 0, 0, 0, 0, 0, ?, ?, ?)"
-)
+_NEW_ATTEMPT = new_attempt_sql("attempts", "?", "previous_id")
+_CACHE_HIT = cache_hit_sql("attempts", "?")
 _GRANT = (
     "INSERT INTO calls(call_key, state, owner, lease_us, latest_id, request_sha256) "
     "VALUES (?, 'started', ?, ?, ?, ?) ON CONFLICT(call_key) DO UPDATE SET state = 'started', "

@@ -40,6 +40,11 @@ _RUN_ID = re.compile(r"[A-Za-z0-9._-]+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+_FIXES = {
+    _FULL: "The disk is full: free some space, or set `storage.path` to a folder elsewhere",
+    _FORBIDDEN: "Make the folder writable for this user, or set `storage.path` to another one",
+    _NOT_A_FOLDER: "A file lies where a folder should be: move it, or set `storage.path` elsewhere",
+}
 
 
 def store_root(path: Path | str) -> Path:
@@ -199,14 +204,14 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_error(path: Path, reason: str) -> StoreWriteError:
     """Return the error of a write that failed for ``reason``, with what to do about it."""
-    lowered = reason.lower()
     fix = "Check the disk and the folder's permissions, or set `storage.path` to another folder"
-    if any(os.strerror(code).lower() in lowered for code in _FULL) or "disk is full" in lowered:
-        fix = "The disk is full: free some space, or set `storage.path` to a folder elsewhere"
-    elif any(os.strerror(code).lower() in lowered for code in _FORBIDDEN):
-        fix = "Make the folder writable for this user, or set `storage.path` to another one"
-    elif any(os.strerror(code).lower() in lowered for code in _NOT_A_FOLDER):
-        fix = "A file lies where a folder should be: move it, or set `storage.path` elsewhere"
+    if "disk is full" in reason.lower():  # SQLite's words
+        fix = _FIXES[_FULL]
+    for codes, known_fix in _FIXES.items():
+        for words in map(os.strerror, codes):
+            if words.lower() in reason.lower():
+                # Whoever wrote wraps the system's words into its own, and those into JSON.
+                reason, fix = words, known_fix
     return StoreWriteError(
         f"cannot use the store at {path}: {reason}. {fix}. Nothing that was paid or "
         "published is lost; `convergence resume` goes on from there."

@@ -10,6 +10,9 @@ import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import apsw
 
 from convergence_core.errors import LeaseHeldError, StoreError
 from convergence_core.store.journal import wall_clock_us
@@ -164,6 +167,43 @@ class Lease(Closing):
                 # The disk may be full for a moment: the row stands until its expiry, and the
                 # run's own writes report the trouble.
                 continue
+
+
+def held_systems(journal: Path, *, now_us: Callable[[], int] = wall_clock_us) -> frozenset[str]:
+    """Return the systems that a process optimizes which is not known to be dead.
+
+    Args:
+        journal: the journal's file; it is only read, also where nothing can be written.
+        now_us: clock.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        apsw.Error: it cannot be read, or is of another version.
+    """
+    rows = _rows_read_only(journal)
+    now = now_us()
+    return frozenset(
+        system
+        for system, pid, host, machine, started, expires_us in rows
+        if expires_us > now
+        and not is_dead(ProcessMark(pid=pid, host=host, machine=machine, started=started))
+    )
+
+
+def _rows_read_only(journal: Path) -> list[tuple[Any, ...]]:
+    if not journal.is_file():
+        raise FileNotFoundError(journal)
+    # Without a log no process has the file open. SQLite would make one, even to read.
+    has_log = journal.with_name(journal.name + "-wal").exists()
+    uri = journal.as_uri() + ("" if has_log else "?immutable=1")
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        connection.set_busy_timeout(1_000)
+        return connection.execute(
+            "SELECT system, pid, host, machine, pid_started, expires_us FROM leases"
+        ).fetchall()
+    finally:
+        connection.close()
 
 
 def _time(at_us: int) -> str:

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from convergence_core.records import Json, Usage, canonical_json
-from convergence_core.store.protocols import Answer, CallIntent, CallTotals, LostCall
+from convergence_core.store.protocols import (
+    Answer,
+    CallIntent,
+    CallTotals,
+    LostCall,
+    Settlement,
+)
 
 USAGE_COLUMNS = (
     "tokens_in",
@@ -104,6 +110,66 @@ def totals_sql(table: str, mark: str) -> str:
         f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0), "
         f"CAST(coalesce(sum({_UNTOLD}) FILTER (WHERE {UNPRICED}), 0) AS BIGINT) "
         f"FROM {table} WHERE run_id = {mark} AND state <> 'cached'"
+    )
+
+
+def new_attempt_sql(table: str, mark: str, *others: str) -> str:
+    """Return the INSERT of an attempt that is about to be made.
+
+    Its parameters: ``asked``, the attempt's number, those of ``others``, ``max_usd``,
+    ``max_tokens``, ``started_us``.
+    """
+    columns = (*ASKED_COLUMNS, "attempt", *others, "max_usd", "max_tokens", "started_us")
+    marks = ", ".join([mark] * len(columns))
+    return f"INSERT INTO {table}({', '.join(columns)}, state) VALUES ({marks}, 'started')"  # noqa: S608 - constants
+
+
+def cache_hit_sql(table: str, mark: str) -> str:
+    """Return the INSERT of an answer used again: nothing was used, so that sums stay true.
+
+    Its parameters: ``asked``, the attempt's number, who paid, ``started_us``, ``ended_us``.
+    """
+    columns = (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us")
+    nothing = ("cost_usd", *USAGE_COLUMNS)
+    marks, zeros = ", ".join([mark] * len(columns)), ", ".join(["0"] * len(nothing))
+    return (
+        f"INSERT INTO {table}({', '.join(columns)}, state, {', '.join(nothing)}) "  # noqa: S608 - constants
+        f"VALUES ({marks}, 'cached', {zeros}) ON CONFLICT DO NOTHING"
+    )
+
+
+def settle_sql(table: str, mark: str) -> str:
+    """Return the UPDATE of an attempt that has ended, without WHERE; see ``settled_values``."""
+    return (
+        f"UPDATE {table} SET state = {mark}, error_type = {mark}, error = {mark}, "  # noqa: S608 - constants
+        f"outcome = {mark}, {', '.join(f'{column} = {mark}' for column in USAGE_COLUMNS)}, "
+        f"cost_usd = {mark}, price_version = {mark}, maybe_usd = {mark}, maybe_tokens = {mark}, "
+        f"model = coalesce({mark}, model), started_us = {mark}, ended_us = {mark}"
+    )
+
+
+def settled_values(settlement: Settlement, *, keeps_answer: bool) -> tuple[Any, ...]:
+    """Return the parameters of ``settle_sql``.
+
+    Args:
+        settlement: how the attempt ended.
+        keeps_answer: whether an answer is kept with the attempt.
+    """
+    outcome = outcome_text(settlement.outcome)
+    done = settlement.state == "done"
+    return (
+        settlement.state,
+        None if done else error_type_of(settlement.outcome),
+        None if done else outcome,
+        outcome if done and keeps_answer else None,
+        *usage_values(settlement.usage),
+        settlement.cost_usd,
+        storable(settlement.price_version),
+        settlement.maybe_usd,
+        settlement.maybe_tokens,
+        storable(settlement.model),
+        settlement.started_us,
+        settlement.ended_us,
     )
 
 

@@ -233,7 +233,10 @@ class PostgresDatabase:
             )
 
     def _scrubbed(self, error: Exception) -> str:
-        text = " ".join(str(error).split()) or type(error).__name__
+        lines = [line.strip() for line in str(error).splitlines()]
+        # libpq asks whether the server runs; our own message says to check it.
+        text = " ".join(line for line in lines if line and not line.endswith("?"))
+        text = text or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text.rstrip(".")

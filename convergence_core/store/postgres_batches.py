@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from convergence_core.store.ledger import (
     ANSWER_COLUMNS,
-    ASKED_COLUMNS,
-    USAGE_COLUMNS,
     asked,
-    error_type_of,
+    cache_hit_sql,
     is_fresh,
-    outcome_text,
-    storable,
+    new_attempt_sql,
+    settle_sql,
+    settled_values,
     stored_answer,
-    usage_values,
 )
 from convergence_core.store.postgres import ACTIVITY, ATTEMPTS, CALLS
 from convergence_core.store.protocols import Answer, CallIntent, Claim, Settlement
@@ -51,25 +49,14 @@ _LOSE = (
     "maybe_usd = coalesce(max_usd, 0), maybe_tokens = coalesce(max_tokens, 0) "
     "WHERE call_key = %s AND attempt = %s AND state = 'started'"
 )
-_ASKED = f"{', '.join(ASKED_COLUMNS)}, attempt"
-_NEW_ATTEMPT = (
-    f"INSERT INTO {ATTEMPTS}({_ASKED}, state, max_usd, max_tokens, started_us) "  # noqa: S608 - constants
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 'started', %s, %s, %s)"
-)
-_CACHE_HIT = (
-    f"INSERT INTO {ATTEMPTS}({_ASKED}, state, cost_usd, {', '.join(USAGE_COLUMNS)}, "  # noqa: S608 - constants
-    "payer_run_id, started_us, ended_us) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 'cached', 0, 0, 0, 0, 0, 0, %s, %s, %s)"
-)
+_NEW_ATTEMPT = new_attempt_sql(ATTEMPTS, "%s")
+_CACHE_HIT = cache_hit_sql(ATTEMPTS, "%s")
 _GRANT = (
     f"UPDATE {CALLS} SET state = 'started', owner = %s, lease_us = %s, latest = %s, "  # noqa: S608 - constants
     "request_sha256 = %s WHERE call_key = %s"
 )
 _SETTLE_ATTEMPT = (
-    f"UPDATE {ATTEMPTS} SET state = %s, error_type = %s, error = %s, outcome = %s, "  # noqa: S608 - constants
-    f"{', '.join(f'{column} = %s' for column in USAGE_COLUMNS)}, cost_usd = %s, "
-    "price_version = %s, maybe_usd = %s, maybe_tokens = %s, model = coalesce(%s, model), "
-    "started_us = %s, ended_us = %s WHERE call_key = %s AND attempt = %s AND state <> 'cached'"
+    f"{settle_sql(ATTEMPTS, '%s')} WHERE call_key = %s AND attempt = %s AND state <> 'cached'"
 )
 _SETTLE_CALL = f"UPDATE {CALLS} SET state = %s, answer = %s WHERE call_key = %s"  # noqa: S608 - constants
 _SEEN = (
@@ -238,7 +225,8 @@ class SettleBatch(_Batch):
                 workers.add((run_of[key, attempt], call.owner))
             if (key, attempt) in open_:
                 open_.discard((key, attempt))
-                written.append(_settled(settlement))
+                values = settled_values(settlement, keeps_answer=True)
+                written.append((*values, key, attempt))
                 if _end_call(call, settlement):
                     changed.add(key)
         _write(connection, _SETTLE_ATTEMPT, written)
@@ -258,24 +246,3 @@ def _end_call(call: _Call, settlement: Settlement) -> bool:
         return False
     call.state = "failed"
     return True
-
-
-def _settled(settlement: Settlement) -> tuple[Any, ...]:
-    outcome = outcome_text(settlement.outcome)
-    done = settlement.state == "done"
-    return (
-        settlement.state,
-        None if done else error_type_of(settlement.outcome),
-        None if done else outcome,
-        outcome if done else None,
-        *usage_values(settlement.usage),
-        settlement.cost_usd,
-        storable(settlement.price_version),
-        settlement.maybe_usd,
-        settlement.maybe_tokens,
-        storable(settlement.model),
-        settlement.started_us,
-        settlement.ended_us,
-        settlement.call_key,
-        settlement.attempt,
-    )

@@ -14,8 +14,8 @@ from convergence_core.records import NO_USAGE, Json, Usage
 Row = Mapping[str, object]
 """One row of a table: column name → value of the column's type; absent means NULL."""
 
-RunStatus = Literal["running", "stopped", "failed", "done"]
-"""``stopped`` and ``failed`` runs can be resumed; ``done`` ones cannot."""
+RunStatus = Literal["running", "interrupted", "stopped", "failed", "done"]
+"""``done`` runs cannot be resumed, all others can. ``interrupted``: the process was killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

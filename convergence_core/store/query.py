@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ExportFormat = Literal["csv", "json", "parquet"]
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _WRITING_PLAN = re.compile(r'"name":\s*"[^"]*(COPY|INSERT|UPDATE|DELETE|EXPORT)[^"]*"')
 _COPY_OPTIONS: Mapping[ExportFormat, str] = {
     "csv": "FORMAT csv, HEADER true",
@@ -52,6 +53,8 @@ class Reader:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._resolution: Resolution | None = None
+        self._only_reads: set[str] = set()
+        """SQL that was checked: the store's own few texts are asked again and again."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
         """Run one SELECT.
@@ -63,7 +66,9 @@ class Reader:
         cursor, resolution = self._cursor()
 
         def run() -> QueryResult:
-            check_reads_only(cursor, sql, parameters)
+            if sql not in self._only_reads:
+                check_reads_only(cursor, sql, parameters)
+                self._only_reads.add(sql)
             result = cursor.execute(sql, dict(parameters) if parameters else None)
             description = result.description or []
             return QueryResult(
@@ -204,14 +209,23 @@ def check_reads_only(
             f"a query must be a SELECT, but got {kind}. The store is read-only for queries; "
             "`--format` writes a result to a file."
         )
-    plan = connection.execute(
-        f"EXPLAIN (FORMAT json) {inner}", dict(parameters) if parameters else None
-    ).fetchall()
+    try:
+        # On a line of its own, so that marks below the lines of an error stand where they should.
+        plan = connection.execute(
+            f"EXPLAIN (FORMAT json)\n{inner}", dict(parameters) if parameters else None
+        ).fetchall()
+    except duckdb.Error as error:
+        raise type(error)(_LINE.sub(_line_before, str(error))) from error
     if any(_WRITING_PLAN.search(str(row[1])) for row in plan):
         raise QueryError(
             "a query must only read, but this one writes. The store is read-only for queries; "
             "`--format` writes a result to a file."
         )
+
+
+def _line_before(found: re.Match[str]) -> str:
+    """Return ``LINE 2:`` as ``LINE 1:``, as long as before."""
+    return f"LINE {int(found[1]) - 1}:".ljust(len(found[0]))
 
 
 def _translated(action: Callable[[], _T], resolution: Resolution) -> _T:

@@ -6,23 +6,12 @@ lost is paid all the same: it stays with its attempt, for the evaluation that pa
 
 import apsw
 
-from convergence_core.store.ledger import (
-    USAGE_COLUMNS,
-    error_type_of,
-    outcome_text,
-    storable,
-    usage_values,
-)
+from convergence_core.store.ledger import outcome_text, settle_sql, settled_values
 from convergence_core.store.protocols import Settlement
 
 _CALL = "SELECT latest_id, state, answer_id, owner FROM calls WHERE call_key = ?"
 _ATTEMPT = "SELECT attempt, previous_id, state, error_type, run_id FROM attempts WHERE id = ?"
-_SETTLE_ATTEMPT = (
-    "UPDATE attempts SET state = ?, error_type = ?, error = ?, outcome = ?, "  # noqa: S608 - constants
-    f"{', '.join(f'{column} = ?' for column in USAGE_COLUMNS)}, cost_usd = ?, price_version = ?, "
-    "maybe_usd = ?, maybe_tokens = ?, model = coalesce(?, model), started_us = ?, ended_us = ? "
-    "WHERE id = ?"
-)
+_SETTLE_ATTEMPT = settle_sql("attempts", "?") + " WHERE id = ?"
 _KEEP_REPLACED = (
     "UPDATE attempts SET outcome = (SELECT outcome FROM calls WHERE call_key = ?) WHERE id = ?"
 )
@@ -66,31 +55,14 @@ def _write(
     call_state: str,
     answer_id: int | None,
 ) -> None:
-    outcome = outcome_text(settlement.outcome)
     done = settlement.state == "done"
     wins = done and call_state != "done"
-    connection.execute(
-        _SETTLE_ATTEMPT,
-        (
-            settlement.state,
-            None if done else error_type_of(settlement.outcome),
-            None if done else outcome,
-            outcome if done and not wins else None,
-            *usage_values(settlement.usage),
-            settlement.cost_usd,
-            storable(settlement.price_version),
-            settlement.maybe_usd,
-            settlement.maybe_tokens,
-            storable(settlement.model),
-            settlement.started_us,
-            settlement.ended_us,
-            attempt_id,
-        ),
-    )
+    values = settled_values(settlement, keeps_answer=not wins)
+    connection.execute(_SETTLE_ATTEMPT, (*values, attempt_id))
     key = settlement.call_key
     if wins:
         if answer_id is not None:
             connection.execute(_KEEP_REPLACED, (key, answer_id))
-        connection.execute(_ANSWER, (outcome, attempt_id, key))
+        connection.execute(_ANSWER, (outcome_text(settlement.outcome), attempt_id, key))
     elif not done:
         connection.execute(_FAIL, (key, attempt_id))

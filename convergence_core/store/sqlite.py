@@ -123,8 +123,8 @@ class DurableDatabase:
             if isinstance(found, int) and found > self._schema.version:
                 raise StoreFormatError(
                     f"the {self._schema.noun} {self.path} has version {found}, and this version "
-                    f"reads up to {self._schema.version}. Upgrade convergence-optimizer, or set `storage.path` to another "
-                    "folder."
+                    f"reads up to {self._schema.version}. Upgrade convergence-optimizer, or set "
+                    "`storage.path` to another folder."
                 )
             if self._wal:
                 self._connection.pragma("journal_mode", "wal")
@@ -192,8 +192,8 @@ class DurableDatabase:
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise StoreError(
-                f"the {self._schema.noun} {self.path} was opened by process {self._pid} and this is a fork "
-                "of it. Open it again here."
+                f"the {self._schema.noun} {self.path} was opened by process {self._pid} and this is "
+                "a fork of it. Open it again here."
             )
         if self._lock_descriptor < 0:
             raise StoreError(f"the {self._schema.noun} {self.path} is closed. Open it again.")

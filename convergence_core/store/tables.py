@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Written into every file; raised whenever a column is added."""
 
 ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
@@ -118,7 +118,13 @@ RUNS = Table(
         Column(13, "label", "text", "short name for people: name and the end of the id"),
         Column(3, "started_at", "ts", "when the run began"),
         Column(4, "ended_at", "ts", "when it ended or was stopped; NULL: it has not"),
-        Column(5, "status", "text", "running, stopped, failed or done"),
+        Column(
+            5,
+            "status",
+            "text",
+            "running, stopped, failed, done, or interrupted: killed, as the system's next run "
+            "finds (`convergence runs` tells it before)",
+        ),
         Column(14, "reason", "text", "why it ended, in words"),
         Column(6, "config_json", "text", "the whole configuration, without secrets"),
         Column(7, "config_sha256", "text", "hash of the configuration"),
@@ -265,7 +271,7 @@ PAYLOADS = Table(
     (
         Column(1, "run_id", "text", "the run"),
         Column(2, "payload_sha256", "text", "hash of the redacted text"),
-        Column(3, "kind", "text", "prompt or response"),
+        Column(3, "kind", "text", "prompt, response or thought"),
         Column(4, "text", "text", "the redacted text"),
     ),
 )
@@ -306,18 +312,100 @@ REWARDS = Table(
     ),
 )
 
+THOUGHTS = Table(
+    "thoughts",
+    "One text written before the outcomes it is judged by; the silent and the failed ones too.",
+    ("run_id", "generation", "thought_id"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "the generation whose outcomes it is judged by"),
+        Column(3, "thought_id", "text", "hash of run, generation and number"),
+        Column(4, "agent_id", "text", "strategy that wrote it; none: nothing was thought"),
+        Column(5, "text_sha256", "text", "the text in payloads"),
+        Column(6, "prediction", "f64", "mean predicted reward; NULL: pairs, or none", "[0, 1]"),
+        Column(7, "logp_with", "f64", "mean log-likelihood of the outcomes with it", "nats"),
+        Column(8, "logp_without", "f64", "the same of the baseline", "nats"),
+        Column(9, "information_gain", "f64", "its reward; NULL: not scored", "nats"),
+        Column(10, "advantage", "f64", "as used in the policy's update"),
+        Column(11, "created_at", "ts", "when it was durable: before any outcome"),
+        Column(12, "prompt_sha256", "text", "hash of what the thinker was asked"),
+        Column(13, "estimator", "text", "echo, decisions, chat, elicited or pairwise"),
+        Column(14, "n_outcomes", "i32", "outcomes it was scored on"),
+        Column(15, "gain_se", "f64", "standard error of its gain over outcomes", "nats"),
+        Column(16, "paper_gain", "f64", "gain over the same model without a thought", "nats"),
+        Column(17, "e_value", "f64", "evidence of this generation; above 1: it helped"),
+        Column(18, "log_policy", "f64", "log-probability of its strategy when it was drawn"),
+        Column(19, "weight", "f64", "probability of a place that it had in the draws"),
+        Column(20, "tokens_out", "i64", "tokens of the text"),
+        Column(21, "cost_usd", "f64", "of the text alone; its predictions are in attempts", "USD"),
+        Column(22, "reason", "text", "why it earned no reward; NULL: it did, or was silent"),
+    ),
+)
+
+PREDICTIONS = Table(
+    "predictions",
+    "One thought and one outcome that it predicted: the memory that thoughts are learned from.",
+    ("run_id", "generation", "thought_id", "subject"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "when the outcome came"),
+        Column(3, "thought_id", "text", "the thought"),
+        Column(4, "subject", "text", "the candidate; of pairs: both, joined by |"),
+        Column(5, "position", "i32", "number within the generation"),
+        Column(6, "observed", "i32", "the outcome: bin of the reward, or which of a pair"),
+        Column(7, "p", "f64", "probability given to it, with the thought"),
+        Column(8, "baseline", "f64", "probability that the baseline gave it"),
+        Column(9, "gain", "f64", "information gain", "nats"),
+        Column(10, "paper_gain", "f64", "against the same model without a thought", "nats"),
+        Column(11, "crps_gain", "f64", "difference of scores; no information gain"),
+        Column(12, "estimator", "text", "where the probabilities come from"),
+        Column(13, "is_rescored", "bool", "the thought is of an earlier generation: no reward"),
+        Column(14, "forecast_json", "text", "distribution as read, with the thought"),
+        Column(15, "no_thought_json", "text", "the same without a thought"),
+        Column(16, "statistical_json", "text", "distribution of the search's own posterior"),
+        Column(17, "committed_at", "ts", "when all predictions were durable"),
+    ),
+)
+
+POLICY_UPDATES = Table(
+    "policy_updates",
+    "One update of the policy that chooses what to think.",
+    ("run_id", "generation", "update_id"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "after whose outcomes"),
+        Column(3, "update_id", "text", "number of the update"),
+        Column(4, "policy", "text", "which policy: rlp"),
+        Column(5, "step", "i64", "gradient steps taken"),
+        Column(6, "loss", "f64", "of the clipped objective and the entropy"),
+        Column(7, "kl", "f64", "from the policy before it", "nats"),
+        Column(8, "grad_norm", "f64", "of the last gradient"),
+        Column(
+            10, "stats", "map", "p_…: probability of a strategy; w_…: weight of an expert; more"
+        ),
+        Column(11, "created_at", "ts", "when the generation's predictions were durable"),
+        Column(12, "params_sha256", "text", "hash of the parameters after it"),
+        Column(13, "params_json", "text", "the parameters after it"),
+    ),
+)
+
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
-        RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS, DECISIONS, REWARDS,
+        *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS),
+        *(THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+        *(DECISIONS, REWARDS),
     )
-}  # fmt: skip
+}
 """All tables by name."""
 
 RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
 """Tables that a fold fills from the runtime state; they belong to no run."""
 
-GENERATION_TABLES: tuple[Table, ...] = (PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS, GENERATIONS)
+GENERATION_TABLES: tuple[Table, ...] = (
+    *(PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS),
+    *(THOUGHTS, PREDICTIONS, POLICY_UPDATES, GENERATIONS),
+)
 """Tables published per generation, in the order of publishing: the commit marker last."""
 
 

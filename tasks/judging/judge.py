@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from convergence_core.agreement import JudgeMode
 from convergence_core.budget.bounds import prompt_bound
-from convergence_core.budget.prices import PriceTable
+from convergence_core.budget.prices import PriceTable, provider_of
 from convergence_core.config import MetricConfig
 from convergence_core.config.spending import LlmConfig
 from convergence_core.errors import (
@@ -102,6 +102,8 @@ class LlmJudge:
         self._champion = champion
         self._slots = slots or asyncio.Semaphore(llm_config.parallel_workers)
         self._model = model
+        # A compatible endpoint may be that of another provider, at other prices.
+        self._seller = provider_of(llm.provider, llm.base_url)
         options: dict[str, Json] = {"max_tokens": llm_config.max_tokens}
         if llm_config.temperature is not None:
             options["temperature"] = llm_config.temperature
@@ -281,13 +283,13 @@ class LlmJudge:
         return judge_messages(self.mode, rubric=self._rubric, blocks=blocks)
 
     def _call(self, messages: Sequence[Mapping[str, Json]], vote: int) -> PaidCall:
-        provider, limit = self._llm.provider, self._llm_config.max_tokens
+        limit = self._llm_config.max_tokens
         shown: list[Json] = [dict(message) for message in messages]
         body: dict[str, Json] = {"model": self._model, "messages": shown, **self._options}
         n_prompt = prompt_bound(body)
         return PaidCall(
             purpose=PURPOSE,
-            provider=provider,
+            provider=self._llm.provider,
             model=self._model,
             request={
                 "evaluator_version": EVALUATOR_VERSION,
@@ -298,7 +300,7 @@ class LlmJudge:
             repeat=vote,
             credential=self._llm_config.api_key_env,
             worst=WorstCase(
-                usd=self._prices.worst_case(provider, self._model, n_prompt, limit),
+                usd=self._prices.worst_case(self._seller, self._model, n_prompt, limit),
                 tokens=None if n_prompt is None else n_prompt + limit,
             ),
             timeout_s=self._llm_config.timeout_seconds,
@@ -328,9 +330,8 @@ class LlmJudge:
 
     def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
         """Return what a call cost, and by which price."""
-        provider = self._llm.provider
-        cost_usd = self._prices.cost(provider, self._model, usage)
-        version = self._prices.version_of(provider, self._model)
+        cost_usd = self._prices.cost(self._seller, self._model, usage)
+        version = self._prices.version_of(self._seller, self._model)
         return cost_usd, None if cost_usd is None else version
 
 

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config.shown import dotted
 from convergence_core.config.spending import LlmConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Params, canonical_json
@@ -39,14 +40,18 @@ def llm_of(configuration: Configuration, metric: MetricConfig) -> LlmConfig | No
 
 
 def _key_of_llm(name: str, metric: MetricConfig) -> str:
-    return "llm" if metric.llm is None else f"evaluation.metrics.{name}.llm"
+    return "llm" if metric.llm is None else f"{_key(name)}.llm"
+
+
+def _key(name: str) -> str:
+    return dotted(("evaluation", "metrics", name))
 
 
 def problems(configuration: Configuration) -> list[Problem]:
     """Return what is wrong with the judges of a configuration that keeps its section's rules."""
     found: list[Problem] = []
     for name, metric in judge_configs(configuration).items():
-        key = f"evaluation.metrics.{name}"
+        key = _key(name)
         llm, at = llm_of(configuration, metric), _key_of_llm(name, metric)
         if metric.votes > 1 and llm is not None and llm.temperature == 0:
             found.append(
@@ -98,7 +103,7 @@ def label_problems(configuration: Configuration, cases: Sequence[Case]) -> list[
         labels = {case.case_id: label_at(case, path) for case in cases}
         known = {key: label for key, label in labels.items() if not isinstance(label, Missing)}
         bad = [key for key, label in known.items() if not is_label(metric.mode, label)]
-        key = f"evaluation.metrics.{name}.label_field"
+        key = f"{_key(name)}.label_field"
         form = _FORMS[metric.mode]
         if cases and not known:
             rule = "must lead to a label in at least one test case"
@@ -169,7 +174,7 @@ def _champion(
     name: str, metric: MetricConfig, space: Space, texts: Mapping[str, str]
 ) -> tuple[Params | None, list[Problem]]:
     """Return the champion's canonical parameters, or why there are none."""
-    key = f"evaluation.metrics.{name}.champion"
+    key = f"{_key(name)}.champion"
     if not isinstance(metric.champion, dict):
         baseline = space.baseline()
         if baseline is not None:
@@ -195,7 +200,7 @@ def _champion(
 
 def _moved(problem: Problem, key: str) -> Problem:
     return Problem(
-        key=f"{key}.{problem.key}" if problem.key else key,
+        key=f"{key}.{dotted((problem.key,))}" if problem.key else key,
         rule=problem.rule,
         value=problem.value,
         fix=problem.fix,

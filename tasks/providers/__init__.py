@@ -6,6 +6,7 @@
 from collections.abc import Callable, Mapping
 from typing import Unpack
 
+from convergence_core.budget.prices import provider_of
 from convergence_core.config import ApiConfig
 from convergence_core.config.spending import LlmConfig
 from convergence_core.errors import ConfigurationError, Problem
@@ -32,6 +33,7 @@ __all__ = [
     "dialect_of",
     "make_chat",
     "make_llm",
+    "seller_of",
     "split_model",
 ]
 
@@ -138,6 +140,12 @@ def split_model(name: str) -> tuple[str, str]:
     if slash and rest and prefix in _MODEL_PREFIXES:
         return prefix, rest
     return "openai", name
+
+
+def seller_of(config: LlmConfig) -> tuple[str, str]:
+    """Return under which provider and name a table of prices lists the model of a judge."""
+    provider, model = split_model(config.model)
+    return provider_of(provider, config.endpoint), model
 
 
 def _key_headers(

@@ -66,7 +66,30 @@ def read_chat(
         fault = CandidateFault("the provider's filter stopped the answer", error_type=REFUSAL)
     elif not text.strip() and not tool_calls:
         fault = empty_fault(finish_reason)
-    model = raw.get("model")
+    return _completion(
+        raw,
+        text,
+        model=raw.get("model"),
+        latency_ms=latency_ms,
+        first_token_ms=first_token_ms,
+        finish_reason=finish_reason,
+        tool_calls=tool_calls,
+        fault=fault,
+    )
+
+
+def _completion(
+    raw: Mapping[str, Json],
+    text: str,
+    *,
+    model: Json,
+    latency_ms: float,
+    first_token_ms: float | None,
+    finish_reason: str | None,
+    tool_calls: tuple[Mapping[str, Json], ...],
+    fault: CandidateFault | None,
+) -> ChatCompletion:
+    """Return a completion; white space beside tool calls is no text."""
     return ChatCompletion(
         text=text if text.strip() or fault is not None else "",
         latency_ms=latency_ms,
@@ -158,15 +181,13 @@ def read_gemini(
         )
     elif not text.strip() and not calls:
         fault = empty_fault(finish_reason)
-    model = raw.get("modelVersion")
-    return ChatCompletion(
-        text=text if text.strip() or fault is not None else "",
+    return _completion(
+        raw,
+        text,
+        model=raw.get("modelVersion"),
         latency_ms=latency_ms,
-        model=model if isinstance(model, str) else None,
-        usage=usage_of(raw),
         first_token_ms=first_token_ms,
         finish_reason=finish_reason,
-        raw=raw,
         tool_calls=tuple(calls),
         fault=fault,
     )

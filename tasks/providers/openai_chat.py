@@ -6,11 +6,13 @@ That is OpenAI, Azure OpenAI, Groq, Gemini's compatible endpoint, gateways, and 
 import asyncio
 import contextvars
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import httpx
 
+from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import Provider, Settings
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     import openai
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
+
+RawPath: TypeAlias = Literal["completions", "decisions"]
+RawAnswer: TypeAlias = dict[str, Json]
+_NAMED: Mapping[RawPath, tuple[str, ...]] = {
+    "completions": ("model", "prompt"),
+    "decisions": ("model", "input", "questions"),
+}
+"""Fields that the client's methods want by name."""
 
 _CHAT_PATH = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
@@ -73,42 +83,87 @@ class OpenAIChat(Provider):
         stream: bool = False,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
-        import openai  # noqa: PLC0415 - takes half a second; only chat targets pay for it
-
         client = self._open_client()
         sent = dict(self._headers())
+        request = self._request(sent, {**body, "model": model}, ("model", "messages"))
+        request["extra_query"] = query or None
+        first_token_ms: float | None = None
+        async with self._exchanging(sent) as stopwatch:
+            if stream:
+                joined = await self._stream(client, request, stopwatch, sent)
+                raw, first_token_ms, latency_ms = joined
+            else:
+                create = client.chat.completions.with_raw_response.create
+                answer: Any = await create(**request)
+                latency_ms = stopwatch.read_ms()
+                raw = self._parsed(answer.http_response, sent)
+        return read_chat(raw, latency_ms=latency_ms, first_token_ms=first_token_ms)
+
+    async def exchange(self, path: RawPath, body: Mapping[str, Json]) -> tuple[RawAnswer, float]:
+        """Ask another endpoint of the same server once; return its JSON and the milliseconds.
+
+        Args:
+            path: ``completions`` continues a text, ``decisions`` tells probabilities of answers.
+            body: of the request, the model included.
+
+        Raises:
+            CandidateFault: the request is refused, or the client is too old for this endpoint.
+            InfrastructureFault: as ``send``.
+        """
+        client = self._open_client()
+        sent = dict(self._headers())
+        resource = getattr(client, path, None)
+        if resource is None:
+            raise CandidateFault(
+                f"this version of the `openai` client has no `{path}`", error_type="no_endpoint"
+            )
+        request = self._request(sent, body, _NAMED[path])
+        try:
+            async with self._exchanging(sent) as stopwatch:
+                answer: Any = await resource.with_raw_response.create(**request)
+                latency_ms = stopwatch.read_ms()
+                raw = self._parsed(answer.http_response, sent)
+        except InfrastructureFault as fault:
+            if fault.error_type != "http_501":
+                raise
+            raise CandidateFault(
+                f"the server has no `{path}` for this model", error_type="no_endpoint"
+            ) from None
+        return raw, latency_ms
+
+    def _request(
+        self, sent: Mapping[str, str], body: Mapping[str, Json], named: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Return the arguments of the client's method: some fields by name, the rest as they are."""
+        import openai  # noqa: PLC0415 - takes half a second; only chat targets pay for it
+
         given = {name.lower() for name in sent}
         headers: dict[str, Any] = {
             name: openai.Omit() for name in _OWN_HEADERS if name.lower() not in given
         }
-        request: dict[str, Any] = {
-            "model": model,
-            "messages": body["messages"],
-            "extra_body": {k: v for k, v in body.items() if k not in ("messages", "model")},
-            "extra_headers": headers | sent,
-            "extra_query": query or None,
+        return {
+            **{name: body[name] for name in named},
+            "extra_body": {k: v for k, v in body.items() if k not in named},
+            "extra_headers": {**headers, **sent},
         }
-        first_token_ms: float | None = None
+
+    @asynccontextmanager
+    async def _exchanging(self, sent: Mapping[str, str]) -> AsyncIterator[Stopwatch]:
+        """Time one exchange, end it by its limit, and turn its errors into faults."""
+        import openai  # noqa: PLC0415 - as above
+
         limit = asyncio.timeout(None)
         stopwatch = self._connection.stopwatch(limit)
         _STOPWATCH.set(stopwatch)
         try:
             async with limit:
-                if stream:
-                    joined = await self._stream(client, request, stopwatch, sent)
-                    raw, first_token_ms, latency_ms = joined
-                else:
-                    create = client.chat.completions.with_raw_response.create
-                    answer: Any = await create(**request)
-                    latency_ms = stopwatch.read_ms()
-                    raw = self._parsed(answer.http_response, sent)
+                yield stopwatch
         except openai.APIStatusError as error:
             found: Any = error.response
             raise self._fault(found.status_code, found.text, found.headers, sent) from None
         except (openai.APIConnectionError, httpx.HTTPError, OSError, UnicodeError) as error:
             cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else None
             raise self._exchange_fault(cause or error, stopwatch, sent) from None
-        return read_chat(raw, latency_ms=latency_ms, first_token_ms=first_token_ms)
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""

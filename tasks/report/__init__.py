@@ -6,6 +6,7 @@ from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.markdown import leaderboard_markdown, report_markdown
 from tasks.report.page import report_html
 from tasks.report.plots import learning_curve_png
+from tasks.report.thinking import thinking_markdown
 
 __all__ = [
     "collect",
@@ -15,5 +16,6 @@ __all__ = [
     "learning_curve_png",
     "report_html",
     "report_markdown",
+    "thinking_markdown",
     "write_results",
 ]

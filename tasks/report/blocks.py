@@ -76,7 +76,7 @@ class Grid:
     """Line behind which the page folds it; empty: open."""
 
 
-PlotName: TypeAlias = Literal["estimates", "shares"] | Visualization
+PlotName: TypeAlias = Literal["estimates", "shares", "front", "hypervolume"] | Visualization
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,43 +2,34 @@
 
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.archive import Member
+from convergence_core.archive import Archive
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
-from convergence_core.posterior import Surrogate
-from convergence_core.recommend import (
-    Interval,
-    Ranked,
-    Recommendation,
-    mean_interval,
-    paired_difference,
-    recommend,
-)
-from convergence_core.records import Candidate, Case, Role, Trial
-from convergence_core.result import (
-    CandidateReport,
-    Difference,
-    Estimate,
-    LeaderboardRow,
-    MetricInfo,
-    ResultStatus,
-    RunResult,
-    Within,
-)
+from convergence_core.goals import FittedGoals, Goals
+from convergence_core.posterior import SpaceModel, Surrogate
+from convergence_core.recommend import Recommendation, recommend
+from convergence_core.records import Case, Trial
+from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.sampler import SearchState
 from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Space
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
+from tasks.earlier import Past
+from tasks.report import wording
+from tasks.report.candidates import Final, View
 from tasks.report.curve import Height, Recommend, learning_curve
-from tasks.report.evidence import CandidateCounts, Evidence, read_evidence
+from tasks.report.evidence import Evidence, read_evidence
+from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
+from tasks.report.thinking import thinking_report
 
 if TYPE_CHECKING:
     from tasks.runs import Run
@@ -71,6 +62,7 @@ def collect(
     reason: str,
     baseline_id: str | None,
     explains: bool = True,
+    past: Past | None = None,
 ) -> RunResult:
     """Return everything that a run has found so far.
 
@@ -92,18 +84,22 @@ def collect(
         baseline_id: the default configuration; ``None``: the configuration gives none.
         explains: whether effects and explanation are found too, which takes a fit of the surrogate
             and about a second.
+        past: what the run knows of earlier ones; ``None``: nothing.
 
     Raises:
         StoreDamagedError: a file of the run cannot be read.
     """
     evidence = read_evidence(store, record.run_id)
+    goals = Goals.of(configuration)
+    told_goals = None if goals is None else goals.fit(search.archive, space)
+    surrogate = make_surrogate(space) if past is None else past.surrogate
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
     weights = {case.case_id: case.weight for case in cases}
-    final = _Final(trials=final_trials, level=level, weights=weights)
+    final = Final(trials=final_trials, level=level, weights=weights)
     ranking = () if recommendation is None else recommendation.ranking
     standing = {ranked.candidate_id: ranked for ranked in ranking}
-    view = _View(
+    view = View(
         space=space,
         search=search,
         evidence=evidence,
@@ -123,6 +119,8 @@ def collect(
             space=space,
             cases=cases,
             baseline_id=baseline_id,
+            surrogate=surrogate,
+            goals=told_goals,
         )
     gaps = {role: final.difference(winner_id, baseline_id, role) for role in ("holdout", "fresh")}
     return RunResult(
@@ -157,6 +155,7 @@ def collect(
         n_holdout_cases=n_holdout_cases,
         facts={
             **record.tags,
+            **_told(past, search),
             "code": record.code_version,
             "sha256 of the configuration": record.config_sha256,
             "sha256 of the test cases": record.cases_sha256,
@@ -164,6 +163,10 @@ def collect(
         metrics=_metrics(configuration),
         winner=view.report(winner_id),
         baseline=view.report(baseline_id),
+        winner_reason=""
+        if goals is None or recommendation is None
+        else wording.constraint_reason(recommendation, space, search, goals.tolerance),
+        front=pareto_front(told_goals, search, space, level=level),
         has_defaults=baseline_id is not None,
         difference=gaps["holdout"],
         difference_fresh=gaps["fresh"],
@@ -177,13 +180,33 @@ def collect(
             evidence,
             search,
             recommendation,
-            _recommender(level, cases, holdout_share, make_surrogate(space)),
+            _recommender(
+                level,
+                cases,
+                holdout_share,
+                surrogate,
+                None if goals is None else partial(goals.fit, space=space),
+            ),
             known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
         ),
         effects=() if explained is None else explained.effects,
         explanation=None if explained is None else explained.explanation,
+        thinking=thinking_report(
+            store,
+            record.run_id,
+            space=space,
+            params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
+        ),
         failures=evidence.failures,
     )
+
+
+def _told(past: Past | None, search: SearchState) -> dict[str, str]:
+    """Return what the run took over from earlier ones, in words."""
+    if past is None:
+        return {}
+    lines = [line for line in (past.told(), past.learned(search)) if line is not None]
+    return {"earlier runs": "; ".join(lines)} if lines else {}
 
 
 def _metrics(configuration: Configuration) -> tuple[MetricInfo, ...]:
@@ -216,119 +239,10 @@ def collect_progress(run: "Run") -> RunResult:
         n_holdout_cases=len(loaded.holdout_cases),
         status="stopped",
         reason="the run goes on",
+        past=run.past,
         baseline_id=None if baseline is None else loaded.space.candidate_id(baseline),
         explains=False,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Final:
-    """The re-estimation, by candidate, role and case."""
-
-    trials: Sequence[Trial]
-    level: float
-    weights: Mapping[str, float]
-
-    def candidate(self, candidate_id: str) -> Candidate | None:
-        """Return a candidate of the re-estimation."""
-        found = (trial.candidate for trial in self.trials)
-        return next((one for one in found if one.candidate_id == candidate_id), None)
-
-    def rewards(self, candidate_id: str | None, role: Role) -> dict[str, float]:
-        """Return case → mean reward over repeats; cases without a reward are absent."""
-        seen: dict[str, list[float]] = {}
-        for trial in self.trials:
-            if trial.candidate.candidate_id != candidate_id:
-                continue
-            for evaluation in trial.evaluations:
-                if evaluation.cell.role == role and evaluation.reward is not None:
-                    seen.setdefault(evaluation.cell.case_id, []).append(evaluation.reward)
-        return {case: sum(rewards) / len(rewards) for case, rewards in seen.items()}
-
-    def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
-        """Return a candidate's mean on the cells of a role."""
-        found = mean_interval(
-            self.rewards(candidate_id, role), level=self.level, weights=self.weights
-        )
-        return None if found is None else Estimate(**_numbers(found), n_cases=found.n)
-
-    def difference(self, a: str | None, b: str | None, role: Role) -> Difference | None:
-        """Return the paired difference of two candidates on the cells of a role."""
-        if a is None or b is None or a == b:
-            return None
-        found = paired_difference(
-            self.rewards(a, role), self.rewards(b, role), level=self.level, weights=self.weights
-        )
-        return None if found is None else Difference(**_numbers(found), n_cases=found.n)
-
-
-def _numbers(found: Interval) -> dict[str, float]:
-    return {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """Makes reports and rows of ranked candidates."""
-
-    space: Space
-    search: SearchState
-    evidence: Evidence
-    final: _Final
-    standing: Mapping[str, Ranked]
-    level: float
-
-    def report(self, candidate_id: str | None) -> CandidateReport | None:
-        """Return a candidate's report; ``None`` when it has no estimate."""
-        name = candidate_id or ""
-        member = self.search.archive.members.get(name)
-        candidate = self.final.candidate(name) if member is None else member.candidate
-        search = self._of_search(name, member)
-        fresh, holdout = self.final.estimate(name, "fresh"), self.final.estimate(name, "holdout")
-        if candidate is None or (search is None and fresh is None and holdout is None):
-            return None
-        return CandidateReport(
-            candidate_id=name,
-            label=self.space.label(candidate.params),
-            params=dict(candidate.params),
-            origin=candidate.origin,
-            generation=None if member is None else member.generation,
-            search=search,
-            fresh=fresh,
-            holdout=holdout,
-            metrics=self.evidence.metrics.get(name, {}),
-        )
-
-    def row(self, rank: int, ranked: Ranked) -> LeaderboardRow:
-        """Return a candidate's row of the leaderboard."""
-        member = self.search.archive.members[ranked.candidate_id]
-        counts = self.evidence.candidates.get(ranked.candidate_id, CandidateCounts())
-        params = member.candidate.params
-        return LeaderboardRow(
-            rank=rank,
-            candidate_id=ranked.candidate_id,
-            label=self.space.label(params, n=len(params)),
-            params=dict(params),
-            mean=ranked.mean,
-            low=ranked.low,
-            high=ranked.high,
-            n_cells=ranked.n_cells,
-            n_failed=counts.n_failed,
-            metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
-            origin=member.candidate.origin,
-            generation=member.generation,
-        )
-
-    def _of_search(self, candidate_id: str, member: Member | None) -> Estimate | None:
-        ranked = self.standing.get(candidate_id)
-        if ranked is None or member is None:
-            return None
-        return Estimate(
-            mean=ranked.mean,
-            low=ranked.low,
-            high=ranked.high,
-            level=self.level,
-            n_cases=len({case_id for case_id, _ in member.rewards}),
-        )
 
 
 def _explained(
@@ -340,11 +254,13 @@ def _explained(
     space: Space,
     cases: Sequence[Case],
     baseline_id: str | None,
+    surrogate: SpaceModel,
+    goals: FittedGoals | None,
 ) -> Explained:
     """Return why the recommendation is what it is; the same for the same evidence."""
     sampler = make_sampler(configuration, space)
     return explain(
-        make_surrogate(space),
+        surrogate,
         search.archive,
         recommendation,
         rng=np.random.default_rng(0),
@@ -352,6 +268,7 @@ def _explained(
         case_weights=_search_weights(cases, configuration.evaluation.test_cases.holdout),
         cell_to_generation=evidence.cell_to_generation,
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
+        goals=goals,
     )
 
 
@@ -361,13 +278,24 @@ def _search_weights(cases: Sequence[Case], holdout: float) -> dict[str, float]:
 
 
 def _recommender(
-    level: float, cases: Sequence[Case], holdout: float, surrogate: Surrogate
+    level: float,
+    cases: Sequence[Case],
+    holdout: float,
+    surrogate: Surrogate,
+    fit_goals: Callable[[Archive], FittedGoals] | None,
 ) -> Recommend:
     """Return the run's own rule; its random draws do not touch means and intervals."""
     weights = _search_weights(cases, holdout)
 
     def rule(search: SearchState) -> Recommendation | None:
         rng = np.random.default_rng(0)
-        return recommend(search, rng=rng, level=level, case_weights=weights, surrogate=surrogate)
+        return recommend(
+            search,
+            rng=rng,
+            level=level,
+            case_weights=weights,
+            surrogate=surrogate,
+            goals=None if fit_goals is None else fit_goals(search.archive),
+        )
 
     return rule

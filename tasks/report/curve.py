@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from convergence_core import tallies
 from convergence_core.archive import Archive, Member
 from convergence_core.recommend import Recommendation
 from convergence_core.result import CurvePoint
@@ -87,6 +88,7 @@ def until(
                 for cell in member.missing
                 if cell_to_generation.get((name, *cell), late) <= generation
             ),
+            tallies=tallies.until(member.tallies, generation),
         )
 
     return Archive(

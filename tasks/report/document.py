@@ -1,6 +1,6 @@
 """What the report says, in which order: blocks made of a ``RunResult``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from convergence_core.config.optimization import Visualization
 from convergence_core.records import Params, ParamValue, Role
@@ -22,10 +22,12 @@ from tasks.report.blocks import (
 )
 from tasks.report.costs import costs
 from tasks.report.explanation import explanation_blocks
+from tasks.report.front import front_blocks
 from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
-from tasks.report.wording import UNKNOWN, clean, plural, short
+from tasks.report.thinking import thinking_blocks
+from tasks.report.wording import clean, plural, short
 
 MAX_ROWS = 50
 """Rows shown of a long table."""
@@ -49,10 +51,12 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
     return [
         *_finding(result),
         *_configuration(result),
+        *front_blocks(result),
         *_metrics(result, wanted),
         *judge_blocks(result.judges),
         *_course(result, wanted),
         *explanation_blocks(result, wanted),
+        *thinking_blocks(result.thinking),
         *_leaderboard(result),
         *costs(result),
         *_not_done(result),
@@ -66,10 +70,10 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
 def _finding(result: RunResult) -> list[Block]:
     winner = result.winner
     if winner is None:
-        said = (
-            f"No configuration can be recommended: none of the "
-            f"{plural(result.n_candidates, 'configuration')} asked has a reward."
-        )
+        why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
+        if result.all_failed:
+            why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
+        said = f"No configuration can be recommended: {why}."
         return [Heading("What was found"), Paragraph((said,), "lead")]
     sentences = [
         wording.gate_sentence(result),
@@ -275,28 +279,31 @@ def _leaderboard(result: RunResult) -> list[Block]:
 # -- what was not done, and facts
 
 
-def _not_done(result: RunResult) -> list[Block]:
-    items: list[str] = []
+def _gaps(result: RunResult) -> Iterator[str]:
+    if result.final_look:
+        yield f"The final look at the winner: {clean(result.final_look)}."
     if result.n_skipped:
-        items.append(
-            f"{plural(result.n_skipped, 'cell')} planned and not asked: {short(result.reason, 200)}"
-        )
+        cells = plural(result.n_skipped, "cell")
+        yield f"{cells} planned and not asked: {short(result.reason, 200)}"
     if result.n_failed:
-        items.append(
+        yield (
             f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed. A fault "
             "of the candidate counts as reward 0; a fault of network, server or metric is "
             "missing and counts as nothing."
         )
     if result.n_missing:
-        items.append(f"{plural(result.n_missing, 'cell')} asked without getting a reward.")
+        yield f"{plural(result.n_missing, 'cell')} asked without getting a reward."
     if result.n_maybe_paid:
-        items.append(
-            f"{plural(result.n_maybe_paid, 'call')} in flight when a process died: perhaps paid."
-        )
+        calls = plural(result.n_maybe_paid, "call")
+        yield f"{calls} in flight when a process died: perhaps paid."
     if result.cost_usd is None and result.n_calls:
-        items.append("No call had a known price, so the spend in dollars is unknown.")
+        yield "No call had a known price, so the spend in dollars is unknown."
     if result.status == "stopped":
-        items.append(f"The run can go on: `convergence resume {result.label}`.")
+        yield f"The run can go on: `convergence resume {result.label}`."
+
+
+def _not_done(result: RunResult) -> list[Block]:
+    items = [*_gaps(result)]
     blocks: list[Block] = [Heading("What failed or was not done")]
     if not items and not result.failures:
         return [*blocks, Paragraph(("Every cell that was planned was asked and has a reward.",))]
@@ -308,7 +315,7 @@ def _not_done(result: RunResult) -> list[Block]:
                 Code(short(failure.reason)),
                 failure.fault or "not asked",
                 f"{failure.n:,}",
-                short(failure.example or UNKNOWN, 300),
+                wording.failure_example(failure.example, 300),
             )
             for failure in result.failures[:MAX_ROWS]
         ]

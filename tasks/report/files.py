@@ -4,6 +4,7 @@ Layout under ``output.save_path``::
 
     <label>/best_config.json  detailed_results.json        format json
     <label>/explanation.json                               the same, if a configuration was found
+    <label>/front.json                                     the same, of a Pareto run
     <label>/experiments.csv   detailed_results.csv         format csv
     <label>/report.md                                      format markdown
     <label>/report.html                                    format html
@@ -107,6 +108,9 @@ def _writers(
             told = result.to_json()
             why = {key: told[key] for key in ("effects", "explanation")}
             writers["explanation.json"] = lambda out: _write_json(out, why)
+        if result.front is not None:
+            front = result.to_json()["front"]
+            writers["front.json"] = lambda out: _write_json(out, front)
         writers["detailed_results.json"] = lambda out: write_detailed_json(
             out, store, result.run_id, rows, by_id, keep_text=keep_text
         )

@@ -1,6 +1,6 @@
 """The report's plots: what each shows of a ``RunResult``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from convergence_core.records import Role
@@ -9,6 +9,7 @@ from tasks.report import drawing
 from tasks.report.blocks import PlotName
 from tasks.report.drawing import Palette
 from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
+from tasks.report.front_plots import draw_front, draw_hypervolume, has_front
 from tasks.report.wording import percent, short
 
 if TYPE_CHECKING:
@@ -28,17 +29,17 @@ _ROLES: Mapping[Role, str] = {
 
 def has_plot(result: RunResult, name: PlotName) -> bool:
     """Return whether the result holds what a plot needs."""
-    if name == "estimates":
-        return result.winner is not None
-    if name == "learning_curve":
-        return any(point.best_mean is not None for point in result.curve)
-    if name == "parameter_effects":
-        return any(len(effect.points) > 1 for effect in result.effects)
-    if name == "shares":
-        return has_shares(result)
-    if name == "tradeoffs":
-        return tradeoff_metrics(result) is not None
-    return bool(result.curve)
+    has: dict[PlotName, Callable[[], bool]] = {
+        "estimates": lambda: result.winner is not None,
+        "front": lambda: has_front(result.front),
+        "hypervolume": lambda: has_front(result.front),
+        "learning_curve": lambda: any(point.best_mean is not None for point in result.curve),
+        "parameter_effects": lambda: any(len(effect.points) > 1 for effect in result.effects),
+        "shares": lambda: has_shares(result),
+        "tradeoffs": lambda: tradeoff_metrics(result) is not None,
+        "spend": lambda: bool(result.curve),
+    }
+    return has[name]()
 
 
 def svg_plots(result: RunResult, name: PlotName) -> list[str]:
@@ -51,6 +52,8 @@ def svg_plots(result: RunResult, name: PlotName) -> list[str]:
         "shares": (draw_shares, "Shares of the variance", shares_height(result)),
         "estimates": (_draw_estimates, "Mean rewards with their intervals", 2.5),
         "learning_curve": (_draw_curve, "Mean reward by generation", 3.0),
+        "front": (draw_front, "The front of trade-offs with its intervals", 3.3),
+        "hypervolume": (draw_hypervolume, "Hypervolume by generation", 2.5),
         "tradeoffs": (_draw_tradeoffs, "Two metrics of each configuration", 3.1),
         "spend": (_draw_spend, "Calls by generation", 3.0),
     }[name]

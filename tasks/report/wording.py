@@ -7,8 +7,11 @@ they rest on, and leaves the verdict to the promotion gate, whose words are quot
 import datetime
 import math
 
+from convergence_core.recommend import Recommendation
 from convergence_core.records import ParamValue, Role
 from convergence_core.result import Difference, Estimate, RunResult
+from convergence_core.sampler import SearchState
+from convergence_core.space import Space
 
 UNKNOWN = "\N{EN DASH}"
 """Shown where a number does not exist."""
@@ -28,6 +31,19 @@ def short(text: str, n: int = _SHORT) -> str:
     """Return one line of at most ``n`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= n else line[: n - 1] + "…"
+
+
+def failure_example(error: str | None, n: int = 200) -> str:
+    """Return the reason of a failed evaluation on one line: its message, then what came with it.
+
+    Of an exception's traceback nothing is shown but what it says itself; the tables hold it whole.
+    """
+    message, _, details = clean(error or "").strip().partition("\n\n")
+    if message.startswith("Traceback "):
+        return short(message.splitlines()[-1], n)
+    if not details or details.lstrip().startswith("Traceback "):
+        return short(message, n) or UNKNOWN
+    return short(f"{short(message, n - 20)}: {details}", n)
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:
@@ -221,6 +237,29 @@ def within_sentence(result: RunResult) -> str | None:
     )
 
 
+def constraint_reason(
+    recommendation: Recommendation, space: Space, search: SearchState, tolerance: float
+) -> str:
+    """Return what hard constraints had to do with the recommendation; empty: nothing."""
+    best = recommendation.ranking[0]
+    often = "any answer" if not tolerance else f"more than {percent(tolerance)} of its answers"
+    if not best.is_feasible:
+        return (
+            "No configuration asked keeps the hard constraints more likely than not: each breaks "
+            f"one in {often}. This one is the likeliest to keep them, with probability "
+            f"{percent(best.feasible or 0.0)}."
+        )
+    other = recommendation.passed_over
+    if other is None or other.feasible is None:
+        return ""
+    params = search.archive.members[other.candidate_id].candidate.params
+    return (
+        f"{short(space.label(params), 100)} has a higher mean reward, {reward(other.mean)}, and was "
+        f"passed over: it breaks a hard constraint in {often} with probability "
+        f"{percent(1.0 - other.feasible)}."
+    )
+
+
 def default_sentence(result: RunResult) -> str | None:
     """Return what is to be said of the default configuration; ``None``: all was said."""
     if result.winner_is_baseline:
@@ -267,11 +306,11 @@ def _no_holdout(result: RunResult) -> str:
             "No cases were held out, so nothing is known about cases that the search has not "
             "seen. Set `evaluation.test_cases.holdout`, for example to 0.3."
         )
+    text = f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
+    if result.final_look:
+        return f"{text} The final look: {clean(result.final_look)}."
     why = {"done": "", "budget": " The budget was spent.", "stopped": " The run was stopped."}
-    return (
-        f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
-        f"{why[result.status]}"
-    )
+    return text + why[result.status]
 
 
 def interval(mean: float | None, low: float | None, high: float | None) -> str:

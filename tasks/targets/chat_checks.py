@@ -12,6 +12,7 @@ from convergence_core.config import (
     ParameterConfig,
     TextParam,
 )
+from convergence_core.config.shown import dotted
 from convergence_core.errors import Problem
 from convergence_core.records import Json
 from tasks.providers import make_chat
@@ -59,7 +60,7 @@ def check_parameters(configuration: Configuration, templates: Mapping[str, str])
         hint = f"Did you mean `{near[0]}`? " if near else ""
         problems.append(
             Problem(
-                key=f"search_space.parameters.{name}",
+                key=dotted(("search_space", "parameters", name)),
                 rule="must be a field of a chat request, or be named in a message",
                 value="",
                 fix=f"{hint}Write `{{{name}}}` into `api.request.messages`, or "
@@ -104,14 +105,14 @@ def _unsupported(configuration: Configuration, templates: Mapping[str, str]) -> 
     for name, value in plain.items():
         if name not in space.parameters:
             reasons = [_refusal(api, model, name, ([value], 0), plain) for model in models]
-            yield from _problem(f"api.request.options.{name}", models, reasons)
+            yield from _problem(dotted(("api", "request", "options", name)), models, reasons)
     for name in sorted(sent_fields(configuration, templates) - {"model"}):
         parameter = space.parameters[name]
         allowed = parameter.when.get("model")
         asked = [model for model in models if allowed is None or model in allowed]
         tried = _values(parameter)
         reasons = [_refusal(api, model, name, tried, plain) for model in asked]
-        yield from _problem(f"search_space.parameters.{name}", asked, reasons)
+        yield from _problem(dotted(("search_space", "parameters", name)), asked, reasons)
 
 
 def _models(configuration: Configuration) -> Iterator[str]:

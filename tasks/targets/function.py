@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from convergence_core.budget.prices import PriceTable
-from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
+from convergence_core.errors import (
+    Billed,
+    CandidateFault,
+    EndpointDownError,
+    InfrastructureFault,
+)
 from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
 from convergence_core.target import WorstCase
 from tasks.call_forms import CallForm, call_form
@@ -84,7 +89,8 @@ class FunctionTarget:
 
         Raises:
             CandidateFault: it raised, took too long, or returned what JSON cannot carry.
-            InfrastructureFault: its process died, or all workers hang.
+            EndpointDownError: all workers hang, and none came free in time.
+            InfrastructureFault: its process died.
         """
         try:
             reply = await self._call(params, case)
@@ -105,12 +111,11 @@ class FunctionTarget:
                 error_type="timeout",
             ) from None
         except WorkersHungError as error:
-            raise InfrastructureFault(
+            raise EndpointDownError(
                 f"all {error} workers are held by calls of {self._name} that never ended, so "
                 "nothing more can be asked. Give the function time-outs of its own, or write "
-                "`workers: processes`, which can be ended.",
-                error_type="workers_hung",
-                retryable=False,
+                "`workers: processes`, which can be ended. What was answered is kept, and "
+                "`convergence resume` goes on."
             ) from None
         if outcome.failure is not None:
             failure = outcome.failure

@@ -174,7 +174,7 @@ def test_summary_is_written_to_standard_error_only_when_asked(
         )  # fmt: skip
         captured = capfd.readouterr()
         assert captured.out == ""
-        assert ("generation 01" in captured.err) is (mode == "summary")
+        assert ("generation 00" in captured.err) is (mode == "summary")
 
 
 def test_wrong_configuration_raises_before_anything_is_written(here: Path):

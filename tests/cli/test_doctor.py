@@ -105,6 +105,15 @@ def test_foreign_package_fails(monkeypatch: pytest.MonkeyPatch):
     assert doctor._ours().level == "failed"
 
 
+@pytest.mark.parametrize(("found", "fails"), [("0.149.9", False), ("0.150.0", True)])
+def test_a_fastapi_that_prefects_server_fails_with_is_told(
+    found: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(doctor, "version", lambda name: found)
+    findings = list(doctor._packages())
+    assert any(one.check == "fastapi" and one.level == "failed" for one in findings) is fails
+
+
 def test_missing_package_fails(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("pyyaml", "no-such-package"))
     found = next(iter(doctor._packages()))

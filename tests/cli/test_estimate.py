@@ -8,8 +8,13 @@ import yaml
 
 from convergence_core.budget import prompt_bound
 from convergence_core.store import ParquetStore
+from convergence_core.store.promotions import crown
 from convergence_core.store.protocols import Row
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import Champion
+from tasks.dispatcher import JUDGE_LANE, TARGET_LANE
 from tasks.loading import load
+from tasks.planning import schedule_of
 from tasks.targets import make_target
 from tasks.world import World
 from tests.support.commands import Runner
@@ -100,24 +105,54 @@ def test_calls_are_those_of_the_plan(here: Path, cli: Runner):
     # 9 search cases x 6 candidates x 4 generations, then 9 + 3 cases of winner and defaults
     plan = 9 * 6 * 4 + 2 * (9 + 3)
     found = cli("estimate", "--json").json
-    assert role(found, "target")["calls"] == {"low": plan, "expected": plan, "high": plan}
+    assert role(found, "evaluation")["calls"] == {"low": plan, "expected": plan, "high": plan}
     fewer = cli("estimate", "--json", "--generations", "1").json
-    assert role(fewer, "target")["calls"]["high"] == plan - 9 * 6 * 3
+    assert role(fewer, "evaluation")["calls"]["high"] == plan - 9 * 6 * 3
     capped = cli("estimate", "--json", "--max-calls", "100").json
     assert capped["total"]["calls"]["high"] <= 100
+
+
+def test_a_champion_is_part_of_the_plan(here: Path, cli: Runner):
+    write_project(here)
+    loaded = load(here / "optimization.yaml")
+    other = loaded.space.candidate({"x": 0.9, "kind": "b"}, origin="default")
+    store = here / "convergence-data"
+    plan = 9 * 6 * 4 + 3 * (9 + 3)
+    for params, calls in ((loaded.space.baseline() or {}, plan - 9 - 3), (other.params, plan)):
+        with RuntimeStore(store) as state:
+            crown(
+                state,
+                Champion(
+                    system="known", candidate_id="c", params=dict(params), run_id=None,
+                    reason="promoted", created_us=1,
+                ),
+            )  # fmt: skip
+        found = cli("estimate", "--json").json
+        assert role(found, "evaluation")["calls"]["high"] == calls
+
+
+def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: Path, cli: Runner):
+    write_project(here, budget={"max_calls": 6})
+    why = "budget.max_calls=6 keeps back 1 for the final look"
+    assert why in cli("estimate").out
+    told = cli("validate").out
+    assert f"at the end  nothing: {why}" in told
+    assert cli("validate", "--json").json["run"]["final_shortage"].startswith(why)
+    write_project(here)
+    assert cli("validate", "--json").json["run"]["final_shortage"] is None
 
 
 def test_early_stopping_makes_a_range(here: Path, cli: Runner):
     execution = {"early_stopping": {"enabled": True, "patience": 1}}
     write_project(here, optimization__execution=execution)
-    calls = role(cli("estimate", "--json").json, "target")["calls"]
+    calls = role(cli("estimate", "--json").json, "evaluation")["calls"]
     low, high = 9 * 6 * 2 + 24, 9 * 6 * 4 + 24
     assert calls == {"low": low, "expected": (low + high) / 2, "high": high}
 
 
 def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner):
     write_project(here, budget={"max_usd": 1})
-    target = role(cli("estimate", "--json").json, "target")
+    target = role(cli("estimate", "--json").json, "evaluation")
     assert target["usd"] == {"low": None, "expected": None, "high": None}
     done = cli("estimate")
     assert "unknown" in done.out
@@ -127,7 +162,7 @@ def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner
 
 def test_price_of_a_request_is_the_whole_price_of_a_function(here: Path, cli: Runner):
     write_project(here, prices={"function": {"request": 0.002}})
-    target = role(cli("estimate", "--json").json, "target")
+    target = role(cli("estimate", "--json").json, "evaluation")
     assert target["usd"]["high"] == pytest.approx(240 * 0.002)
     assert target["usd"]["low"] == target["usd"]["high"]
     assert target["tokens"]["high"] is None
@@ -135,7 +170,7 @@ def test_price_of_a_request_is_the_whole_price_of_a_function(here: Path, cli: Ru
 
 def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, cli: Runner):
     config = chat(here)
-    found = role(cli("estimate", "--json").json, "target")
+    found = role(cli("estimate", "--json").json, "evaluation")
     loaded = load(config)
     target = make_target(loaded, World.unchecked(loaded.configuration))
     worst = [target.worst_case(p, case) for p in loaded.space.points() for case in loaded.cases]
@@ -150,7 +185,7 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
 
 def test_model_without_a_price_is_named(here: Path, cli: Runner):
     chat(here, prices={"small": {"input": 1, "output": 2}})
-    assert "Target: no price is known for large." in cli("estimate").out
+    assert "Evaluation: no price is known for large." in cli("estimate").out
 
 
 def test_answer_without_limit_has_no_price_until_one_is_set(here: Path, cli: Runner):
@@ -168,7 +203,7 @@ def test_pictures_have_no_price_before_the_first_run(here: Path, cli: Runner):
     config.write_text(yaml.safe_dump(tree))
     assert "how many tokens pictures" in cli("estimate").out
     remember(here / "convergence-data", tokens_in=1000, tokens_out=10)
-    assert role(cli("estimate", "--json").json, "target")["unknown"] is None
+    assert role(cli("estimate", "--json").json, "evaluation")["unknown"] is None
 
 
 def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
@@ -177,7 +212,7 @@ def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
     remember(store, tokens_in=100, tokens_out=20, cached_tokens=0)
     remember(store, run_id="01J8ZC0000000000000000ABCE", tokens_in=100, tokens_out=20)
     remember(store, name="other", run_id="01J8ZC0000000000000000ABCF", tokens_in=9, tokens_out=9)
-    found = role(cli("estimate", "--json").json, "target")
+    found = role(cli("estimate", "--json").json, "evaluation")
     assert found["basis"] == "calibrated by 12 calls of 2 earlier runs"
     n_calls = found["calls"]["high"]
     assert found["tokens"] == dict.fromkeys(("low", "expected", "high"), n_calls * 120)
@@ -188,16 +223,29 @@ def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
 def test_earlier_costs_calibrate_what_has_no_list_price(here: Path, cli: Runner):
     write_project(here)
     remember(here / "convergence-data", name="known", cost_usd=0.25)
-    found = role(cli("estimate", "--json").json, "target")
+    found = role(cli("estimate", "--json").json, "evaluation")
     assert found["usd"]["expected"] == pytest.approx(240 * 0.25)
     assert found["basis"] == "calibrated by 6 calls of 1 earlier run"
+
+
+def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runner):
+    endpoint = "https://api.deepseek.com/v1"
+    options = {"model": "deepseek-v4-flash", "max_tokens": 50}
+    sections = judged("rating", model="deepseek-v4-flash", endpoint=endpoint)
+    api = {"name": "bot", "kind": "openai", "endpoint": endpoint, "request": {"options": options}}
+    k = {"type": "float", "min": 0, "max": 1}
+    chat(here, **sections, api=api, prices={}, search_space={"parameters": {"temperature": k}})
+    found = cli("estimate", "--json").json
+    for name in ("evaluation", "judge"):
+        assert role(found, name)["unknown"] is None
+        assert role(found, name)["usd"]["high"] > 0
 
 
 @pytest.mark.parametrize(("mode", "votes", "each"), [("rating", 3, 3), ("pass_fail", 1, 1)])
 def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, votes: int, each: int):
     chat(here, **judged(mode, votes))
     found = cli("estimate", "--json").json
-    target, judge = role(found, "target"), role(found, "judge")
+    target, judge = role(found, "evaluation"), role(found, "judge")
     assert judge["name"] == "quality"
     assert judge["calls"]["high"] == each * target["calls"]["high"]
     assert 0 < judge["usd"]["low"] < judge["usd"]["high"]
@@ -216,9 +264,25 @@ def test_pairs_are_judged_in_both_orders_and_may_need_the_champions_answer(
     }
     chat(here, search_space={"parameters": parameters}, **sections)
     found = cli("estimate", "--json").json
-    target, judge = role(found, "target")["calls"], role(found, "judge")["calls"]
+    target, judge = role(found, "evaluation")["calls"], role(found, "judge")["calls"]
     assert judge["low"] == 2 * target["low"]
     assert target["high"] == target["low"] + 2  # the champion, on either case
+    run = cli("validate", "--json").json["run"]
+    cells = run["search_cells"] + run["final_cells"]
+    assert run["calls"] == 3 * cells + 2  # the answer, and the judge in either order
+
+
+def test_each_champion_may_have_to_answer_every_case(here: Path, cli: Runner):
+    sections = judged("pairwise")
+    metrics = sections["evaluation"]["metrics"]
+    for name, model in (("other", "large"), ("same", "large")):
+        metrics[name] = {**metrics["quality"], "champion": {"model": model, "max_tokens": 100}}
+    metrics["quality"]["champion"] = {"model": "small", "max_tokens": 300}
+    chat(here, **sections)
+    target = role(cli("estimate", "--json").json, "evaluation")["calls"]
+    assert target["high"] == target["low"] + 2 * 2
+    plan = schedule_of(load(here / "optimization.yaml"))
+    assert (plan.n_champions, plan.n_champions_apart, plan.calls_per_cell) == (2, 2, 1 + 3 * 2)
 
 
 def test_judge_of_a_function_knows_no_length_before_the_first_run(here: Path, cli: Runner):
@@ -266,11 +330,17 @@ def test_dry_run_says_what_estimate_says(here: Path, cli: Runner):
     assert dry.out == cli("estimate", "--json", *options).out
 
 
+def test_roles_are_named_as_the_ledger_names_purposes(here: Path, cli: Runner):
+    chat(here, **judged("rating"))
+    roles = {role["role"] for role in cli("estimate", "--json").json["roles"]}
+    assert roles == {TARGET_LANE, JUDGE_LANE}
+
+
 def test_table_shows_roles_and_total(here: Path, cli: Runner):
     chat(here, **judged("rating"))
     out = cli("estimate").out
     assert "bot: nothing was called." in out
-    for word in ("target", "judge", "total", "quality", "List prices of 2026-"):
+    for word in ("evaluation", "judge", "total", "quality", "List prices of 2026-"):
         assert word in out
 
 

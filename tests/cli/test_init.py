@@ -128,3 +128,13 @@ def test_server_of_the_http_example_answers_its_cases(here: Path, cli: Runner):
     finally:
         server.kill()
         server.communicate()
+
+
+def test_a_folder_whose_name_readers_of_the_store_expand_is_not_valid(
+    here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    cli("init", "mine [1]")
+    monkeypatch.chdir("mine [1]")
+    done = cli("validate")
+    assert done.code != 0
+    assert "`storage.path` must not hold `*`, `?` or `[`" in done.err

@@ -69,6 +69,13 @@ def test_errors_are_one_message(
     assert "Traceback" not in done.err
 
 
+def test_a_file_that_cannot_be_written_is_told_in_words(here: Path, cli: Runner):
+    (here / "taken").write_text("")
+    done = cli("schema", "--output", "taken/schema.json")
+    assert done.code == 1
+    assert done.err == "Error: taken/schema.json: Not a directory\n"
+
+
 def test_debug_shows_the_traceback_wherever_it_stands(here: Path, cli: Runner):
     for arguments in (["--debug", "validate", "no.yaml"], ["validate", "no.yaml", "--debug"]):
         with pytest.raises(ConfigurationError):

@@ -87,8 +87,13 @@ def told(*events: Event) -> Recorder:
 
 def test_generation_is_told_with_failures_best_interval_and_parameters():
     assert told(started(), FINISHED).lines[1] == (
-        "generation 01  100 evaluations, 2 failed  best 0.734 [0.690, 0.780]  model=small t=0.7"
+        "generation 00  100 evaluations, 2 failed  best 0.734 [0.690, 0.780]  model=small t=0.7"
     )
+
+
+def test_values_are_told_as_a_configuration_writes_them():
+    event = replace(FINISHED, best_params={"a": True, "b": 0.123456, "c": "two\nlines"})
+    assert told(started(), event).lines[1].endswith("a=true b=0.1235 c=two lines")
 
 
 def test_generation_without_any_reward_is_told():
@@ -136,7 +141,7 @@ def test_status_counts_evaluations_and_estimates_the_rest():
         progress(CELL)
     text, done, total = screen.statuses[-1]
     assert (done, total) == (25, 150)
-    assert text == "generation 1/3 · 25/150 evaluated · ETA 50s · 25 calls"
+    assert text == "generation 00 (1/3) · 25/150 cells · ETA 50s · 25 calls"
 
 
 def test_plan_is_never_larger_than_announced():

@@ -1,14 +1,23 @@
 """``runs`` and ``query``: reading a store."""
 
+import contextlib
 import csv
+import fcntl
 import io
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from convergence_core.store import ParquetStore
+from convergence_core.store import Lease, ParquetStore
 from convergence_core.store.protocols import RunRecord
 from tests.support.commands import Runner
 
@@ -49,6 +58,22 @@ def test_runs_of_one_system_as_json(store: Path, cli: Runner):
     assert [(row["label"], row["seed"], row["status"]) for row in rows] == [
         ("bot-0001", 11, "stopped")
     ]
+
+
+def test_a_killed_run_is_interrupted_and_the_command_to_go_on_is_printed(store: Path, cli: Runner):
+    written = ParquetStore(store)
+    written.save_run(record(3, status="running", reason=None, ended_us=None))
+    offline = record(4, status="running", reason=None, tags={"offline": "true"})
+    written.save_run(offline)
+    written.close()
+    Lease(store, "bot").acquire().release()
+    rows = cli("runs", "--json").json
+    assert [row["status"] for row in rows] == ["interrupted", "interrupted", "stopped", "stopped"]
+    done = cli("runs", "--store", store)
+    assert f"convergence resume bot-0003 --store {store}\n" in done.err
+    assert f"convergence resume bot-0004 --offline --store {store}\n" in done.err
+    told = cli("report", "bot-0003").err
+    assert "is interrupted after 3 generations" in " ".join(told.split())
 
 
 def test_store_without_runs_says_so(store: Path, cli: Runner):
@@ -97,6 +122,44 @@ def test_query_as_table_json_and_csv(store: Path, cli: Runner):
     }  # fmt: skip
     rows = list(csv.reader(io.StringIO(cli("query", sql, "--format", "csv").out)))
     assert rows[:2] == [["label", "seed", "reason", "l"], ["bot-0001", "11", "Ctrl-C", "[1, 2]"]]
+
+
+def in_terminal(columns: int, *arguments: str) -> str:
+    """Run a command in a terminal of so many columns; return what it shows, without styles."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "convergence", *arguments],
+        stdout=its,
+        stderr=subprocess.DEVNULL,
+        env={**environment, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"},
+    ):
+        os.close(its)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux's word for the end of a terminal
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_ids_stay_whole_in_a_terminal_however_narrow(columns: int, store: Path):
+    sql = (
+        "select run_id, config_sha256, label, repeat('many words ', 30) as words, "
+        "repeat('x', 200) as long from runs"
+    )
+    shown = in_terminal(columns, "query", sql)
+    for word in (record(1).run_id, record(2).run_id, "bot-0001", "0" * 64):
+        assert f" {word} " in f" {shown.replace(chr(10), ' ')}", word
+    widest = max(len(line.rstrip()) for line in shown.splitlines())
+    assert widest <= max(columns, 26 + 64 + 10 + 2 * 20 + 2 * 5), "texts are folded"
+
+
+def test_a_table_that_fits_is_as_wide_as_its_terminal_at_most(store: Path):
+    shown = in_terminal(70, "query", "select label, repeat('many words ', 30) as words from runs")
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 70
 
 
 def test_values_json_lacks_become_null_and_texts(store: Path, cli: Runner):
@@ -149,6 +212,26 @@ def test_wrong_queries_are_bad_input(arguments: list[str], text: str, store: Pat
     assert done.code == 2
     assert text in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("sql", "line"),
+    [
+        ("select nothing from runs", "LINE 1: select nothing from runs"),
+        ("select *\nfrom runs\nwhere nothing", "LINE 3: where nothing"),
+        ("selec", "LINE 1: selec"),
+        ("\n" * 9 + "select nothing from runs", "LINE 10: select nothing from runs"),
+    ],
+)
+def test_an_error_shows_the_line_as_it_was_written_and_marks_the_place(
+    sql: str, line: str, store: Path, cli: Runner
+):
+    lines = cli("query", sql).err.splitlines()
+    shown = [text for text in lines if text.startswith("LINE")]
+    assert shown == [line]
+    mark = lines[lines.index(line) + 1].index("^")
+    wrong = next(word for word in ("nothing", "selec") if word in line)
+    assert mark == line.index(wrong)
 
 
 def test_query_is_read_from_standard_input(

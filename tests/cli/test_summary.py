@@ -6,6 +6,7 @@ import pytest
 
 from convergence.cli.summary import show
 from convergence_core.result import CandidateReport, Difference, Estimate, Failure, RunResult
+from tasks.report import report_markdown
 
 
 def estimate(mean: float, n_cases: int = 6) -> Estimate:
@@ -65,13 +66,36 @@ def test_parameters_are_shown_on_one_line_each(capsys: pytest.CaptureFixture[str
     assert lines[3].endswith("…")
 
 
-def test_failures_are_told_with_their_last_line(capsys: pytest.CaptureFixture[str]):
-    assert "3 times timeout: TimeoutError" in shown(capsys)
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        ("a\nTimeoutError", "a TimeoutError"),
+        ("no k\n\nTraceback (most recent call last):\n  File x\nValueError: no k", "no k"),
+        ("Traceback (most recent call last):\n  File x\nValueError: no k", "ValueError: no k"),
+        (
+            "the answer of http://x is not JSON: Expecting value\n\n<html>\ngateway</html>",
+            "the answer of http://x is not JSON: Expecting value: <html> gateway</html>",
+        ),
+        ("HTTP 422 from http://x\n\n{'detail': 'k'}", "HTTP 422 from http://x: {'detail': 'k'}"),
+        ("x" * 300 + "\n\nbody", "x" * 179 + "…: body"),
+    ],
+)
+def test_failures_are_told_with_their_reason(
+    example: str, told: str, capsys: pytest.CaptureFixture[str]
+):
+    text = shown(capsys, failures=(Failure(reason="bad", fault=None, n=3, example=example),))
+    assert f"3 times bad: {told}\n" in text
+    report = report_markdown(
+        result(failures=(Failure(reason="b", fault=None, n=1, example=example),))
+    )
+    assert "Traceback" not in report
 
 
 def test_run_without_winner_says_so(capsys: pytest.CaptureFixture[str]):
     text = shown(capsys, winner=None, baseline=None, difference=None)
-    assert "No candidate got a reward." in text
+    assert "No candidate got a reward, so nothing is recommended." in text
+    failed = shown(capsys, winner=None, baseline=None, difference=None, n_failed=1344)
+    assert "Every evaluation failed, so nothing is recommended." in failed
     assert "Recommended" not in text
 
 

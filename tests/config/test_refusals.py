@@ -15,7 +15,8 @@ VALUES: dict[str, list[Any]] = {
     "optimization.execution.runner": ["dask", "ray"],
     "storage.path": ["s3://bucket/x", "gs://bucket", "postgresql://host/db"],
     "legacy": [{}, {"enabled": True}, {"enabled": False, "session_id": "x"}],
-    "society.enabled": [True],
+    "society.learning.sao_enabled": [True],
+    "society.rlp.use_gpu": [True],
 }
 NAMES = {
     "search_space.parameters.*.mutate": "search_space.parameters.t.mutate",
@@ -56,8 +57,8 @@ def test_an_empty_key_is_refused_unless_it_can_be_switched_off():
 
 
 def test_society_that_is_switched_off_may_not_keep_its_keys():
-    found = problems_of({"society": {"enabled": False, "learning": {}, "weave": {}}}, MINIMAL)
-    assert [problem.key for problem in found] == ["society.learning", "society.weave"]
+    found = problems_of({"society": {"enabled": False, "agents": {}, "weave": {}}}, MINIMAL)
+    assert [problem.key for problem in found] == ["society.agents", "society.weave"]
 
 
 @pytest.mark.parametrize(

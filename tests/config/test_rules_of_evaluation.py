@@ -37,6 +37,34 @@ EVALUATION: dict[str, Rule] = {
         "at least one metric with a weight",
         "weight: 1",
     ),
+    "front of one metric": (
+        {"evaluation/objective": "pareto"},
+        "evaluation.objective",
+        "must be `reward` where only one metric has a weight",
+        "Give another metric a weight",
+    ),
+    "front by a plain genetic algorithm": (
+        {
+            "evaluation/objective": "pareto",
+            M + "latency_ms": {"weight": 1},
+            "optimization/algorithm": "evolution",
+        },
+        "evaluation.objective",
+        "with `optimization.algorithm: evolution`",
+        "mab_evolution",
+    ),
+    "tolerance without a constraint": (
+        {"evaluation/max_broken": 0.2},
+        "evaluation.max_broken",
+        "has no effect: no metric has a `min` or `max`",
+        "Remove it",
+    ),
+    "tolerance of everything": (
+        {"evaluation/max_broken": 1.0, M + "exact_match/min": 0.5},
+        "evaluation.max_broken",
+        "must be below 1",
+        "Write",
+    ),
     "negative weight": (
         {M + "exact_match/weight": -1},
         "evaluation.metrics.exact_match.weight",
@@ -132,6 +160,37 @@ EVALUATION: dict[str, Rule] = {
         "optimization.evolution.tournament_size",
         "must not exceed `population_size` (4)",
         "4 or less",
+    ),
+    "cost where nothing is drawn": (
+        {"optimization/cost_aware": "usd", "optimization/algorithm": "random"},
+        "optimization.cost_aware",
+        "has no effect with `optimization.algorithm: random`",
+        "algorithm: mab_evolution",
+    ),
+    "cost without a leader": (
+        {
+            "optimization/cost_aware": "usd",
+            "evaluation/objective": "pareto",
+            M + "latency_ms": {"weight": 1},
+        },
+        "optimization.cost_aware",
+        "has no effect with `evaluation.objective: pareto`",
+        "give the metric `cost_usd`",
+    ),
+    "selection where nobody selects": (
+        {"optimization/evolution": {"selection": "rank"}},
+        "optimization.evolution.selection",
+        "has no effect with `optimization.algorithm: mab_evolution`",
+        "algorithm: evolution",
+    ),
+    "tournament without a tournament": (
+        {
+            "optimization/algorithm": "evolution",
+            "optimization/evolution": {"selection": "rank", "tournament_size": 3},
+        },
+        "optimization.evolution.tournament_size",
+        "has no effect with `selection: rank`",
+        "selection: tournament",
     ),
 }
 

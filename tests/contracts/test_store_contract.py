@@ -104,8 +104,8 @@ def test_a_generation_without_its_row_is_refused(store):
 
 
 def test_unknown_tables_and_columns_are_refused(store):
-    with pytest.raises(ValueError, match="thoughts"):
-        store.publish(RUN, 0, {**generation_tables(), "thoughts": []})
+    with pytest.raises(ValueError, match="moods"):
+        store.publish(RUN, 0, {**generation_tables(), "moods": []})
     tables = generation_tables()
     tables["candidates"] = [{**tables["candidates"][0], "colour": "red"}]
     with pytest.raises(ValueError, match="colour"):

@@ -147,12 +147,21 @@ class TestOtherLimits:
         assert "set `max_tokens`" in found.reason
 
     def test_time_between_stop_and_resume_does_not_count(self):
-        budget = Budget(Limits(max_seconds=60), Spent(seconds=50), started_s=1000.0)
+        budget = Budget(Limits(max_seconds=60), Spent(seconds=50))
+        budget.start(1000.0)
         granted(budget, CENT, 1009.9)
         found = refused(budget, CENT, 1010.0)
         assert found.limit == "max_minutes"
         assert found.reason.startswith("budget.max_minutes=1 is over: 1.0 minutes of work.")
         assert budget.spent.seconds == 60
+
+    def test_time_before_the_work_begins_does_not_count(self):
+        budget = Budget(Limits(max_seconds=60))
+        assert budget.warnings(0.0) == []
+        budget.start(500.0)
+        assert budget.spent.seconds == 0
+        granted(budget, CENT, 559.9)
+        assert refused(budget, CENT, 560.0).limit == "max_minutes"
 
     def test_limits_and_beginning_come_from_configuration_and_journal(self):
         config = BudgetConfig(max_usd=20, max_calls=5, max_tokens=7, max_minutes=2)

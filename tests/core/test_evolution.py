@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from convergence_core.evolution import Breeder, crossover, fresh, mutate, tournament
+from convergence_core.evolution import (
+    Breeder,
+    crossover,
+    fresh,
+    mutate,
+    rank_selection,
+    tournament,
+)
 from convergence_core.expressions import parse
 from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
@@ -310,6 +317,15 @@ def test_the_best_of_the_drawn_wins():
     assert {tournament(4, 1, g) for _ in range(60)} == {0, 1, 2, 3}
 
 
+def test_ranks_are_chosen_by_linear_ranking():
+    g = rng(13)
+    chosen = Counter(rank_selection(5, g) for _ in range(2000))
+    expected = [2000 * share for share in (0.3, 0.25, 0.2, 0.15, 0.1)]  # 1.5 to .5 of a fifth
+    observed = [chosen[rank] for rank in range(5)]
+    assert stats.chisquare(observed, expected).pvalue > 1e-3, chosen
+    assert rank_selection(1, g) == 0
+
+
 # -- breeding ----------------------------------------------------------------------------------
 
 
@@ -318,11 +334,11 @@ def family(space: Space, n: int, seed: int = 0) -> list[Candidate]:
 
 
 @EXAMPLES
-@given(SEEDS, st.floats(0, 1), st.floats(0, 1), st.sampled_from(["classic", "mixed"]))
-def test_children_are_new_points_that_know_their_parents(seed, rate, crossover_rate, style):
+@given(SEEDS, st.floats(0, 1), st.floats(0, 1))
+def test_children_are_new_points_that_know_their_parents(seed, rate, crossover_rate):
     parents = family(RICH, 8, seed)
     ids = {parent.candidate_id for parent in parents}
-    breeder = Breeder(space=RICH, mutation_rate=rate, crossover_rate=crossover_rate, style=style)
+    breeder = Breeder(space=RICH, mutation_rate=rate, crossover_rate=crossover_rate)
     brood = breeder.brood(parents, rng(seed), ids, 6)
     assert len(brood) == len({child.candidate_id for child in brood}) == 6
     for child in brood:
@@ -342,6 +358,15 @@ def test_the_crossover_rate_is_the_share_of_children_of_two():
     assert stats.binomtest(n_of_two, 400, 0.7 * 0.9).pvalue > 1e-3, n_of_two
     never = Breeder(space=RICH, crossover_rate=0.0)
     assert {never.child(parents, g).origin for _ in range(40)} == {"mutation"}
+
+
+def test_by_rank_the_last_has_children_too_and_the_best_most():
+    parents = family(RICH, 5)
+    g = rng(14)
+    breeder = Breeder(space=RICH, crossover_rate=0, selection="rank")
+    counts = Counter(breeder.child(parents, g).parent_ids[0] for _ in range(500))
+    observed = [counts[parent.candidate_id] for parent in parents]
+    assert stats.chisquare(observed, [150, 125, 100, 75, 50]).pvalue > 1e-3, counts
 
 
 def test_a_single_parent_is_mutated():
@@ -365,36 +390,6 @@ def test_better_parents_have_more_children():
     assert counts[ids[7]] == 0
     assert set(parents_of(8)) == {ids[0]}
     assert set(parents_of(1)) == set(ids)
-
-
-def test_mixed_style_mutates_crossed_children_and_varies_its_steps():
-    space = space_of(**{f"p{i}": Float(min=0, max=1) for i in range(10)})
-    parents = [space.candidate(dict.fromkeys(space.parameters, value)) for value in (0.4, 0.6)]
-    settled = {0.4, 0.6}
-    g = rng(13)
-
-    def moves(style: str, crossover_rate: float) -> list[float]:
-        assert style in ("classic", "mixed")
-        breeder = Breeder(
-            space=space,
-            crossover_rate=crossover_rate,
-            tournament_size=1,
-            style="mixed" if style == "mixed" else "classic",
-        )
-        children = (breeder.child(parents, g) for _ in range(200))
-        wanted = "crossover" if crossover_rate else "mutation"
-        return [
-            min(abs(float(value) - near) for near in settled)
-            for child in children
-            if child.origin == wanted
-            for value in child.params.values()
-            if value not in settled
-        ]
-
-    assert moves("classic", 1.0) == []
-    assert len(moves("mixed", 1.0)) > 50
-    coarse, fine = moves("classic", 0.0), moves("mixed", 0.0)
-    assert np.mean(np.array(fine) < 0.01) > 2 * np.mean(np.array(coarse) < 0.01)
 
 
 @EXAMPLES

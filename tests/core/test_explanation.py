@@ -8,9 +8,10 @@ import pytest
 from scipy import stats
 
 from convergence_core.archive import Archive, Member
+from convergence_core.explanation.anova import is_sure
 from convergence_core.explanation.deciding import compare, spent_on
 from convergence_core.explanation.discards import discards
-from convergence_core.explanation.effects import Cut, cut, is_sure
+from convergence_core.explanation.effects import Cut, cut
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.paths import N_WAVES, Paths, _root
 from convergence_core.explanation.records import Effect

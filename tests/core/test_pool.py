@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from convergence_core.errors import ConfigurationError
-from convergence_core.evolution import Pool, PoolBreeder
+from convergence_core.evolution import Pool, PoolBreeder, credit
 from convergence_core.evolution.pool import N_LEVELS, _nearest
 from convergence_core.expressions import parse
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
@@ -160,6 +160,42 @@ def test_pools_can_be_joined_and_taken_from():
     assert keys(last.genes) == [keys(second.genes)[-1], keys(first.genes)[0]]
     assert last.parents.tolist() == [second.parents[-1].tolist(), [-1, -1]]
     assert len(Pool.empty(bred.encoding.space.n_dims).join(first)) == len(first)
+
+
+# -- operators -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("operator", "log_steps"), list(enumerate([*credit.LOG_STEPS] * 2)))
+def test_an_operator_moves_as_far_as_it_says_and_crosses_if_it_says_so(operator, log_steps):
+    bred = of(**{f"x{j}": Float(min=0, max=1) for j in range(6)})
+    rng = np.random.default_rng(0)
+    parents = np.tile([[0.4] * 6, [0.6] * 6], (10, 1))
+    pool = bred.breed(parents, 400, rng, np.eye(4)[operator])
+    crossed = pool.parents[:, 1] >= 0
+    # Where both parents are the same, or no gene is taken, nothing was crossed.
+    assert np.mean(crossed) == 0.0 if operator < 2 else np.mean(crossed) > 0.3
+    moves = np.abs(pool.genes[:, :, None] - [0.4, 0.6]).min(axis=2)
+    moves = moves[moves > 1e-9]
+    # A move is a step times a standard normal, whose absolute median is .674.
+    typical = np.log10(np.median(moves) / 0.674)
+    assert log_steps[0] - 0.1 < typical < log_steps[1] + 0.1
+
+
+def test_shares_are_those_of_the_operators_bred():
+    bred = of(**{f"c{j}": Choice(kind="categorical", choices=tuple(range(40))) for j in range(8)})
+    rng = np.random.default_rng(0)
+    parents = np.repeat(np.arange(20.0)[:, None], 8, axis=1)
+    origins = [
+        pool.origin(row)
+        for _ in range(20)
+        for pool in [bred.breed(parents, 50, rng, np.array([0.1, 0.1, 0.1, 0.7]))]
+        for row in range(len(pool))
+    ]
+    n = origins.count("crossover")
+    # Eight in ten cross; one in 7 of these with itself (four of 20 compete), 1 in 256 takes no gene.
+    both = np.diff((1 - np.arange(21) / 20) ** 4) ** 2
+    expected = 0.8 * (1 - both.sum()) * (1 - 2**-8)
+    assert stats.binomtest(n, len(origins), expected).pvalue > 1e-3, (n / len(origins), expected)
 
 
 # -- how numbers move ----------------------------------------------------------------------------

@@ -14,8 +14,14 @@ from convergence_core.racing import Field, Rules
 from convergence_core.racing.planning import default_chunk, telling_chunk
 from convergence_core.records import Candidate, Cell, Params
 from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import EvolutionSampler, RandomSampler, ThompsonSampler
+from convergence_core.samplers import (
+    EvolutionSampler,
+    RandomSampler,
+    ThompsonSampler,
+    make_sampler,
+)
 from convergence_core.space import Choice, Float, Integer, Space
+from tests.support import problems
 from tests.support.mixed_problem import (
     CaseProblem,
     mixed_space,
@@ -31,7 +37,7 @@ RACING = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=SpaceModel
 THOMPSON = replace(RACING, name="thompson", rules=Rules(breeds=False))
 SAMPLERS: list[Sampler] = [
     RandomSampler(space=SPACE),
-    EvolutionSampler(space=SPACE, breeder=Breeder(space=SPACE)),
+    EvolutionSampler(space=SPACE, breeder=Breeder(space=SPACE), surrogate=SpaceModel(space=SPACE)),
     THOMPSON,
     RACING,
 ]
@@ -204,6 +210,23 @@ def test_a_proposal_that_is_new_and_valid_is_considered_once(sampler):
 
 
 # -- settings ----------------------------------------------------------------------------------
+
+
+def test_selection_and_elitism_are_chosen_in_the_configuration():
+    wanted = {"selection": "rank", "elite_size": 0, "population_size": 8, "generations": 10}
+    cfg = problems.configuration("evolution", evolution=wanted)
+    sampler = make_sampler(cfg, problems.space())
+    assert isinstance(sampler, EvolutionSampler)
+    assert sampler.breeder.selection == "rank"
+    state, plans = problems.search(sampler, seed=3)
+    last = {assignment.candidate.candidate_id for assignment in plans[-1].assignments}
+    # Without an elite nobody outlives the generation after its own.
+    assert {candidate.candidate_id for candidate in sampler.population(state)} == last
+    plain = make_sampler(problems.configuration("evolution"), problems.space())
+    assert isinstance(plain, EvolutionSampler)
+    assert (plain.breeder.selection, plain.elite_size) == ("tournament", 2)
+    assert (plain.breeder.mutation_rate, plain.breeder.crossover_rate) == (0.2, 0.7)
+    assert plain.breeder.tournament_size is None  # a quarter of the population, at least 2
 
 
 def test_the_exploration_rate_is_the_share_of_random_newcomers():

@@ -9,19 +9,21 @@ from scipy import stats
 
 from convergence_core.archive import Archive, Member
 from convergence_core.recommend import (
+    CAUTIOUS_LEVEL,
     Recommendation,
     mean_interval,
     paired_difference,
     recommend,
 )
 from convergence_core.sampler import SearchState
-from tests.support.archives import archive, candidate, two_way
+from tests.support.archives import archive, candidate, surrogate, two_way
 
 
 def chosen(evidence: Archive, **settings: Any) -> Recommendation:
     made = recommend(
         SearchState(archive=evidence),
         rng=np.random.default_rng(0),
+        surrogate=surrogate(evidence),
         **settings,
     )
     assert made is not None
@@ -36,10 +38,11 @@ def cases(values: Iterable[float]) -> dict[str, float]:
 
 
 def test_nothing_is_recommended_without_a_reward():
-    assert recommend(SearchState(), rng=np.random.default_rng(0)) is None
+    model, rng = surrogate(Archive()), np.random.default_rng(0)
+    assert recommend(SearchState(), rng=rng, surrogate=model) is None
     silent = Member(candidate=candidate("a"), generation=0, missing=frozenset({("c0", 0)}))
     state = SearchState(archive=Archive({"a": silent}))
-    assert recommend(state, rng=np.random.default_rng(0)) is None
+    assert recommend(state, rng=rng, surrogate=model) is None
 
 
 def test_proof_wins_over_luck():
@@ -58,7 +61,10 @@ def test_the_ranking_holds_everyone_with_a_reward_best_first():
     silent = Member(candidate=candidate("silent"), generation=0)
     best = chosen(Archive({**evidence.members, "silent": silent}))
     assert {row.candidate_id for row in best.ranking} == set(evidence.members)
-    keys = [(-row.mean, row.candidate_id) for row in best.ranking]
+    fitted = surrogate(evidence).fit(evidence)
+    joint = fitted.posterior([member.candidate for member in evidence])
+    cautious = dict(zip(joint.ids, joint.interval(CAUTIOUS_LEVEL)[0].tolist(), strict=True))
+    keys = [(-cautious[row.candidate_id], row.candidate_id) for row in best.ranking]
     assert keys == sorted(keys)
     assert best.candidate_id == best.ranking[0].candidate_id
     assert all(0 <= row.low <= row.mean <= row.high <= 1 for row in best.ranking)

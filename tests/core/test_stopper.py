@@ -4,17 +4,33 @@ from dataclasses import replace
 
 import pytest
 
-from convergence_core.recommend import Lead, Recommendation
+from convergence_core.recommend import Lead, Ranked, Recommendation
 from convergence_core.stopper import Progress, Stopper
 
 STOPPER = Stopper(patience=2, min_improvement=0.01)
 
 
 def handing_over(
-    candidate_id: str, *, gain: float = 0.0, probability: float = 0.5, rival: str | None = None
+    candidate_id: str,
+    *,
+    gain: float = 0.0,
+    probability: float = 0.5,
+    rival: str | None = None,
+    feasible: float | None = None,
+    rival_is_feasible: bool = True,
 ) -> Recommendation:
     """Return a recommendation with this lead over the rival; none: there was no leader."""
-    lead = None if rival is None else Lead(rival_id=rival, mean=gain, probability=probability)
+    lead = None
+    if rival is not None:
+        lead = Lead(
+            rival_id=rival,
+            mean=gain,
+            probability=probability,
+            rival_is_feasible=rival_is_feasible,
+        )
+    first = Ranked(
+        candidate_id=candidate_id, mean=0.5, low=0.4, high=0.6, n_cells=1, feasible=feasible
+    )
     return Recommendation(
         candidate_id=candidate_id,
         mean=0.5,
@@ -23,7 +39,7 @@ def handing_over(
         level=0.95,
         delta=0.01,
         probability_within=0.5,
-        ranking=(),
+        ranking=(first,),
         lead=lead,
     )
 
@@ -63,6 +79,23 @@ def test_a_credible_improvement_starts_patience_anew():
 def test_a_gain_that_may_be_luck_is_no_improvement():
     lucky = handing_over("b", gain=0.2, probability=0.8, rival="a")
     assert STOPPER.update(FIRST, lucky) == Progress(leader="a", n_flat=1)
+
+
+def test_a_leader_that_came_to_be_infeasible_is_replaced():
+    """Whoever follows is worth less, and that is no flat generation."""
+    follows = handing_over("b", gain=-0.2, probability=0.01, rival="a", rival_is_feasible=False)
+    assert STOPPER.update(replace(FIRST, n_flat=1), follows) == Progress(leader="b")
+
+
+def test_while_nothing_is_feasible_no_generation_is_flat():
+    progress = FIRST
+    for _ in range(4):
+        unfit = handing_over("a", rival="a", feasible=0.3, rival_is_feasible=False)
+        progress = STOPPER.update(progress, unfit)
+    assert progress == FIRST
+    assert STOPPER.why(progress) is None
+    fit = handing_over("b", gain=-0.1, probability=0.1, rival="a", rival_is_feasible=False)
+    assert STOPPER.update(progress, fit) == Progress(leader="b")
 
 
 def test_equal_means_are_no_improvement_even_without_a_threshold():

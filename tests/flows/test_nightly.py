@@ -101,6 +101,15 @@ def stop(worker: "subprocess.Popen[bytes]") -> None:
         worker.wait()
 
 
+async def artifacts_of(label: str) -> dict[str, str]:
+    """Return description → data of the artifacts that name a run."""
+    from prefect.client.orchestration import get_client
+
+    async with get_client() as client:
+        found = await client.read_artifacts()
+    return {str(a.description): str(a.data) for a in found if label in (a.description or "")}
+
+
 @pytest.mark.prefect
 def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
     from convergence_core.store import ParquetStore
@@ -141,3 +150,10 @@ def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
         flow_names, task_names = asyncio.run(story_of(run.label))
     assert flow_names == {"generation 00", "generation 01"}
     assert any(name.startswith("evaluate x=") for name in task_names), task_names
+    shown = asyncio.run(artifacts_of(run.label))
+    standing = {
+        f"Leaderboard of {run.label} at its end",
+        f"Learning curve of {run.label} at its end",
+    }
+    assert standing <= shown.keys()
+    assert "data:image/png;base64," in shown[f"Learning curve of {run.label} at its end"]

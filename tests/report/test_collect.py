@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from convergence_core.config import Configuration, parse_mapping
+from convergence_core.posterior import SpaceModel
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import (
     Candidate,
@@ -63,6 +64,7 @@ CONFIGURATION: Configuration = parse_mapping(
     }
 )
 SPACE = Space.from_config(CONFIGURATION.search_space, {})
+MODEL = SpaceModel(space=SPACE)
 
 
 def worth(candidate: Candidate, case_id: str) -> float:
@@ -154,6 +156,7 @@ class Told:
             "recommendation": recommend(
                 self.search,
                 rng=np.random.default_rng(1),
+                surrogate=MODEL,
                 case_weights={case.case_id: case.weight for case in SEARCH},
             ),
             "final_trials": final,
@@ -254,9 +257,9 @@ def test_heights_of_generations_are_computed_once(told):
 
     def rule(search: SearchState) -> Recommendation | None:
         asked.append(sorted(search.archive.members))
-        return recommend(search, rng=np.random.default_rng(1))
+        return recommend(search, rng=np.random.default_rng(1), surrogate=MODEL)
 
-    last = recommend(told.search, rng=np.random.default_rng(1))
+    last = recommend(told.search, rng=np.random.default_rng(1), surrogate=MODEL)
     known: dict[int, Height | None] = {}
     first_time = learning_curve(evidence, told.search, last, rule, known=known)
     again = learning_curve(evidence, told.search, last, rule, known=known)

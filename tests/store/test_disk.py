@@ -48,8 +48,9 @@ def test_a_full_disk_hides_the_generation_and_keeps_the_others(small_disk):
             store.publish(RUN, generation, tables)
             published.append(generation)
 
-    with pytest.raises(StoreWriteError, match="disk is full"):
+    with pytest.raises(StoreWriteError, match="disk is full") as caught:
         fill()
+    assert ": No space left on device. The disk is full" in str(caught.value)
     assert store.rows("SELECT max(generation) AS g FROM evaluations") == [{"g": published[-1]}]
     assert list(store.path.rglob("*.tmp")) == []
     ballast.unlink()

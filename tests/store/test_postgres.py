@@ -297,6 +297,14 @@ def test_no_message_holds_the_password(server):
         assert_no_secret(caught.value)
 
 
+def test_an_address_where_nobody_listens_is_told_in_whole_sentences():
+    with pytest.raises(StoreWriteError) as caught:
+        open_journal("", "postgresql://user@127.0.0.1:1/db")
+    message = str(caught.value)
+    assert "Connection refused. Check that the server runs" in message
+    assert "?" not in message
+
+
 def test_tables_of_a_newer_version_are_refused(url):
     PostgresJournal(url).close()
     with psycopg.connect(url, autocommit=True) as connection:

@@ -14,7 +14,14 @@ from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.store import ParquetStore
 from convergence_core.store.tables import TABLES
 from convergence_core.store.views import DERIVED, VIEW_NAMES
-from tests.support.store_rows import RUN, T0, final_tables, generation_tables, run_record
+from tests.support.store_rows import (
+    RUN,
+    T0,
+    final_tables,
+    generation_tables,
+    run_record,
+    thought_tables,
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +30,8 @@ def built(tmp_path_factory):
     store = ParquetStore(tmp_path_factory.mktemp("built") / "it's a store")
     store.save_run(run_record())
     for generation in range(3):
-        store.publish(RUN, generation, generation_tables(generation=generation))
+        tables = generation_tables(generation=generation) | thought_tables(generation=generation)
+        store.publish(RUN, generation, tables)
     store.publish(RUN, -1, final_tables())
     return store.path
 

@@ -1,33 +1,41 @@
 """Archives made of plain tables of rewards."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from convergence_core.archive import Archive, Member
+from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate
+from convergence_core.space import Choice, Space
 
 
-def candidate(name: str, parents: Sequence[str] = ()) -> Candidate:
-    return Candidate(candidate_id=name, params={"x": name}, parent_ids=tuple(parents))
+def candidate(name: str) -> Candidate:
+    return Candidate(candidate_id=name, params={"x": name})
 
 
 def archive(
     rewards: Mapping[str, Mapping[str, float] | Mapping[tuple[str, int], float]],
-    parents: Mapping[str, Sequence[str]] | None = None,
 ) -> Archive:
-    """One member per name; children belong to the generation after their parents'."""
-    generation: dict[str, int] = {}
-    members = {}
-    for name, by_cell in rewards.items():
-        own = (parents or {}).get(name, ())
-        generation[name] = max((generation[p] + 1 for p in own if p in generation), default=0)
-        members[name] = Member(
-            candidate=candidate(name, own),
-            generation=generation[name],
-            rewards={(k, 0) if isinstance(k, str) else k: float(r) for k, r in by_cell.items()},
-        )
-    return Archive(members)
+    """One member of generation 0 per name."""
+    return Archive(
+        {
+            name: Member(
+                candidate=candidate(name),
+                generation=0,
+                rewards={
+                    (k, 0) if isinstance(k, str) else k: float(r) for k, r in by_cell.items()
+                },
+            )
+            for name, by_cell in rewards.items()
+        }
+    )
+
+
+def surrogate(archive: Archive) -> SpaceModel:
+    """The model of a space whose points are the names: none is nearer to one than to another."""
+    names = tuple(archive.members) or ("nobody",)
+    return SpaceModel(space=Space(parameters={"x": Choice(kind="categorical", choices=names)}))
 
 
 def two_way(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from convergence_core.posterior import CaseModel
+from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
 from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
 from convergence_core.space import Choice, Float, Integer, Space
@@ -150,5 +150,5 @@ def search(
 def regret(problem: CaseProblem, state: SearchState) -> float:
     """1 - the true value of the candidate with the highest posterior mean."""
     candidates = [member.candidate for member in state.archive if member.n]
-    mean = CaseModel().fit(state.archive).posterior(candidates).mean
+    mean = SpaceModel(space=problem.space).fit(state.archive).posterior(candidates).mean
     return 1.0 - problem.value(candidates[int(np.argmax(mean))].params)

@@ -30,7 +30,8 @@ from convergence_core.store.rows import (
 from tasks.conclusion import choose_finalists, conclude
 from tasks.loading import load
 from tasks.opening import prepare_run, resume_run
-from tasks.runs import Learned, Run
+from tasks.runs import Run
+from tasks.standing import Learned
 from tests.support.optimizations import start_command
 
 STORE = "convergence-data"

@@ -42,6 +42,12 @@ def candidate(**params: Any) -> Candidate:
     return Candidate(candidate_id=sha256_hex(canonical_json(params))[:16], params=params)
 
 
+def right(params: Params, case: Case) -> Json:
+    """Answer what the cases of ``cases`` expect."""
+    assert isinstance(case.input, dict)
+    return case.input["x"]
+
+
 def assignment(
     params: Mapping[str, Any], case_ids: Sequence[str], *, repeats: int = 1, role: Any = "search"
 ) -> Assignment:
@@ -75,6 +81,28 @@ def function_target(
         base_dir=base_dir,
         name="f",
     )
+
+
+CASE = Case(case_id="c", input={"x": 3}, expected=3)
+
+
+def ask_function(
+    function: Callable[..., Any],
+    *,
+    case: Case = CASE,
+    params: Params | None = None,
+    **settings: Any,
+) -> Reply:
+    """Ask a function once, as a target of its own."""
+
+    async def go() -> Reply:
+        target = function_target(function, **settings)
+        try:
+            return await target.call({"k": 2} if params is None else params, case)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
 
 
 def equal_metric(name: str = "quality") -> Compared:

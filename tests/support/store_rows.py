@@ -77,6 +77,22 @@ def generation_tables(
     }
 
 
+def thought_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[Row]]:
+    """Return one thought of a generation, what it foretold, and the update that it taught."""
+    key: Row = {"run_id": run_id, "generation": generation}
+    return {
+        "thoughts": [
+            {**key, "thought_id": "thought-0", "agent_id": "trends", "information_gain": 0.3}
+        ],
+        "predictions": [
+            {**key, "thought_id": "thought-0", "subject": "0000-0", "observed": 7, "p": 0.6}
+        ],
+        "policy_updates": [
+            {**key, "update_id": "0", "policy": "rlp", "step": 4, "stats": {"p_trends": 0.2}}
+        ],
+    }
+
+
 def final_tables(run_id: str = RUN, n: int = 4) -> dict[str, list[Row]]:
     """Return the re-estimation of one candidate."""
     rows = evaluation_rows(run_id, None, ["0000-0"], n, role="holdout")

@@ -1,8 +1,6 @@
 """Python functions as targets: how they are called, and what their results mean."""
 
-import asyncio
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,21 +9,7 @@ from pydantic import BaseModel
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.records import Case, Usage, canonical_json
 from tasks.call_forms import call_form
-from tests.support.sessions import function_target
-
-CASE = Case(case_id="c", input={"x": 3}, expected=3)
-
-
-def ask(function, *, case=CASE, params=None, **settings) -> Any:
-    async def go() -> Any:
-        target = function_target(function, **settings)
-        try:
-            return await target.call({"k": 2} if params is None else params, case)
-        finally:
-            await target.aclose()
-
-    return asyncio.run(go())
-
+from tests.support.sessions import ask_function
 
 # -- call forms
 
@@ -86,16 +70,19 @@ def by_star(*both):
     ],
 )
 def test_each_call_form_gets_input_and_parameters(function, expected):
-    assert ask(function).value == expected
+    assert ask_function(function).value == expected
 
 
 def test_parameters_overlay_the_input():
-    assert ask(by_any_names, params={"x": 9}).value == {"x": 9}
+    assert ask_function(by_any_names, params={"x": 9}).value == {"x": 9}
 
 
 def test_an_input_that_is_no_mapping_is_called_input():
     case = Case(case_id="c", input="hello")
-    assert ask(by_any_names, case=case, known=frozenset({"k"})).value == {"input": "hello", "k": 2}
+    assert ask_function(by_any_names, case=case, known=frozenset({"k"})).value == {
+        "input": "hello",
+        "k": 2,
+    }
 
 
 def test_arguments_that_nobody_knows_are_a_problem_that_names_them():
@@ -118,7 +105,7 @@ def test_the_input_of_a_case_is_not_changed_by_a_function_that_changes_its_param
         params.clear()
         return 1
 
-    ask(changes, params=params)
+    ask_function(changes, params=params)
     assert params == {"k": 2}
 
 
@@ -153,7 +140,7 @@ class Model(BaseModel):
     ],
 )
 def test_results_become_json(result, expected):
-    reply = ask(lambda case_input, params: result)
+    reply = ask_function(lambda case_input, params: result)
     assert reply.value == expected
     canonical_json(reply.value).encode()
 
@@ -172,7 +159,7 @@ def test_results_become_json(result, expected):
 )
 def test_results_that_json_cannot_carry_are_the_candidates_fault(result, error_type, words):
     with pytest.raises(CandidateFault) as caught:
-        ask(lambda case_input, params: result)
+        ask_function(lambda case_input, params: result)
     assert caught.value.error_type == error_type
     assert words in str(caught.value)
 
@@ -181,7 +168,7 @@ def test_a_result_that_contains_itself_is_the_candidates_fault():
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(CandidateFault, match="contains itself"):
-        ask(lambda case_input, params: loop)
+        ask_function(lambda case_input, params: loop)
 
 
 def test_an_envelope_says_more_than_its_value():
@@ -192,7 +179,7 @@ def test_an_envelope_says_more_than_its_value():
         "tokens_out": 4,
         "metrics": {"ndcg": np.float64(0.5)},
     }
-    reply = ask(lambda case_input, params: envelope)
+    reply = ask_function(lambda case_input, params: envelope)
     assert (reply.value, reply.cost_usd, reply.price_version) == ("r", 0.25, None)
     assert reply.usage == Usage(prompt_tokens=3, completion_tokens=4)
     assert reply.extra == {"ndcg": 0.5}
@@ -209,10 +196,10 @@ def test_an_envelope_says_more_than_its_value():
 )
 def test_an_envelope_with_wrong_numbers_is_the_candidates_fault(envelope):
     with pytest.raises(CandidateFault) as caught:
-        ask(lambda case_input, params: envelope)
+        ask_function(lambda case_input, params: envelope)
     assert caught.value.error_type == "bad_result"
 
 
 def test_a_reported_failure_is_the_candidates_fault_with_its_reason():
     with pytest.raises(CandidateFault, match="no index"):
-        ask(lambda case_input, params: {"success": False, "error": "no index"})
+        ask_function(lambda case_input, params: {"success": False, "error": "no index"})

@@ -10,23 +10,9 @@ from typing import Any
 
 import pytest
 
-from convergence_core.errors import CandidateFault
-from convergence_core.records import Case
-from tests.support.sessions import assignment, function_target, session
-
-CASE = Case(case_id="c", input={"x": 3}, expected=3)
-
-
-def ask(function, *, case=CASE, params=None, **settings) -> Any:
-    async def go() -> Any:
-        target = function_target(function, **settings)
-        try:
-            return await target.call({"k": 2} if params is None else params, case)
-        finally:
-            await target.aclose()
-
-    return asyncio.run(go())
-
+from convergence_core.errors import CandidateFault, EndpointDownError
+from tests.support.memory_journal import MemoryJournal
+from tests.support.sessions import ask_function, assignment, function_target, session
 
 # -- what goes wrong
 
@@ -37,7 +23,7 @@ def test_whatever_a_function_raises_ends_its_cell_only(error):
         raise error("why")
 
     with pytest.raises(CandidateFault) as caught:
-        ask(raises)
+        ask_function(raises)
     assert caught.value.error_type == error.__name__
     assert "raise error" in caught.value.details
 
@@ -48,7 +34,7 @@ def test_whatever_an_async_function_raises_ends_its_cell_only(error):
         raise error("why")
 
     with pytest.raises(CandidateFault) as caught:
-        ask(raises)
+        ask_function(raises)
     assert caught.value.error_type == error.__name__
 
 
@@ -61,7 +47,7 @@ def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
         raise MuteError
 
     with pytest.raises(CandidateFault, match="MuteError"):
-        ask(raises)
+        ask_function(raises)
 
 
 def test_a_call_that_takes_too_long_is_the_candidates_fault():
@@ -71,7 +57,7 @@ def test_a_call_that_takes_too_long_is_the_candidates_fault():
         ended.wait(30)
 
     with pytest.raises(CandidateFault) as caught:
-        ask(slow, timeout_s=0.05)
+        ask_function(slow, timeout_s=0.05)
     ended.set()
     assert caught.value.error_type == "timeout"
 
@@ -86,38 +72,49 @@ def test_an_async_call_that_takes_too_long_is_cancelled():
             cancelled.set()
 
     with pytest.raises(CandidateFault) as caught:
-        ask(slow, timeout_s=0.05)
+        ask_function(slow, timeout_s=0.05)
     assert caught.value.error_type == "timeout"
     assert cancelled.wait(20)
 
 
-def test_when_all_workers_hang_further_cells_fail_with_a_clear_reason():
+@pytest.mark.parametrize("is_async", [False, True])
+def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
     ended = threading.Event()
+    journal = MemoryJournal()
 
     def hangs(case_input, params):
         ended.wait(60)
 
-    target = function_target(hangs, workers=2, timeout_s=0.05)
-    with session(target, workers=2, max_retries=2) as s:
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(5)]), 0)
-        ended.set()
-    kinds = [(e.status, e.error_type, e.reward) for e in trial.evaluations]
-    assert kinds[:2] == [("timeout", "timeout", 0.0)] * 2
-    assert kinds[2:] == [("error", "workers_hung", None)] * 3
-    assert "workers: processes" in str(trial.evaluations[4].error)
-
-
-def test_an_async_function_that_blocks_its_loop_does_not_block_the_session():
-    ended = threading.Event()
-
     async def blocks(case_input, params):
         ended.wait(60)
 
-    target = function_target(blocks, workers=2, timeout_s=0.05)
-    with session(target, workers=2) as s:
-        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+    target = function_target(blocks if is_async else hangs, workers=2, timeout_s=0.05)
+    with session(target, workers=2, max_retries=2, journal=journal) as s:
+        with pytest.raises(EndpointDownError, match="`workers: processes`, which can be ended"):
+            s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
         ended.set()
-    assert [e.error_type for e in trial.evaluations] == ["timeout", "timeout", "workers_hung"]
+    ends = sorted(
+        (row["state"], row["error_type"]) for row in journal.attempts("run-1", generation=0)
+    )
+    assert ends[:2] == [("done", None)] * 2, "two timed out, and that is an answer"
+    assert len(ends) <= 4, "nothing is asked that cannot be answered"
+
+
+def test_workers_that_come_back_late_are_used_again():
+    late = threading.Event()
+
+    def slow_at_first(case_input, params):
+        if case_input["x"] < 2:
+            late.wait(60)
+        return case_input["x"]
+
+    target = function_target(slow_at_first, workers=2, timeout_s=0.5)
+    with session(target, workers=2) as s:
+        # They end after their time-out, and before anybody gives up waiting for them.
+        threading.Timer(0.7, late.set).start()
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(5)]), 0)
+    assert [e.error_type for e in trial.evaluations] == ["timeout"] * 2 + [None] * 3
+    assert [e.reward for e in trial.evaluations[2:]] == [1.0] * 3
 
 
 def test_a_hung_call_holds_its_worker_until_it_really_ends():

@@ -212,6 +212,32 @@ def test_a_rating_travels_over_the_real_client_and_is_priced():
     assert (reply.price_version, reply.provider, reply.model) == ("2026-01-02", "openai", "served")
 
 
+def test_a_judge_is_priced_as_the_host_of_its_endpoint_sells_it():
+    prices = PriceTable.from_mapping(
+        {"version": "2026-01-02", "providers": {"deepseek": {"j": {"input": 5.0, "output": 7.0}}}}
+    )
+    configuration = judged_by("https://api.deepseek.com/v1", quality={})
+    asker = OpenAsker()
+
+    async def go(url: str) -> None:
+        judge = make_judges(
+            configuration,
+            space=space_of(configuration),
+            texts={},
+            rubrics={},
+            make_llm=partial(make_llm, secrets=Secrets({}), mock_url=url),
+            prices=prices,
+        )["quality"]
+        await judge.judge(Reply(value="new", latency_ms=1.0), CASE, {"k": 5}, asker)
+        await judge.aclose()
+
+    said = json.dumps({"reasoning": "", "rating": 7})
+    with LoopbackServer(lambda _: chat_answer(said)) as server:
+        asyncio.run(go(server.url))
+    (reply,) = asker.key_to_reply.values()
+    assert reply.cost_usd == pytest.approx((7 * 5.0 + 3 * 7.0) / 1e6, abs=1e-12)
+
+
 def test_votes_on_pairs_travel_as_calls_of_their_own():
     said = json.dumps({"reasoning": "", "winner": "A"})
     found, asker, requests = values_over_a_socket(

@@ -254,7 +254,7 @@ def test_an_endpoint_that_never_answers_is_given_up_after_its_probes():
     with pytest.raises(EndpointDownError) as caught:
         gate.enter(now_s)
     text = str(caught.value)
-    for words in ("does not answer at all", "no connection to x", "Asked 12 times", "resume"):
+    for words in ("does not answer at all", "no connection to x", ". Asked 12 times", "resume"):
         assert words in text
 
 

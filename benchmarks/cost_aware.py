@@ -1,0 +1,71 @@
+"""What cost-aware draws are worth, on random targets whose models cost up to fifty times another.
+
+python -m benchmarks.cost_aware --seeds 100
+"""
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.warm_start import draw_effects, told, value_of
+from convergence_core.costs import Costs
+from convergence_core.records import Params
+from tests.support.priced_problem import SPACE, handed_over, prices, search
+
+FIRST_SEED = 1000
+"""None of those that settings were chosen on."""
+LIMITS = {"$2.5": 2.5, "$6": 6.0, "none": 1e9}
+"""Money of a whole search; ten generations of 80 cells without a limit."""
+Value = Callable[[Params], float]
+
+
+def target(seed: int, *, dear_is_good: bool) -> Value:
+    """Return a random target; models may be the better the dearer."""
+    effects = dict(draw_effects(np.random.default_rng([seed, 1])))
+    if dear_is_good:
+        names = list(SPACE.parameters["model"].choices)  # type: ignore[union-attr]  # a choice
+        price = prices(seed)
+        rank = np.argsort(np.argsort([price[name] for name in names]))
+        effects["model"] = np.sort(effects["model"])[rank]
+    return value_of(effects)
+
+
+def regret(value: Value, seed: int, chosen: Params) -> float:
+    """Return the normalized regret x 100: 0 is best, 100 a median random candidate."""
+    rng = np.random.default_rng([seed, 9])
+    known = np.array([value(SPACE.sample(rng)) for _ in range(4000)])
+    best, middle = known.max(), np.median(known)
+    return float(100.0 * (best - value(chosen)) / (best - middle))
+
+
+def main() -> None:
+    """Print the table of docs/samplers.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    n_seeds = parser.parse_args().seeds
+    print("| prices | limit | regret | with cost | cells | with cost | spent | with cost |")
+    print("|---|---|---|---|---|---|---|---|")
+    for dear_is_good in (False, True):
+        for name, budget in LIMITS.items():
+            rows = []
+            for seed in range(FIRST_SEED, FIRST_SEED + n_seeds):
+                value = target(seed, dear_is_good=dear_is_good)
+                row = []
+                for costs in (None, Costs(per="usd")):
+                    state, world = search(costs, seed, value=value, budget=budget)
+                    n_cells = sum(member.n for member in state.archive)
+                    row += [regret(value, seed, handed_over(state)), n_cells, world.spent]
+                rows.append(row)
+            mean = np.mean(rows, axis=0)
+            gaps = [row[3] - row[0] for row in rows]
+            kind = "dearer is better" if dear_is_good else "unrelated"
+            print(
+                f"| {kind} | {name} | {mean[0]:.1f} | {told(gaps)} | {mean[1]:.0f} | "
+                f"{mean[4]:.0f} | ${mean[2]:.2f} | ${mean[5]:.2f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

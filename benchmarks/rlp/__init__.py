@@ -1,0 +1,20 @@
+"""What thoughts bring and cost: plain search, always trusting them, and RLP.
+
+    python -m benchmarks.rlp [--seeds 50] [--processes 2] [--landscapes mixed hartmann rugged]
+    python -m benchmarks.rlp --landscapes quickstart --seeds 50
+    python -m benchmarks.rlp --cpu
+
+Three synthetic landscapes, each with thinkers that are good, useless or adversarial, and the quick
+start with the offline model as its thinker. Every run spends the same cells. The product's own
+parts run: sampler, thinking, learner, lottery; on the synthetic landscapes the model is simulated:
+
+    forecast of candidate x: normal, sd .1, mean   mu(x) + .05 N        good
+                                                   .5 + .14 N           useless
+                                                   1 - mu(x) + .05 N    adversarial
+    without a thought: normal(.5, .3)
+
+Each thought also proposes a region: around the optimum, anywhere, or around the worst point.
+Regret: of each cell asked, summed over the run and divided by the cells (what the search cost), and
+of the candidate handed over. Intervals: over seeds, Student's t, 95 %, paired with the plain run of
+the same seed.
+"""

@@ -1,0 +1,32 @@
+"""The command line; see the package."""
+
+import argparse
+import time
+from functools import partial
+
+from benchmarks.machine import describe_machine
+from benchmarks.rlp.cost import cpu
+from benchmarks.rlp.landscapes import LANDSCAPES
+from benchmarks.rlp.tables import measure
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description="What thoughts bring and cost.")
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--landscapes", nargs="+", default=list(LANDSCAPES))
+    parser.add_argument("--cpu", action="store_true")
+    arguments = parser.parse_args()
+    print(describe_machine())
+    if arguments.cpu:
+        cpu()
+        return
+    for name in arguments.landscapes:
+        started = time.perf_counter()
+        partial(measure, n_seeds=arguments.seeds, n_processes=arguments.processes)(name)
+        print(f"\n{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""One run: on a landscape with simulated thinkers, or the quick start with the offline model."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.rlp.landscapes import Landscape
+from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
+from convergence_core.recommend import recommend
+from convergence_core.records import Candidate, Evaluation, Params, Trial
+from convergence_core.rlp.learner import RlpState
+from convergence_core.rlp.replay import Replay
+from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.strategies import STRATEGIES
+from convergence_core.sampler import Advice, AskRequest, Plan
+from convergence_core.samplers import make_sampler, make_surrogate
+from convergence_core.space import Space
+from tasks.thoughts.paying import Purse
+from tasks.thoughts.thinking import Thinking
+
+N_GENERATIONS = 12
+N_CANDIDATES = 6
+N_CASES = 8
+NOISE = 0.15
+
+
+def play(
+    landscape: Landscape, way: Way, kind: Kind, seed: int, *, n_generations: int = N_GENERATIONS
+) -> tuple[float, float]:
+    """Return a run's mean regret over its cells, and that of the candidate handed over."""
+    configuration = landscape.configuration(seed)
+    space = Space.from_config(configuration.search_space, {})
+    sampler = make_sampler(configuration, space)
+    best = landscape.optimum
+    names = tuple(STRATEGIES)
+    thinking = (Trusting if way == "trust" else Thinking)(
+        run_id="r",
+        seed=seed,
+        thinker=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
+        settings=Settings(),
+        session=Inline(),  # type: ignore[arg-type]  # as it is
+        surrogate=make_surrogate(space),
+        state=RlpState.first(names),
+        replay=Replay(),
+        purse=Purse(limit_usd=None),
+    )
+    world, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
+    state = sampler.start()
+    total, n_cells = 0.0, 0
+    case_ids = tuple(f"c{i}" for i in range(N_CASES))
+    for generation in range(n_generations):
+
+        def request(advice: Advice, generation: int = generation) -> AskRequest:
+            return AskRequest(
+                generation=generation,
+                n_generations=n_generations,
+                n_candidates=N_CANDIDATES,
+                n_cells=N_CANDIDATES * N_CASES,
+                case_ids=case_ids,
+                advice=advice,
+            )
+
+        advice = Advice()
+        if way != "plain":
+            thinking.think(generation, 1.0 - generation / n_generations)
+            if thinking.commitment(generation) is not None:
+                ahead = np.random.default_rng()
+                ahead.bit_generator.state = rng.bit_generator.state
+                plan = sampler.ask(state, ahead, request(Advice(reserves=True)))
+                thinking.predict(generation, reserved_of(plan), state)
+                advice = thinking.advice(generation)
+        plan = sampler.ask(state, rng, request(advice))
+        trials = evaluate(plan, landscape.value, generation, world)
+        for trial in trials:
+            gap = best - landscape.value(trial.candidate.params)
+            total += len(trial.evaluations) * gap
+            n_cells += len(trial.evaluations)
+        state = sampler.tell(state, trials)
+        if way != "plain":
+            left = 1.0 - (generation + 1) / n_generations
+            taught = thinking.learn(generation, trials, plan.exogenous, left)
+            assert taught is not None
+            thinking.commit(taught)
+    found = recommend(state, rng=np.random.default_rng(0), surrogate=make_surrogate(space))
+    assert found is not None
+    chosen = state.archive.members[found.candidate_id].candidate
+    return total / n_cells, best - landscape.value(chosen.params)
+
+
+def reserved_of(plan: Plan) -> list[Candidate]:
+    """Return the candidates that a run predicts: half of those chosen without a thought."""
+    own = {cell.candidate_id for cell in plan.exogenous}
+    reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
+    return reserved[: -(-len(plan.assignments) // 2)]
+
+
+def evaluate(
+    plan: Plan, value: Callable[[Params], float], generation: int, world: np.random.Generator
+) -> list[Trial]:
+    """Return noisy rewards of a plan."""
+    trials = []
+    for assignment in plan.assignments:
+        mean = value(assignment.candidate.params)
+        rewards = np.clip(mean + NOISE * world.standard_normal(len(assignment.cells)), 0.0, 1.0)
+        trials.append(
+            Trial(
+                candidate=assignment.candidate,
+                evaluations=tuple(
+                    Evaluation(
+                        eval_id="e",
+                        cell=cell,
+                        generation=generation,
+                        status="ok",
+                        reward=float(reward),
+                        started_us=10**9,
+                    )
+                    for cell, reward in zip(assignment.cells, rewards, strict=True)
+                ),
+            )
+        )
+    return trials
+
+
+def quickstart(way: Way, seed: int) -> tuple[float, float]:
+    """Return 1 - nDCG@10 of the cells asked, and of the winner on held-out cases."""
+    from convergence.mock.running import MockServer  # noqa: PLC0415 - for this part alone
+    from tasks.conclusion import choose_finalists, conclude  # noqa: PLC0415
+    from tasks.loading import load_mapping  # noqa: PLC0415
+    from tasks.opening import prepare_run  # noqa: PLC0415
+    from tasks.sealed import Sealed  # noqa: PLC0415
+    from tasks.steps import save_generation  # noqa: PLC0415
+
+    root = Path(__file__).parents[2] / "data/quickstart"
+    import yaml  # noqa: PLC0415
+
+    tree = yaml.safe_load((root / "optimization.yaml").read_text("utf-8"))
+    with tempfile.TemporaryDirectory() as folder, MockServer() as server:
+        tree["storage"] = {"path": f"{folder}/store"}
+        tree["output"] = {"save_path": f"{folder}/results", "formats": ["json"]}
+        tree["optimization"]["evolution"] = {"population_size": 6, "generations": 6}
+        tree["optimization"].setdefault("execution", {})["early_stopping"] = {"enabled": False}
+        if way != "plain":
+            tree["society"] = {"enabled": True}
+            tree["llm"] = {"model": "tiny", "endpoint": f"{server.url}/v1"}
+        loaded = load_mapping(tree, root)
+        run = prepare_run(loaded, seed=seed)
+        if way == "trust" and run.thinking is not None:
+            run.thinking.__class__ = Trusting
+        rewards: list[float] = []
+        with run:
+            while run.goes_on():
+                run.think()
+                run.predict()
+                plan = run.ask()
+                number = run.next_generation
+                trials = [run.session.evaluate(a, number) for a in plan.assignments]
+                rewards += [e.reward or 0.0 for t in trials for e in t.evaluations]
+                save_generation.fn(run.run_id, number, Sealed(run.learn(trials)))
+            final = [run.session.evaluate(a, None) for a in choose_finalists(run)]
+            result = conclude(run, final)
+        assert result.winner is not None
+        return 1.0 - float(np.mean(rewards)), 1.0 - result.winner.headline()[1].mean

@@ -1,0 +1,127 @@
+"""Thinkers that are good, useless or adversarial, without a model; and one that is always believed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from convergence_core.records import Candidate, Params
+from convergence_core.rlp.bins import binned_normal
+from convergence_core.rlp.commitments import Thought
+from convergence_core.rlp.history import History
+from convergence_core.rlp.regions import Region
+from convergence_core.sampler import Advice
+from convergence_core.space import Choice, Space
+from tasks.thoughts.ladder import Ladder
+from tasks.thoughts.thinker import Drawn, Predicted
+from tasks.thoughts.thinking import Thinking
+
+Kind: TypeAlias = Literal["good", "useless", "adversarial"]
+Way: TypeAlias = Literal["plain", "trust", "rlp"]
+FORECAST_SD = 0.1
+SLOPES: Mapping[Kind, tuple[float, float]] = {
+    "good": (1.0, 0.05),
+    "useless": (0.0, 0.14),
+    "adversarial": (-1.0, 0.05),
+}
+
+
+class _Channel:
+    """A channel whose answers are simulated."""
+
+    estimator = "echo"
+
+
+class Simulated:
+    """Thinks and predicts as its kind does, without a model."""
+
+    def __init__(
+        self, kind: Kind, space: Space, value: Callable[[Params], float], seed: int
+    ) -> None:
+        self.space = space
+        self._slope, self._spread = SLOPES[kind]
+        self._kind, self._value = kind, value
+        self._rng = np.random.default_rng([seed, 77])
+        points = [space.sample(self._rng) for _ in range(20_000)]
+        ranked = sorted(points, key=value)
+        self._about = {"good": ranked[-1], "useless": points[0], "adversarial": ranked[0]}[kind]
+
+    async def climb(self, _asker: Any) -> Ladder:
+        """Stand on a rung that needs no server."""
+        return Ladder(channel=_Channel(), refused={})  # type: ignore[arg-type]  # nobody asks it
+
+    async def think(
+        self, drawn: Sequence[Drawn], _history: History, **of: Any
+    ) -> tuple[Thought, ...]:
+        """Return thoughts without content; each proposes a region."""
+        about = self.space.sample(self._rng) if self._kind == "useless" else self._about
+        return tuple(
+            Thought(
+                thought_id=f"{of['generation']}-{one.index}",
+                generation=of["generation"],
+                index=one.index,
+                action=one.action,
+                strategy=one.strategy,
+                log_old=one.log_old,
+                text=f"{of['generation']}-{one.index}",
+                sha256="-",
+                regions=(self._region(about),) if one.action else (),
+                committed_us=of["generation"] + 1,
+            )
+            for one in drawn
+        )
+
+    def _region(self, about: Params) -> Region:
+        intervals, values = {}, {}
+        for name, parameter in self.space.parameters.items():
+            if isinstance(parameter, Choice):
+                values[name] = (about[name],)
+            else:
+                unit = parameter.to_unit(about[name])
+                intervals[name] = (max(0.0, unit - 0.1), min(1.0, unit + 0.1))
+        return Region(intervals, values)
+
+    async def predict(
+        self, _channel: Any, candidates: Sequence[Candidate], thoughts: Sequence[Thought],
+        _history: History, *, own: Mapping[str, Sequence[Candidate]], **_of: Any,
+    ) -> Predicted:  # fmt: skip
+        """Return forecasts of the thinker's kind."""
+
+        def mean(candidate: Candidate) -> float:
+            said = 0.5 + self._slope * (self._value(candidate.params) - 0.5)
+            return float(np.clip(said + self._spread * self._rng.standard_normal(), 0.02, 0.98))
+
+        def forecasts(asked: Sequence[Candidate]) -> dict[str, np.ndarray]:
+            return {c.candidate_id: binned_normal(mean(c), FORECAST_SD) for c in asked}
+
+        return Predicted(
+            no_thought={c.candidate_id: binned_normal(0.5, 0.3) for c in candidates},
+            forecasts={t.thought_id: forecasts(candidates) for t in thoughts},
+            own={name: forecasts(asked) for name, asked in own.items()},
+            ended_us=1,
+            notes=(),
+        )
+
+
+class Inline:
+    """A session that runs the simulated thinker's work at once."""
+
+    def run(self, work: Callable[[Any], Any]) -> Any:
+        """Drive a coroutine that never waits."""
+        coroutine = work(None)
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            return done.value
+        raise RuntimeError("simulated work must not wait")
+
+
+class Trusting(Thinking):
+    """Believes every thought, whatever it foretold: what RLP is measured against."""
+
+    def advice(self, generation: int) -> Advice:
+        """Return the experts with all of the weight, and nothing reserved."""
+        advice = super().advice(generation)
+        n = len(advice.experts)
+        return Advice(experts=tuple(replace(e, weight=1.0 / n) for e in advice.experts))

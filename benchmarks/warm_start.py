@@ -1,0 +1,157 @@
+"""What earlier runs are worth, on random targets that stayed, drifted or changed since.
+
+python -m benchmarks.warm_start --seeds 40
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from convergence_core.archive import Archive
+from convergence_core.posterior import SpaceModel
+from convergence_core.recommend import recommend
+from convergence_core.records import Params
+from convergence_core.sampler import Advice, AskRequest
+from convergence_core.samplers import ThompsonSampler
+from convergence_core.warm_start import WarmStart, warm_start
+from tests.support.mixed_problem import CaseProblem, mixed_space
+
+SPACE = mixed_space()
+MODEL = SpaceModel(space=SPACE)
+N_GENERATIONS, N_CELLS, N_CASES = 8, 50, 20
+RELATED = ("unchanged", "other level and spread, same order", "drifted", "changed one night ago")
+"""Kinds of which some earlier night tells something of today's target."""
+Value = Callable[[Params], float]
+Effects = Mapping[str, np.ndarray]
+
+
+def draw_effects(rng: np.random.Generator) -> Effects:
+    """Draw effects of model and prompt, their interaction, and optima of the numbers."""
+    return {
+        "model": rng.normal(0, 0.12, 4),
+        "prompt": rng.normal(0, 0.08, 5),
+        "both": rng.normal(0, 0.07, (4, 5)),
+        "rag": rng.normal(0, 0.05, 1),
+        "k": rng.uniform(2, 19, 1),
+        "temperature": rng.uniform(0.1, 1.3, 4),
+        "top_p": rng.uniform(0.2, 1, 1),
+        "penalty": rng.uniform(-0.8, 0.8, 1),
+        "curvature": np.exp(rng.normal(0, 0.5, 3)),
+    }
+
+
+def value_of(effects: Effects) -> Value:
+    """Return the target with these effects, in [0, 1]."""
+    models, prompts = (list(SPACE.parameters[name].choices) for name in ("model", "prompt"))  # type: ignore[union-attr]  # both are choices
+
+    def value(params: Params) -> float:
+        m, p = models.index(params["model"]), prompts.index(params["prompt"])
+        result = 0.62 + effects["model"][m] + effects["prompt"][p] + effects["both"][m, p]
+        if params["rag"]:
+            result += effects["rag"][0] + 0.05
+            result -= 0.0012 * (float(params["k"]) - effects["k"][0]) ** 2
+        bend = effects["curvature"] * (0.35, 0.25, 0.12)
+        result -= bend[0] * (float(params["temperature"]) - effects["temperature"][m]) ** 2
+        result -= bend[1] * (float(params["top_p"]) - effects["top_p"][0]) ** 2
+        result -= bend[2] * (float(params["penalty"]) - effects["penalty"][0]) ** 2
+        return float(min(1.0, max(0.0, result)))
+
+    return value
+
+
+def drifted(a: Effects, b: Effects) -> Effects:
+    """Return effects that are mostly those of ``a``."""
+    main = ("model", "prompt", "both")
+    return {
+        name: 0.8 * a[name] + 0.6 * (b[name] - b[name].mean())
+        if name in main
+        else 0.75 * a[name] + 0.25 * b[name]
+        for name in a
+    }
+
+
+def targets(seed: int) -> dict[str, tuple[list[Value], Value]]:
+    """Return by kind: targets of the two earlier nights, newest first, and today's."""
+    a, b = (draw_effects(np.random.default_rng([seed, i])) for i in (1, 2))
+    old, new = value_of(a), value_of(b)
+    return {
+        "unchanged": ([old, old], old),
+        "other level and spread, same order": ([old, old], lambda x: 0.15 + 0.6 * old(x)),
+        "drifted": ([old, old], value_of(drifted(a, b))),
+        "changed one night ago": ([new, old], new),
+        "replaced": ([old, old], new),
+        "upside down": ([old, old], lambda x: 1.0 - old(x)),
+    }
+
+
+def night(value: Value, seed: int, start: WarmStart) -> tuple[Archive, list[float]]:
+    """Return a night's evidence, and the true value of whom each generation would hand over."""
+    problem = CaseProblem(space=SPACE, value=value, n_cases=N_CASES, seed=seed)
+    model = MODEL.believing(start.runs)
+    sampler = ThompsonSampler(
+        name="mab_evolution", space=SPACE, surrogate=model, exploration_rate=0.1
+    )
+    rng, state, values = np.random.default_rng(seed), sampler.start(), []
+    for generation in range(N_GENERATIONS):
+        request = AskRequest(
+            generation=generation,
+            n_generations=N_GENERATIONS,
+            n_candidates=10,
+            n_cells=N_CELLS,
+            case_ids=problem.case_ids,
+            advice=Advice(winners=() if generation else start.winners),
+        )
+        plan = sampler.ask(state, rng, request)
+        state = sampler.tell(state, problem.evaluate(plan, generation))
+        found = recommend(state, rng=np.random.default_rng(0), surrogate=model)
+        assert found is not None
+        values.append(value(state.archive.members[found.candidate_id].candidate.params))
+    return state.archive, values
+
+
+def regrets(value: Value, seed: int, start: WarmStart) -> float:
+    """Return the mean normalized regret x 100 over a night's generations."""
+    rng = np.random.default_rng([seed, 9])
+    known = np.array([value(SPACE.sample(rng)) for _ in range(6000)])
+    best, middle = known.max(), np.median(known)
+    _, values = night(value, seed, start)
+    return float(100.0 * (best - np.mean(values)) / (best - middle))
+
+
+def told(gaps: list[float]) -> str:
+    """Return the mean difference and its standard error."""
+    error = np.std(gaps, ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else float("nan")
+    return f"{np.mean(gaps):+.1f} ± {error:.1f}"
+
+
+def main() -> None:
+    """Print the table of docs/samplers.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=40)
+    n_seeds = parser.parse_args().seeds
+    print("| today's target | seeds | cold | winners alone | winners and measurements |")
+    print("|---|---|---|---|---|")
+    added = []
+    for kind in targets(0):
+        cold, alone, whole = [], [], []
+        for seed in range(n_seeds):
+            earlier, value = targets(seed)[kind]
+            archives = [
+                (str(i), night(old, 1000 * (i + 1) + seed, WarmStart())[0])
+                for i, old in enumerate(earlier)
+            ]
+            start = warm_start(MODEL, archives)
+            cold.append(regrets(value, seed, WarmStart()))
+            alone.append(regrets(value, seed, replace(start, runs=())) - cold[-1])
+            whole.append(regrets(value, seed, start) - cold[-1])
+        if kind in RELATED:
+            added += [w - a for a, w in zip(alone, whole, strict=True)]
+        row = [kind, str(n_seeds), f"{np.mean(cold):.1f}", told(alone), told(whole)]
+        print(f"| {' | '.join(row)} |", flush=True)
+    print(f"\nWhat the measurements add to the winners on related targets: {told(added)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Parts of the optimizer for programs of your own."""

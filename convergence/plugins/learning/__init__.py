@@ -1,0 +1,1 @@
+"""Learning from outcomes, outside of a run."""

@@ -1,0 +1,91 @@
+"""Thoughts as experts: how much each may say in the draws, and how strongly.
+
+Expert k = 0 is the base posterior. Expert k >= 1, a strategy's thought of this generation, has the
+prior Beta(mu nu, (1 - mu) nu) at a candidate, on top of the same data:
+
+    mu_k(x) = E_p_k[y|x],    nu = clip(mu (1 - mu)/var - 1, 1, 5)
+
+A thought has read the data already, so its prior repeats some of them; nu <= 5 bounds that. Weights
+follow the evidence (a fixed-share mixture of experts, Herbster & Warmuth 1998):
+
+    w_k <- .99 w_k e_k / Z + .01 w0_k,    e_0 = 1,    w0_0 = .8, the rest equal
+
+so an expert has influence only as far as its predictions came true.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.rlp.bins import mean_of, variance_of
+
+BASE_WEIGHT: Final = 0.8
+SHARE: Final = 0.01
+LEAST_NU, MOST_NU = 1.0, 5.0
+EDGE: Final = 0.01
+"""mu stays this far from 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """w, the base posterior first."""
+
+    values: tuple[float, ...]
+
+    @classmethod
+    def first(cls, n_experts: int) -> "Weights":
+        """Return w0 of a base posterior and so many experts."""
+        if n_experts == 0:
+            return cls((1.0,))
+        return cls((BASE_WEIGHT, *((1.0 - BASE_WEIGHT) / n_experts,) * n_experts))
+
+    def after(self, evidence: Mapping[int, float]) -> "Weights":
+        """Return the weights after a generation.
+
+        Experts that were not heard keep theirs; the mass of the others is shared out among them
+        and the base by their evidence.
+
+        Args:
+            evidence: expert, from 1, → its e-value.
+        """
+        heard = [0, *sorted(k for k in evidence if k > 0)]
+        start = Weights.first(len(self.values) - 1).values
+        e = np.array([1.0 if k == 0 else evidence[k] for k in heard])
+        w = np.array([self.values[k] for k in heard])
+        w0 = np.array([start[k] for k in heard])
+        shares = (1.0 - SHARE) * w * e / float(w @ e) + SHARE * w0 / w0.sum()
+        updated = list(self.values)
+        for k, value in zip(heard, w.sum() * shares, strict=True):
+            updated[k] = float(value)
+        return Weights(tuple(updated))
+
+    def lottery(self, heard: Sequence[int]) -> dict[int, float]:
+        """Return expert → probability of a place, over the base and those heard."""
+        chosen = [0, *sorted(set(heard) - {0})]
+        total = sum(self.values[k] for k in chosen)
+        return {k: self.values[k] / total for k in chosen}
+
+
+def strength_of(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mu and nu of predictions, (n, n_bins) → (n,) each."""
+    mu = np.clip(mean_of(p), EDGE, 1.0 - EDGE)
+    nu = np.clip(mu * (1.0 - mu) / variance_of(p) - 1.0, LEAST_NU, MOST_NU)
+    return mu, np.asarray(nu, np.float64)
+
+
+def beta_prior(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha and beta of an expert's priors, (n, n_bins) → (n,) each."""
+    mu, nu = strength_of(p)
+    return mu * nu, (1.0 - mu) * nu
+
+
+def pooled(predictions: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the mean of several thoughts' predictions of one strategy, shape as each."""
+    return np.asarray(np.mean(np.stack(predictions), axis=0), np.float64)
+
+
+def pooled_evidence(e_values: Sequence[float]) -> float:
+    """Return the mean of several e-values: an e-value again."""
+    return float(np.mean(e_values))

@@ -1,0 +1,231 @@
+"""Which thought to try: a softmax over strategies, moved by clipped policy gradients.
+
+The policy stands where the paper trains weights: pi_theta(k|s) over K strategies and k = 0, "no
+thought", whose reward is 0 by definition, so that the policy can learn to be silent. Its update is
+the paper's clipped objective (arXiv 2510.01265, eq. 8) with an entropy bonus in place of none:
+
+    minimize  -E[min(rho A, clip(rho, .8, 1.2) A)] - .01 H(pi),   rho = pi_theta / pi_old
+
+by plain gradient steps of .5, four passes over the last three generations in minibatches of 64.
+Steps with rho > 2 are dropped, and the passes end when the mean KL from the policy before the
+update exceeds .02.
+
+The value V(s) = w^T s follows a ridge regression of the last thirty generations in steps of .1.
+
+Notation: s state (d,), theta (K+1, d), A total advantage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.records import Json, canonical_json, sha256_hex
+
+N_FEATURES: Final = 7
+CLIP_EPSILON: Final = 0.2
+ENTROPY_WEIGHT: Final = 0.01
+STEP: Final = 0.5
+N_PASSES: Final = 4
+N_GENERATIONS: Final = 3
+BATCH: Final = 64
+MAX_RATIO: Final = 2.0
+KL_TARGET: Final = 0.02
+RIDGE: Final = 1.0
+VALUE_WINDOW: Final = 30
+VALUE_STEP: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """pi_theta."""
+
+    theta: np.ndarray
+    """(n_actions, N_FEATURES)."""
+
+    @classmethod
+    def uniform(cls, n_actions: int) -> "Policy":
+        """Return the policy that prefers nothing."""
+        return cls(np.zeros((n_actions, N_FEATURES)))
+
+    def logits(self, state: np.ndarray) -> np.ndarray:
+        """Return theta s, (n_actions,) for a state (d,), (n, n_actions) for states (n, d)."""
+        return np.asarray(state @ self.theta.T, np.float64)
+
+    def probabilities(self, state: np.ndarray) -> np.ndarray:
+        """Return pi(k|s), in the shape of ``logits``."""
+        return np.asarray(np.exp(self.log_probabilities(state)), np.float64)
+
+    def log_probabilities(self, state: np.ndarray) -> np.ndarray:
+        """Return log pi(k|s), in the shape of ``logits``."""
+        z = self.logits(state)
+        z = z - z.max(axis=-1, keepdims=True)
+        return np.asarray(z - np.log(np.exp(z).sum(axis=-1, keepdims=True)), np.float64)
+
+    def draw(self, state: np.ndarray, n: int, rng: np.random.Generator) -> list[int]:
+        """Return n actions drawn from pi(.|s)."""
+        p = self.probabilities(state)
+        return [int(k) for k in rng.choice(len(p), size=n, p=p)]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the parameters: it changes whenever an update did anything."""
+        return sha256_hex(canonical_json(self.to_json()))
+
+    def to_json(self) -> Json:
+        """Return nested lists from which ``from_json`` makes the same bits."""
+        rows: Json = self.theta.tolist()
+        return rows
+
+    @classmethod
+    def from_json(cls, value: Json) -> "Policy":
+        """Rebuild what ``to_json`` wrote."""
+        return cls(np.array(value, np.float64))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Step:
+    """One thought, for the update."""
+
+    state: np.ndarray
+    """(N_FEATURES,)."""
+    action: int
+    log_old: float
+    """log pi_old(k|s) when it was drawn."""
+    advantage: float
+    """A_i + alpha A-hat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What an update did."""
+
+    loss: float
+    """Of the clipped objective and the entropy, at the last minibatch."""
+    kl: float
+    """Mean KL from the policy before the update, in nats."""
+    grad_norm: float
+    """Norm of the last gradient."""
+    n_steps: int
+    """Gradient steps taken."""
+    n_dropped: int
+    """Thoughts left out of the last minibatch, for their ratio was above 2."""
+    entropy: float
+    """Mean entropy of the policy after it, in nats."""
+
+
+def improve(
+    policy: Policy,
+    steps: Sequence[Step],
+    rng: np.random.Generator,
+    *,
+    clip_epsilon: float = CLIP_EPSILON,
+    kl_target: float = KL_TARGET,
+) -> tuple[Policy, Update]:
+    """Return the policy after an update, and what that did.
+
+    Args:
+        policy: before.
+        steps: thoughts of the last generations; none: nothing changes.
+        rng: for the order of minibatches.
+        clip_epsilon: how far a ratio may move the objective.
+        kl_target: where the passes end.
+    """
+    theta = policy.theta.copy()
+    if not steps:
+        return policy, Update(loss=0, kl=0, grad_norm=0, n_steps=0, n_dropped=0, entropy=0)
+    states = np.array([step.state for step in steps])  # (n, d)
+    actions = np.array([step.action for step in steps])
+    log_old = np.array([step.log_old for step in steps])
+    advantages = np.array([step.advantage for step in steps])
+    before = policy.log_probabilities(states)  # (n, n_actions)
+    loss = kl = norm = 0.0
+    n_steps = n_dropped = 0
+    for _ in range(N_PASSES):
+        order = rng.permutation(len(steps))
+        for begin in range(0, len(order), BATCH):
+            rows = order[begin : begin + BATCH]
+            loss, gradient, n_dropped = _gradient(
+                Policy(theta),
+                states[rows],
+                actions[rows],
+                log_old[rows],
+                advantages=advantages[rows],
+                epsilon=clip_epsilon,
+            )
+            norm = float(np.linalg.norm(gradient))
+            theta = theta - STEP * gradient
+            n_steps += 1
+        after = Policy(theta).log_probabilities(states)
+        kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))
+        if kl > kl_target:
+            break
+    improved = Policy(theta)
+    logs = improved.log_probabilities(states)
+    entropy = float(np.mean(-np.sum(np.exp(logs) * logs, axis=1)))
+    return improved, Update(
+        loss=loss,
+        kl=max(kl, 0.0),
+        grad_norm=norm,
+        n_steps=n_steps,
+        n_dropped=n_dropped,
+        entropy=entropy,
+    )
+
+
+def _gradient(
+    policy: Policy,
+    states: np.ndarray,
+    actions: np.ndarray,
+    log_old: np.ndarray,
+    *,
+    advantages: np.ndarray,
+    epsilon: float,
+) -> tuple[float, np.ndarray, int]:
+    """Return loss, its gradient (n_actions, d), and how many rows were dropped."""
+    logs = policy.log_probabilities(states)  # (n, n_actions)
+    p = np.exp(logs)
+    rows = np.arange(len(actions))
+    ratio = np.exp(logs[rows, actions] - log_old)
+    kept = ratio <= MAX_RATIO
+    clipped = np.clip(ratio, 1.0 - epsilon, 1.0 + epsilon)
+    surrogate = np.minimum(ratio * advantages, clipped * advantages)
+    is_active = kept & (ratio * advantages <= clipped * advantages)  # else its slope is 0
+    n = max(1, int(kept.sum()))
+    # d(rho A)/dlogit_j = rho A (1[j = k] - pi_j)
+    pull = np.where(is_active, ratio * advantages, 0.0)[:, None]
+    of_logits = -pull * ((np.arange(p.shape[1]) == actions[:, None]) - p) / n
+    # dH/dlogit_j = -pi_j (log pi_j + H)
+    entropy = -np.sum(p * logs, axis=1)
+    of_logits += ENTROPY_WEIGHT * p * (logs + entropy[:, None]) / len(actions)
+    loss = -float(surrogate[kept].sum()) / n - ENTROPY_WEIGHT * float(entropy.mean())
+    return loss, of_logits.T @ states, int((~kept).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """V(s) = w^T s."""
+
+    weights: np.ndarray
+    """(N_FEATURES,)."""
+
+    @classmethod
+    def zero(cls) -> "Value":
+        """Return the value that expects nothing."""
+        return cls(np.zeros(N_FEATURES))
+
+    def of(self, states: np.ndarray) -> np.ndarray:
+        """Return V of states, (n, d) → (n,)."""
+        return np.asarray(states @ self.weights, np.float64)
+
+    def after(self, states: np.ndarray, targets: np.ndarray) -> "Value":
+        """Return w + .1 (w_ridge - w), with lambda = 1 over the last thirty generations.
+
+        Args:
+            states: (n, d), oldest first.
+            targets: returns, (n,).
+        """
+        x, y = states[-VALUE_WINDOW:], targets[-VALUE_WINDOW:]
+        ridge = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
+        return Value(self.weights + VALUE_STEP * (ridge - self.weights))

@@ -1,0 +1,122 @@
+"""Where a thought says to look: regions of the space, and candidates drawn from them.
+
+A proposal never chooses anything: its points join the pool, and draws decide. What lies outside of
+the space is clipped to nothing.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.records import Json, Params, ParamValue
+from convergence_core.space import Choice, Space
+from convergence_core.space.parameters import Parameter, same_value
+
+MOST_REGIONS: Final = 3
+MOST_PER_EXPERT: Final = 64
+"""Points drawn for one expert at most."""
+_OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of the space: for some parameters an interval, or a set of values."""
+
+    intervals: Mapping[str, tuple[float, float]]
+    """Parameter → places on its scale, in [0, 1]."""
+    values: Mapping[str, tuple[ParamValue, ...]]
+
+
+def regions_of(text: str, space: Space) -> tuple[Region, ...]:
+    """Return the regions that a thought's text holds as JSON under ``regions``; often none."""
+    decoder = json.JSONDecoder()
+    for opening in _OPENING.finditer(text):
+        try:
+            found, _ = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        listed = found.get("regions") if isinstance(found, dict) else None
+        if isinstance(listed, list):
+            read = [_region(one, space) for one in listed[:MOST_REGIONS]]
+            return tuple(region for region in read if region is not None)
+    return ()
+
+
+def _region(written: Any, space: Space) -> Region | None:
+    """Return a region as far as it lies in the space; ``None``: a part of it lies outside."""
+    if not isinstance(written, dict) or not written:
+        return None
+    intervals: dict[str, tuple[float, float]] = {}
+    values: dict[str, tuple[ParamValue, ...]] = {}
+    for name, wanted in written.items():
+        parameter = space.parameters.get(name)
+        if parameter is None:
+            return None
+        if isinstance(parameter, Choice):
+            known = _values(parameter, wanted)
+            if not known:
+                return None
+            values[name] = known
+        else:
+            interval = _interval(parameter, wanted)
+            if interval is None:
+                return None
+            intervals[name] = interval
+    return Region(intervals, values)
+
+
+def _values(parameter: Choice, wanted: Json) -> tuple[ParamValue, ...]:
+    listed = wanted if isinstance(wanted, list) else [wanted]
+    return tuple(
+        choice
+        for choice in parameter.choices
+        if any(same_value(choice, value) or value == parameter.show(choice) for value in listed)
+    )
+
+
+def _interval(parameter: Parameter, wanted: Json) -> tuple[float, float] | None:
+    """Return the places of an interval, cut to the parameter's bounds; ``None``: none is left."""
+    ends = wanted if isinstance(wanted, list) else [wanted, wanted]
+    if len(ends) != 2 or not all(_is_number(end) for end in ends):
+        return None
+    low, high = sorted(float(end) for end in ends)  # type: ignore[arg-type]  # checked above
+    least, most = float(parameter.min), float(parameter.max)  # type: ignore[attr-defined]  # a number
+    if high < least or low > most:
+        return None
+    return parameter.to_unit(max(low, least)), parameter.to_unit(min(high, most))
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    )
+
+
+def draw_points(
+    regions: Sequence[Region], space: Space, around: Params, n: int, rng: np.random.Generator
+) -> list[dict[str, ParamValue]]:
+    """Return up to n points of regions, in turn; other parameters are as in ``around``.
+
+    Args:
+        regions: none: no points.
+        space: where they lie; points that break a constraint are left out.
+        around: values of parameters that a region does not name.
+        n: how many are drawn.
+        rng: a stream of the proposals' own.
+    """
+    found: list[dict[str, ParamValue]] = []
+    for i in range(min(n, MOST_PER_EXPERT) if regions else 0):
+        region = regions[i % len(regions)]
+        given: dict[str, ParamValue] = dict(around)
+        for name, (low, high) in region.intervals.items():
+            given[name] = space.parameters[name].from_unit(low + (high - low) * rng.random())
+        for name, values in region.values.items():
+            given[name] = values[int(rng.integers(len(values)))]
+        point = space.complete(given, rng)
+        if space.satisfied(point):
+            found.append(point)
+    return found

@@ -1,0 +1,88 @@
+"""What thoughts predicted and what came: the last ten thousand rows, oldest out first.
+
+The rows are a projection of the committed thoughts and predictions that the store keeps, so a
+resumed run reads them back and nothing is written twice.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from convergence_core.rlp.commitments import Estimator, Thought
+
+CAPACITY: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Row:
+    """One thought and one outcome."""
+
+    generation: int
+    """When the outcome was revealed."""
+    thought_id: str
+    subject: str
+    """Candidate or pair."""
+    observed: int
+    """Index of the outcome."""
+    forecast: tuple[float, ...]
+    """As the channel gave it, with the thought."""
+    no_thought: tuple[float, ...]
+    """As the channel gave it, without."""
+    statistical: tuple[float, ...]
+    p: float
+    """p(b) with the thought, calibrated, before mixing."""
+    baseline: float
+    """p-(b)."""
+    gain: float
+    """IG, in nats."""
+    paper_gain: float
+    """Against the same model without a thought, in nats."""
+    crps_gain: float
+    """CRPS without less CRPS with the thought; no information gain."""
+    estimator: Estimator
+    is_rescored: bool = False
+    """Whether the thought is older than the generation: no reward comes of such a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Rows, oldest first, and the thoughts they are of."""
+
+    rows: tuple[Row, ...] = ()
+    thoughts: Mapping[str, Thought] = field(default_factory=dict)
+    capacity: int = CAPACITY
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.rows)
+
+    def after(self, rows: Sequence[Row], thoughts: Iterable[Thought]) -> "Replay":
+        """Return the replay with these; what does not fit leaves first in, first out."""
+        kept = (*self.rows, *rows)[-self.capacity :] if self.capacity else ()
+        known = {**self.thoughts, **{t.thought_id: t for t in thoughts}}
+        wanted = {row.thought_id for row in kept}
+        return Replay(
+            rows=kept,
+            thoughts={name: t for name, t in known.items() if name in wanted},
+            capacity=self.capacity,
+        )
+
+    def forecasts(self) -> tuple[np.ndarray, list[int]]:
+        """Return predictions of ten bins in both arms and what came, for the calibration.
+
+        Pairs are left out: they have two outcomes.
+        """
+        rows = [row for row in self.rows if len(row.forecast) > 2]
+        if not rows:
+            return np.empty((0, 0)), []
+        both = [row.forecast for row in rows] + [row.no_thought for row in rows]
+        return np.array(both), [row.observed for row in rows] * 2
+
+    def gains_of(self) -> dict[str, list[float]]:
+        """Return thought → all its gains, oldest first."""
+        found: dict[str, list[float]] = {}
+        for row in self.rows:
+            found.setdefault(row.thought_id, []).append(row.gain)
+        return found

@@ -1,0 +1,86 @@
+"""What thoughts were worth in a run, for people; one honest sentence among the numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestThought:
+    """The scored thought of the highest gain."""
+
+    text: str
+    strategy: str
+    generation: int
+    """From 0."""
+    gain: float
+    """Mean over its outcomes, in nats."""
+    se: float | None
+    """Standard error of that, in nats; ``None``: a single outcome."""
+    n_outcomes: int
+    tested: str | None
+    """Label of the candidate whose outcome it foresaw best; ``None``: a pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingPoint:
+    """One generation."""
+
+    generation: int
+    """From 0."""
+    gain: float | None
+    """Mean gain of its thoughts, in nats; ``None``: none was scored."""
+    se: float | None
+    """Over its predictions; they share surprises, so it is a lower bound."""
+    e_value: float | None
+    """Of this generation alone."""
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+    """Strategy → probability of being drawn after it."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Expert → weight in the draws after it; ``base`` is the sampler's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingReport:
+    """Thoughts of a run."""
+
+    estimator: str | None
+    """Where probabilities came from; ``None``: no rung stood, and nothing was scored."""
+    n_thoughts: int
+    """Texts asked for, failed ones included, silence not."""
+    n_failed: int
+    """Of these: refused, cut off, failed, or not asked."""
+    n_scored: int
+    n_silent: int
+    """Draws of "no thought"."""
+    gain: float | None
+    """Mean over generations of their thoughts' mean gain, in nats; ``None``: nothing was scored."""
+    se: float | None
+    """Standard error over generations; ``None``: fewer than two."""
+    e_value: float
+    """Product of the generations' e-values."""
+    top_e_value: float
+    """The highest it ever was; evidence at 20 is wrong with probability 1/20 at most."""
+    best: BestThought | None = None
+    curve: tuple[ThinkingPoint, ...] = ()
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why thoughts earned nothing → how often."""
+
+    @property
+    def n_episodes(self) -> int:
+        """Generations with a scored thought."""
+        return sum(point.gain is not None for point in self.curve)
+
+    @property
+    def helped(self) -> bool:
+        """Whether there is evidence that thoughts helped."""
+        return self.top_e_value >= 20.0 and (self.gain or 0.0) > 0.0
+
+    @property
+    def sentence(self) -> str:
+        """The one sentence."""
+        if self.gain is None:
+            return "No thought was scored, so nothing can be said of their worth."
+        about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"
+        if self.helped:
+            return f"Thoughts helped by {about}; e-value {self.top_e_value:.3g}."
+        return f"No evidence that thoughts help: {about}; e-value {self.e_value:.3g}."

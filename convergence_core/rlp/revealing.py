@@ -1,0 +1,56 @@
+"""From a generation's trials to what came of its commitment.
+
+Exogenous cells alone count, and none that was evaluated before the predictions were durable: its
+outcome might have been known.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from convergence_core.records import Cell, Trial
+from convergence_core.rlp.bins import bin_of
+from convergence_core.rlp.commitments import Commitment
+from convergence_core.rlp.history import Outcomes
+
+OLDER: Final = "it was evaluated before the predictions were durable"
+
+
+def outcomes_of(
+    commitment: Commitment, trials: Sequence[Trial], exogenous: frozenset[Cell]
+) -> Outcomes:
+    """Return what came of a commitment's subjects, from exogenous cells alone.
+
+    A cell that was evaluated before the predictions were durable voids its candidate: its outcome
+    might have been known.
+    """
+    rewards: dict[str, float] = {}
+    void: dict[str, str] = {}
+    for trial in trials:
+        name = trial.candidate.candidate_id
+        cells = [e for e in trial.evaluations if e.cell in exogenous and e.reward is not None]
+        if not cells:
+            continue
+        starts = [e.started_us for e in cells if e.started_us is not None]
+        if (
+            commitment.committed_us is not None
+            and min(starts, default=0) < commitment.committed_us
+        ):
+            void[name] = OLDER
+            continue
+        rewards[name] = sum(e.reward or 0.0 for e in cells) / len(cells)
+    observed: dict[str, int] = {}
+    voided: dict[str, str] = {}
+    for subject in commitment.subjects:
+        names = subject.split("|")
+        older = [name for name in names if name in void]
+        if older:
+            voided[subject] = void[older[0]]
+        elif not all(name in rewards for name in names):
+            voided[subject] = "no outcome"
+        elif len(names) == 1:
+            observed[subject] = bin_of(min(1.0, max(0.0, rewards[subject])))
+        elif rewards[names[0]] == rewards[names[1]]:
+            voided[subject] = "a tie"
+        else:
+            observed[subject] = int(rewards[names[0]] < rewards[names[1]])
+    return Outcomes(observed=observed, void=voided)

@@ -1,0 +1,104 @@
+"""From commitments and outcomes to rows: what each thought gained on each outcome.
+
+Both arms pass through the same T_cal; the statistical posterior is calibrated already. A subject
+without an outcome, or without a prediction in one of the arms, is left out of that pair whole:
+never one side alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.rlp import gain
+from convergence_core.rlp.baseline import Mixture
+from convergence_core.rlp.bins import N_BINS, crps, tempered
+from convergence_core.rlp.commitments import Commitment, Forecasts
+from convergence_core.rlp.history import Outcomes
+from convergence_core.rlp.replay import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A generation's rows."""
+
+    rows: tuple[Row, ...]
+    """Of this generation's thoughts, then of older ones."""
+    likelihoods: tuple[tuple[float, ...], ...]
+    """For each predictor of the baseline, the probability it gave each outcome."""
+
+    def gains(self, thought_id: str) -> list[float]:
+        """Return the gains that a thought of this generation is rewarded for."""
+        return [r.gain for r in self.rows if r.thought_id == thought_id and not r.is_rescored]
+
+
+def calibrated(forecast: np.ndarray, t_cal: float) -> np.ndarray:
+    """Return a forecast of ten bins set right; pairs stay as they are."""
+    return tempered(forecast, t_cal) if len(forecast) == N_BINS else forecast
+
+
+def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: float) -> Scored:
+    """Return what the thoughts of a commitment gained.
+
+    Args:
+        commitment: made before the outcomes.
+        outcomes: what came.
+        mixture: weights of the baseline as they were before these outcomes.
+        t_cal: temperature of both arms.
+    """
+    known = [
+        subject
+        for subject in commitment.subjects
+        if subject in outcomes.observed
+        and subject in commitment.no_thought
+        and subject in commitment.statistical
+    ]
+    if commitment.estimator is None or not known:
+        return Scored(rows=(), likelihoods=())
+    no_thought = {s: calibrated(commitment.no_thought[s], t_cal) for s in known}
+    baselines = {s: mixture.predict([no_thought[s], commitment.statistical[s]]) for s in known}
+    spoken = [t.thought_id for t in commitment.thoughts if t.speaks]
+    arms: Sequence[tuple[str, Forecasts, bool]] = [
+        *((name, commitment.forecasts.get(name, {}), False) for name in spoken),
+        *((name, forecasts, True) for name, forecasts in commitment.rescored.items()),
+    ]
+    rows = []
+    for thought_id, forecasts, is_rescored in arms:
+        for subject in known:
+            if subject not in forecasts:
+                continue
+            observed = outcomes.observed[subject]
+            p = calibrated(forecasts[subject], t_cal)
+            rows.append(
+                Row(
+                    generation=commitment.generation,
+                    thought_id=thought_id,
+                    subject=subject,
+                    observed=observed,
+                    forecast=_tuple(forecasts[subject]),
+                    no_thought=_tuple(commitment.no_thought[subject]),
+                    statistical=_tuple(commitment.statistical[subject]),
+                    p=float(p[observed]),
+                    baseline=float(baselines[subject][observed]),
+                    gain=gain.information_gain(p, baselines[subject], observed),
+                    paper_gain=gain.log_ratio(p, no_thought[subject], observed),
+                    crps_gain=_crps_gain(p, no_thought[subject], observed),
+                    estimator=commitment.estimator,
+                    is_rescored=is_rescored,
+                )
+            )
+    predictors = (no_thought, commitment.statistical)
+    return Scored(
+        rows=tuple(rows),
+        likelihoods=tuple(
+            tuple(float(of[s][outcomes.observed[s]]) for s in known) for of in predictors
+        ),
+    )
+
+
+def _crps_gain(p: np.ndarray, no_thought: np.ndarray, observed: int) -> float:
+    return 0.0 if len(p) != N_BINS else crps(no_thought, observed) - crps(p, observed)
+
+
+def _tuple(p: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(value) for value in p)

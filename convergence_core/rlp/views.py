@@ -1,0 +1,187 @@
+"""What of the history each strategy looks at: short texts, pure functions of earlier reveals."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from convergence_core.records import Params, ParamValue
+from convergence_core.rlp.history import N_PLACES, History, Reveal
+from convergence_core.space import Choice, Float, Integer, Space
+
+View: TypeAlias = Callable[[History, Space], str]
+
+N_SHOWN: Final = 8
+"""Trials shown at each end."""
+MOST_TEXT: Final = 80
+"""Characters of a text parameter's value that are shown."""
+
+
+def line(reveal: Reveal, space: Space) -> str:
+    """Return a trial on one line."""
+    told = params_text(reveal.params, space)
+    return f"reward {reveal.reward:.3f} over {reveal.n_cells} cells: {told}"
+
+
+def params_text(params: Params, space: Space) -> str:
+    """Return a candidate's parameters on one line, in the space's order; texts by short names."""
+    return ", ".join(
+        f"{name}={parameter.show(params[name])}"
+        for name, parameter in space.parameters.items()
+        if name in params
+    )
+
+
+def space_text(space: Space) -> str:
+    """Return the parameters and their values, a line each."""
+    lines = []
+    for name, parameter in space.parameters.items():
+        if isinstance(parameter, Choice):
+            told = "one of " + " | ".join(_choice(parameter, value) for value in parameter.choices)
+        else:
+            told = f"number from {parameter.min:g} to {parameter.max:g}"  # type: ignore[attr-defined]  # the others are numbers
+        lines.append(f"- {name}: {told}")
+    return "\n".join(lines)
+
+
+def _choice(parameter: Choice, value: ParamValue) -> str:
+    """Return a choice; a text by its short name and its beginning."""
+    if parameter.kind != "text":
+        return parameter.show(value)
+    text = " ".join(str(value).split())
+    told = text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+    return f"{parameter.show(value)} ({told})"
+
+
+def summary(history: History, space: Space) -> str:
+    """Return the best, the worst and the latest trials: what predictions are made from."""
+    chosen: dict[int, Reveal] = {}
+    for reveal in (*history.best(N_SHOWN), *history.worst(4), *history.latest(N_SHOWN)):
+        chosen[id(reveal)] = reveal
+    ranked = sorted(chosen.values(), key=lambda r: (-r.reward, r.candidate_id, r.generation))
+    return _lines(ranked, space)
+
+
+def winners(history: History, space: Space) -> str:
+    """Return the best trials."""
+    return _lines(history.best(N_SHOWN), space)
+
+
+def contrast(history: History, space: Space) -> str:
+    """Return best and worst trials beside each other."""
+    best, worst = _lines(history.best(4), space), _lines(history.worst(4), space)
+    return f"Best:\n{best}\nWorst:\n{worst}"
+
+
+def trends(history: History, space: Space) -> str:
+    """Return mean rewards by value, or by fifth of the range, of each parameter."""
+    lines = []
+    for name in space.parameters:
+        means = _by_place(history, space, name)
+        told = "; ".join(f"{place}: {mean:.3f} (n={n})" for place, mean, n in means)
+        lines.append(f"- {name}: {told}")
+    return "\n".join(lines)
+
+
+def interactions(history: History, space: Space) -> str:
+    """Return mean rewards by pairs of values of the two parameters that matter most."""
+    ranked = sorted(space.parameters, key=lambda name: -_spread(history, space, name))[:2]
+    if len(ranked) < 2:
+        return trends(history, space)
+    cells: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for reveal in history.reveals:
+        if all(name in reveal.params for name in ranked):
+            key = (_place(space, ranked[0], reveal), _place(space, ranked[1], reveal))
+            cells[key].append(reveal.reward)
+    lines = [
+        f"- {ranked[0]} {a}, {ranked[1]} {b}: {sum(r) / len(r):.3f} (n={len(r)})"
+        for (a, b), r in sorted(cells.items())
+    ]
+    return "\n".join(lines)
+
+
+def failures(history: History, space: Space) -> str:
+    """Return trials with failed cells and why; without any, the worst."""
+    failed = [r for r in history.reveals if r.n_failed]
+    if not failed:
+        return f"No cell failed. Worst:\n{_lines(history.worst(N_SHOWN), space)}"
+    failed.sort(key=lambda r: (-r.n_failed / r.n_cells, r.candidate_id))
+    return "\n".join(
+        f"- {r.n_failed} of {r.n_cells} cells failed ({r.failure}): {line(r, space)}"
+        for r in failed[:N_SHOWN]
+    )
+
+
+def boundaries(history: History, space: Space) -> str:
+    """Return how far each number was driven, and what the trials at its ends were worth."""
+    lines = []
+    for name, parameter in space.parameters.items():
+        if not isinstance(parameter, Float | Integer):
+            continue
+        tried = sorted(
+            (float(r.params[name]), r.reward) for r in history.reveals if name in r.params
+        )
+        if tried:
+            (low, at_low), (high, at_high) = tried[0], tried[-1]
+            lines.append(
+                f"- {name} may be {parameter.min:g} to {parameter.max:g}; tried {low:g} "
+                f"(reward {at_low:.3f}) to {high:g} (reward {at_high:.3f})"
+            )
+    return "\n".join(lines) or trends(history, space)
+
+
+def costs(history: History, space: Space) -> str:
+    """Return the best trials with their latency and price."""
+    lines = []
+    for reveal in history.best(N_SHOWN):
+        latency = "unknown" if reveal.latency_ms is None else f"{reveal.latency_ms:.0f} ms"
+        price = "unknown" if reveal.cost_usd is None else f"{reveal.cost_usd:.6f} USD"
+        lines.append(f"- latency {latency}, price {price}; {line(reveal, space)}")
+    return "\n".join(lines)
+
+
+def novelty(history: History, space: Space) -> str:
+    """Return which values nobody has tried."""
+    lines = []
+    for name, parameter in space.parameters.items():
+        tried = {_place(space, name, r) for r in history.reveals if name in r.params}
+        every = (
+            [parameter.show(v) for v in parameter.choices]
+            if isinstance(parameter, Choice)
+            else _fifths()
+        )
+        left = [place for place in every if place not in tried]
+        lines.append(f"- {name}: not tried: {', '.join(left) if left else 'nothing'}")
+    return "\n".join(lines)
+
+
+# -- helpers
+
+
+def _lines(reveals: Sequence[Reveal], space: Space) -> str:
+    return "\n".join(f"- {line(reveal, space)}" for reveal in reveals)
+
+
+def _fifths() -> list[str]:
+    return [
+        f"{100 * i // N_PLACES}-{100 * (i + 1) // N_PLACES} % of range" for i in range(N_PLACES)
+    ]
+
+
+def _place(space: Space, name: str, reveal: Reveal) -> str:
+    parameter, value = space.parameters[name], reveal.params[name]
+    if isinstance(parameter, Choice):
+        return parameter.show(value)
+    return _fifths()[min(N_PLACES - 1, int(N_PLACES * parameter.to_unit(value)))]
+
+
+def _by_place(history: History, space: Space, name: str) -> list[tuple[str, float, int]]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for reveal in history.reveals:
+        if name in reveal.params:
+            found[_place(space, name, reveal)].append(reveal.reward)
+    return [(place, sum(r) / len(r), len(r)) for place, r in sorted(found.items())]
+
+
+def _spread(history: History, space: Space, name: str) -> float:
+    means = [mean for _, mean, _ in _by_place(history, space, name)]
+    return max(means) - min(means) if means else 0.0

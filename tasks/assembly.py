@@ -1,0 +1,217 @@
+"""A run put together: its target and metrics, the lease, store and journal, and where it stands."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from convergence_core.budget.limits import Budget, Limits, Spent
+from convergence_core.config import Configuration
+from convergence_core.events import (
+    BudgetWarned,
+    CellEvaluated,
+    Listener,
+    ThinkingStopped,
+    TrafficChanged,
+)
+from convergence_core.records import Evaluation
+from convergence_core.reward import RewardModel
+from convergence_core.sampler import Sampler
+from convergence_core.samplers import make_sampler, make_surrogate
+from convergence_core.stopper import Progress as StopperProgress, Stopper
+from convergence_core.store import Lease, ParquetStore, open_journal
+from convergence_core.store.interrupted import mark_interrupted
+from convergence_core.store.protocols import Checkpoint, RunRecord
+from tasks.authentication import secret_name
+from tasks.champions import tagged_champion
+from tasks.destinations import check_destinations
+from tasks.earlier import read_past
+from tasks.keys import Epoch
+from tasks.loading import Loaded
+from tasks.metrics import judge_workers, make_metrics
+from tasks.planning import schedule_of
+from tasks.prices import check_priced
+from tasks.runs import Run
+from tasks.session import EvaluationSession
+from tasks.standing import Progress
+from tasks.targets import make_target
+from tasks.thoughts.making import make_thinker, make_thinking, thought_workers
+from tasks.world import World
+
+Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
+OFFLINE = "offline"
+"""Tag, and end of the system's name, of runs whose answers come from the mock."""
+
+
+def store_path(loaded: Loaded) -> Path:
+    """Return the folder of the results store; relative paths start from the configuration."""
+    return (loaded.base_dir / loaded.configuration.storage.path).resolve()
+
+
+def assemble(
+    record: RunRecord,
+    loaded: Loaded,
+    local_function: Callable[..., Any] | None,
+    evaluator: Callable[..., Any] | None,
+    on_event: Listener | None,
+    *,
+    mock_url: str | None = None,
+    on_notice: Notify | None = None,
+    retry_missing: bool = False,
+    is_raised: bool = False,
+) -> Run:
+    """Take the lease of a run's system, open store and journal, and return the run.
+
+    Args:
+        record: the run's row, new or of a run that goes on.
+        loaded: the configuration and its files.
+        local_function: the target, in place of ``api.function``.
+        evaluator: the user's evaluator.
+        on_event: listener.
+        mock_url: server that answers in place of all chat models.
+        on_notice: told of budget and providers alone.
+        retry_missing: ask the cells without a reward once more before anything else.
+        is_raised: whether a limit that had ended the run was raised.
+
+    Raises:
+        ConfigurationError: something that the configuration names cannot be used.
+        LeaseHeldError: another process optimizes this system.
+        StoreError: the store cannot be used.
+    """
+    configuration = loaded.configuration
+    execution = configuration.optimization.execution
+    # Before the lease, since these fail for reasons that the user has to mend.
+    check_destinations(configuration, loaded.base_dir)
+    world = World.of(configuration, mock_url=mock_url)
+    target = make_target(loaded, world, local_function=local_function)
+    metrics = make_metrics(loaded, world, evaluator=evaluator)
+    warning = check_priced(loaded, target, world.prices)
+    thinker = make_thinker(configuration, loaded.space, world)
+    weights = {case.case_id: case.weight for case in loaded.search_cases}
+    store = ParquetStore(store_path(loaded))
+    past = read_past(store, record, loaded, make_surrogate(loaded.space))
+    sampler = make_sampler(
+        configuration, loaded.space, case_weights=weights, surrogate=past.surrogate
+    )
+    notify = on_notice or on_event
+    with contextlib.ExitStack() as held:
+        lease = Lease(store.path, record.name)
+        lease.acquire()
+        held.callback(lease.release)
+        mark_interrupted(store, record)
+        journal = open_journal(store.path, world.journal_url(configuration))
+        held.callback(journal.close)
+        maybe_paid = journal.abandon(record.run_id)
+        if record.status == "done":
+            record = store.reopen_run(record)
+        progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
+        if is_raised:
+            progress = replace(progress, spent=None)
+        spending = Budget(Limits.of(configuration.budget), Spent.of(journal.totals(record.run_id)))
+        session = EvaluationSession(
+            run_id=record.run_id,
+            target=target,
+            metrics=metrics,
+            rewards=RewardModel.from_config(configuration.evaluation.metrics),
+            cases={case.case_id: case for case in loaded.cases},
+            journal=journal,
+            budget=spending,
+            epoch=Epoch(
+                run_id=record.run_id,
+                cache=configuration.cache,
+                run_started_us=record.started_us,
+                world=OFFLINE if OFFLINE in record.tags else "",
+            ),
+            workers=execution.parallel_workers,
+            judge_workers=judge_workers(configuration),
+            thought_workers=thought_workers(configuration),
+            max_retries=execution.max_retries,
+            timeout_s=configuration.api.request.timeout_seconds,
+            credential=secret_name(configuration.api),
+            run_label=record.label,
+            redact=world.redactor(configuration),
+            keep_text=configuration.storage.keep_text,
+            on_cell=None if on_event is None else _cell_listener(on_event),
+            on_notice=notify,
+        )
+        held.callback(session.close)
+        members = progress.search.archive.members
+        thinking = make_thinking(
+            thinker,
+            configuration,
+            run_id=record.run_id,
+            seed=record.seed,
+            session=session,
+            store=store,
+            journal=journal,
+            learned=progress.thoughts,
+            params_of={name: member.candidate.params for name, member in members.items()},
+            next_generation=progress.next_generation,
+            on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
+        )
+        held.pop_all()  # from here on they are the run's
+    schedule = schedule_of(loaded, tagged_champion(record.tags, loaded.space))
+    for text in (warning, schedule.final_shortage()):
+        if notify is not None and text is not None:
+            notify(BudgetWarned(text=text))
+    return Run(
+        record=record,
+        loaded=loaded,
+        schedule=schedule,
+        sampler=sampler,
+        past=past,
+        stopper=_stopper(configuration),
+        progress=progress,
+        session=session,
+        store=store,
+        journal=journal,
+        lease=lease,
+        listener=on_event,
+        maybe_paid=maybe_paid,
+        retries_missing=retry_missing,
+        budget=spending,
+        thinking=thinking,
+    )
+
+
+def _stopper(configuration: Configuration) -> Stopper:
+    """Return the rule of early stopping; the mean reward says nothing of when a front is found."""
+    config = configuration.optimization.execution.early_stopping
+    return Stopper(
+        enabled=config.enabled and configuration.evaluation.objective == "reward",
+        patience=config.patience,
+        min_improvement=config.min_improvement,
+    )
+
+
+def _progress(checkpoint: Checkpoint | None, sampler: Sampler, seed: int) -> Progress:
+    """Return where the run stands: at its last committed generation, or at its beginning."""
+    if checkpoint is not None:
+        return Progress.from_checkpoint(checkpoint)
+    return Progress(
+        search=sampler.start(), rng_state=_first_rng_state(seed), stopper=StopperProgress()
+    )
+
+
+def _cell_listener(on_event: Listener) -> Callable[[Evaluation], None]:
+    """Return a listener that turns each evaluation into an event."""
+
+    def on_cell(evaluation: Evaluation) -> None:
+        on_event(
+            CellEvaluated(
+                generation=evaluation.generation,
+                reward=evaluation.reward,
+                cached=evaluation.cached,
+            )
+        )
+
+    return on_cell
+
+
+def _first_rng_state(seed: int) -> Mapping[str, Any]:
+    stream = np.random.SeedSequence(seed).spawn(2)[1]
+    state: Mapping[str, Any] = np.random.default_rng(stream).bit_generator.state
+    return state

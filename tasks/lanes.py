@@ -1,0 +1,75 @@
+"""One call on its way, how it may end, and the lane it waits in."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from convergence_core.budget.limits import Exhausted, Reservation
+from convergence_core.errors import EvaluationFault
+from convergence_core.records import Json, Reply
+from convergence_core.store.protocols import CallIntent
+from convergence_core.target import WorstCase
+from tasks.outcomes import Record
+from tasks.traffic import Gate
+
+Keep = Callable[[Reply], Awaitable[Json]]
+"""Turns an answer into what the journal keeps of it, where its text is not kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How a call ended: by an answer, by a fault, or not at all."""
+
+    record: Record | None = None
+    """The account in the ledger; ``None``: nothing was asked."""
+    stored: Json = None
+    """What the journal keeps of an answer or of the candidate's fault."""
+    reply: Reply | None = None
+    """The answer as it came; ``None``: it is in ``stored``, or there is none."""
+    fault: EvaluationFault | None = None
+    """The infrastructure's fault that retries did not heal."""
+    not_asked: tuple[Literal["budget", "stopped"], str] | None = None
+    """Why nothing was asked."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call:
+    """One call on its way."""
+
+    lane: str
+    intent: CallIntent
+    worst: WorstCase
+    send: Callable[[], Awaitable[Reply]]
+    gate: Gate | None
+    """Of its endpoint; ``None``: nothing but the lane limits it."""
+    keep: Keep | None = None
+    """``None``: the whole answer is kept."""
+    future: "asyncio.Future[Outcome]"
+    n_tries: int = 0
+    """Attempts made by this process."""
+    n_throttled: int = 0
+    """How often its endpoint said that it was too much."""
+    n_looks: int = 0
+    """How often another process was found at the same call."""
+    last: Outcome | None = None
+    """How the last try failed."""
+    place: Reservation | Exhausted | None = None
+    """Its place in the budget, or why there is none; ``None``: it has not been taken yet."""
+
+    @property
+    def key(self) -> str:
+        """The journal's key."""
+        return self.intent.call_key
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A queue of calls with so many slots."""
+
+    limit: int
+    ready: deque[Call] = field(default_factory=deque)
+    slots: set["asyncio.Task[None]"] = field(default_factory=set)
+    gates: set[Gate | None] = field(default_factory=set)
+    """Those of all calls that were ever queued here."""

@@ -1,0 +1,122 @@
+"""What a result tells of single candidates: their report, their row, their re-estimation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from convergence_core.archive import Member
+from convergence_core.recommend import Interval, Ranked, mean_interval, paired_difference
+from convergence_core.records import Candidate, Role, Trial
+from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
+from convergence_core.sampler import SearchState
+from convergence_core.space import Space
+from tasks.report.evidence import CandidateCounts, Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """The re-estimation, by candidate, role and case."""
+
+    trials: Sequence[Trial]
+    level: float
+    weights: Mapping[str, float]
+
+    def candidate(self, candidate_id: str) -> Candidate | None:
+        """Return a candidate of the re-estimation."""
+        found = (trial.candidate for trial in self.trials)
+        return next((one for one in found if one.candidate_id == candidate_id), None)
+
+    def rewards(self, candidate_id: str | None, role: Role) -> dict[str, float]:
+        """Return case → mean reward over repeats; cases without a reward are absent."""
+        seen: dict[str, list[float]] = {}
+        for trial in self.trials:
+            if trial.candidate.candidate_id != candidate_id:
+                continue
+            for evaluation in trial.evaluations:
+                if evaluation.cell.role == role and evaluation.reward is not None:
+                    seen.setdefault(evaluation.cell.case_id, []).append(evaluation.reward)
+        return {case: sum(rewards) / len(rewards) for case, rewards in seen.items()}
+
+    def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
+        """Return a candidate's mean on the cells of a role."""
+        found = mean_interval(
+            self.rewards(candidate_id, role), level=self.level, weights=self.weights
+        )
+        return None if found is None else Estimate(**_numbers(found), n_cases=found.n)
+
+    def difference(self, a: str | None, b: str | None, role: Role) -> Difference | None:
+        """Return the paired difference of two candidates on the cells of a role."""
+        if a is None or b is None or a == b:
+            return None
+        found = paired_difference(
+            self.rewards(a, role), self.rewards(b, role), level=self.level, weights=self.weights
+        )
+        return None if found is None else Difference(**_numbers(found), n_cases=found.n)
+
+
+def _numbers(found: Interval) -> dict[str, float]:
+    return {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Makes reports and rows of ranked candidates."""
+
+    space: Space
+    search: SearchState
+    evidence: Evidence
+    final: Final
+    standing: Mapping[str, Ranked]
+    level: float
+
+    def report(self, candidate_id: str | None) -> CandidateReport | None:
+        """Return a candidate's report; ``None`` when it has no estimate."""
+        name = candidate_id or ""
+        member = self.search.archive.members.get(name)
+        candidate = self.final.candidate(name) if member is None else member.candidate
+        search = self._of_search(name, member)
+        fresh, holdout = self.final.estimate(name, "fresh"), self.final.estimate(name, "holdout")
+        if candidate is None or (search is None and fresh is None and holdout is None):
+            return None
+        return CandidateReport(
+            candidate_id=name,
+            label=self.space.label(candidate.params),
+            params=dict(candidate.params),
+            origin=candidate.origin,
+            generation=None if member is None else member.generation,
+            search=search,
+            fresh=fresh,
+            holdout=holdout,
+            metrics=self.evidence.metrics.get(name, {}),
+        )
+
+    def row(self, rank: int, ranked: Ranked) -> LeaderboardRow:
+        """Return a candidate's row of the leaderboard."""
+        member = self.search.archive.members[ranked.candidate_id]
+        counts = self.evidence.candidates.get(ranked.candidate_id, CandidateCounts())
+        params = member.candidate.params
+        return LeaderboardRow(
+            rank=rank,
+            candidate_id=ranked.candidate_id,
+            label=self.space.label(params, n=len(params)),
+            params=dict(params),
+            mean=ranked.mean,
+            low=ranked.low,
+            high=ranked.high,
+            n_cells=ranked.n_cells,
+            n_failed=counts.n_failed,
+            metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
+            origin=member.candidate.origin,
+            generation=member.generation,
+        )
+
+    def _of_search(self, candidate_id: str, member: Member | None) -> Estimate | None:
+        ranked = self.standing.get(candidate_id)
+        if ranked is None or member is None:
+            return None
+        return Estimate(
+            mean=ranked.mean,
+            low=ranked.low,
+            high=ranked.high,
+            level=self.level,
+            n_cases=len({case_id for case_id, _ in member.rewards}),
+        )

@@ -1,0 +1,213 @@
+"""The report's part on thoughts: read from the tables, said in blocks."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from convergence_core.records import Params
+from convergence_core.rlp.gain import interval_of
+from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
+from convergence_core.rlp.strategies import NO_THOUGHT
+from convergence_core.space import Space
+from convergence_core.store.protocols import Store
+from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText, Paragraph
+from tasks.report.wording import UNKNOWN, clean, plural
+
+_THOUGHTS = """
+    WITH texts AS (
+      SELECT payload_sha256, min(text) AS text FROM payloads
+      WHERE run_id = $run AND kind = 'thought' GROUP BY payload_sha256)
+    SELECT t.*, x.text FROM thoughts t LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
+    WHERE t.run_id = $run ORDER BY t.generation, t.thought_id"""
+_GAINS = """
+    SELECT generation, thought_id, subject, gain FROM predictions
+    WHERE run_id = $run AND NOT is_rescored ORDER BY generation, position"""
+_UPDATES = "SELECT generation, stats FROM policy_updates WHERE run_id = $run ORDER BY generation"
+
+
+def thinking_report(
+    store: Store, run_id: str, *, space: Space, params_of: Mapping[str, Params]
+) -> ThinkingReport | None:
+    """Return what thoughts were worth; ``None``: nobody thought.
+
+    Args:
+        store: holds the run's tables.
+        run_id: of the run.
+        space: for labels of candidates.
+        params_of: candidate → its parameters.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    thoughts = store.rows(_THOUGHTS, {"run": run_id})
+    if not thoughts:
+        return None
+    gains = store.rows(_GAINS, {"run": run_id})
+    updates: dict[Any, dict[str, float]] = {
+        row["generation"]: _map(row["stats"]) for row in store.rows(_UPDATES, {"run": run_id})
+    }
+    curve = tuple(
+        _point(generation, thoughts, gains, updates.get(generation, {}))
+        for generation in sorted({int(str(row["generation"])) for row in thoughts})
+    )
+    means = [point.gain for point in curve if point.gain is not None]
+    spread = interval_of(means)
+    logs = np.cumsum([math.log(point.e_value) for point in curve if point.e_value is not None])
+    spoken = [row for row in thoughts if row["agent_id"] != NO_THOUGHT]
+    scored = [row for row in spoken if row["information_gain"] is not None]
+    estimators = [str(row["estimator"]) for row in thoughts if row["estimator"] is not None]
+    return ThinkingReport(
+        estimator=estimators[-1] if estimators else None,
+        n_thoughts=len(spoken),
+        n_failed=sum(row["reason"] is not None for row in spoken),
+        n_scored=len(scored),
+        n_silent=len(thoughts) - len(spoken),
+        gain=float(np.mean(means)) if means else None,
+        se=None if spread is None else spread[1],
+        e_value=math.exp(min(700.0, float(logs[-1]))) if len(logs) else 1.0,
+        top_e_value=math.exp(min(700.0, max(0.0, float(logs.max())))) if len(logs) else 1.0,
+        best=_best(scored, gains, space, params_of),
+        curve=curve,
+        reasons=dict(Counter(str(row["reason"]) for row in spoken if row["reason"] is not None)),
+    )
+
+
+def _point(
+    generation: int,
+    thoughts: Sequence[Mapping[str, Any]],
+    gains: Sequence[Mapping[str, Any]],
+    stats: Mapping[str, float],
+) -> ThinkingPoint:
+    own = [float(row["gain"]) for row in gains if row["generation"] == generation]
+    e_values = [
+        float(row["e_value"])
+        for row in thoughts
+        if row["generation"] == generation and row["e_value"] is not None
+    ]
+    spread = interval_of(own)
+    return ThinkingPoint(
+        generation=generation,
+        gain=float(np.mean(own)) if own else None,
+        se=None if spread is None else spread[1],
+        e_value=float(np.mean(e_values)) if e_values else None,
+        probabilities={k[2:]: v for k, v in stats.items() if k.startswith("p_")},
+        weights={k[2:]: v for k, v in stats.items() if k.startswith("w_")},
+    )
+
+
+def _best(
+    scored: Sequence[Mapping[str, Any]],
+    gains: Sequence[Mapping[str, Any]],
+    space: Space,
+    params_of: Mapping[str, Params],
+) -> BestThought | None:
+    if not scored:
+        return None
+    best = max(scored, key=lambda row: float(row["information_gain"]))
+    own = [row for row in gains if row["thought_id"] == best["thought_id"]]
+    foreseen = max(own, key=lambda row: float(row["gain"]), default=None)
+    tested = None if foreseen is None else params_of.get(str(foreseen["subject"]))
+    return BestThought(
+        text=str(best["text"] or ""),
+        strategy=str(best["agent_id"]),
+        generation=int(best["generation"]),
+        gain=float(best["information_gain"]),
+        se=best["gain_se"],
+        n_outcomes=int(best["n_outcomes"]),
+        tested=None if tested is None else space.label(tested, n=len(tested)),
+    )
+
+
+def _map(value: Any) -> dict[str, float]:
+    return {str(k): float(v) for k, v in dict(value or {}).items()}
+
+
+# -- blocks and words
+
+
+def thinking_markdown(report: ThinkingReport) -> str:
+    """Return the state of thoughts as Markdown: sentence, thought, gains, policy, weights."""
+    lines = [f"**{report.sentence}**", "", *(f"* {_plain(line)}" for line in lines_of(report))]
+    if report.best is not None:
+        lines += ["", *(f"> {_plain(part)}" for part in report.best.text.splitlines() or [""])]
+    names = sorted({name for point in report.curve for name in point.probabilities})
+    lines += [
+        "",
+        "| generation | gain, nats | e-value | weight in the draws | " + " | ".join(names) + " |",
+    ]
+    lines.append("|---" * (4 + len(names)) + "|")
+    for point in report.curve:
+        generation, gain, e_value, _, weight = _row(point)
+        shares = [f"{100 * point.probabilities.get(name, 0.0):.0f} %" for name in names]
+        lines.append(
+            f"| {generation} | {gain} | {e_value} | {weight} | " + " | ".join(shares) + " |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Return a line in which nothing is markup."""
+    line = " ".join(clean(text).split())
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", line)
+
+
+def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
+    """Return the section on thoughts; empty where nobody thought."""
+    if report is None:
+        return []
+    blocks: list[Block] = [
+        Heading("What thoughts were worth"),
+        Paragraph((report.sentence,), "lead"),
+        Bullets(tuple((line,) for line in lines_of(report))),
+    ]
+    if report.best is not None:
+        blocks.append(Grid(("best thought",), ((LongText(clean(report.best.text)),),)))
+    rows = tuple(_row(point) for point in report.curve)
+    columns = ("generation", "gain, nats", "e-value", "most likely next", "weight in the draws")
+    blocks.append(Grid(columns, rows, frozenset({0, 1, 2, 4}), folded="Generation by generation"))
+    return blocks
+
+
+def lines_of(report: ThinkingReport) -> list[str]:
+    """Return what is told of thoughts beside the sentence, a line each."""
+    asked = plural(report.n_thoughts, "thought")
+    parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} of no use"]
+    if report.n_silent:
+        parts.append(f"{report.n_silent:,} times nothing was thought")
+    lines = [f"{asked}: {', '.join(parts)}; probabilities: {report.estimator or 'none'}."]
+    best = report.best
+    if best is not None:
+        se = "" if best.se is None else f" ± {best.se:.2f}"
+        lines.append(
+            f"Best: {best.strategy}, generation {best.generation}, gain {best.gain:+.2f}{se} nats "
+            f"on {plural(best.n_outcomes, 'outcome')}."
+        )
+        if best.tested is not None:
+            lines.append(f"Tested: {clean(best.tested)}.")
+    if report.gain is not None:
+        se = "" if report.se is None else f" ± {report.se:.2f}"
+        lines.append(
+            f"Mean gain {report.gain:+.2f}{se} nats over {plural(report.n_episodes, 'episode')}."
+        )
+    lines += [
+        f"{plural(n, 'time')}: {clean(reason)}"
+        for reason, n in sorted(report.reasons.items(), key=lambda item: -item[1])[:3]
+    ]
+    return lines
+
+
+def _row(point: ThinkingPoint) -> tuple[Inline, ...]:
+    se = "" if point.se is None else f" ± {point.se:.2f}"
+    likely = max(point.probabilities.items(), key=lambda item: item[1], default=None)
+    of_thoughts = sum(w for name, w in point.weights.items() if name != "base")
+    return (
+        str(point.generation),
+        UNKNOWN if point.gain is None else f"{point.gain:+.2f}{se}",
+        UNKNOWN if point.e_value is None else f"{point.e_value:.3g}",
+        UNKNOWN if likely is None else f"{likely[0]} {100 * likely[1]:.0f} %",
+        f"{100 * of_thoughts:.0f} %" if point.weights else UNKNOWN,
+    )

@@ -1,0 +1,322 @@
+"""Ways to read a distribution of outcomes off a model's probabilities: the exact rungs.
+
+=============  =====================================================================
+``echo``       log-probabilities of the options, fed in after the prompt
+``decisions``  probabilities of given answers, all candidates in one request
+``chat``       log-probabilities of the next token, of which the options are among
+=============  =====================================================================
+
+Rungs for models that tell no probability are in ``written``. All options are read before any outcome is known. An answer that cannot be read voids its candidate
+in that arm; a proxy is never made up in its place.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from convergence_core.errors import EvaluationFault
+from convergence_core.records import Json
+from convergence_core.rlp.bins import N_BINS, normalized, unrounded
+from convergence_core.rlp.commitments import Estimator
+from convergence_core.target import Completion
+from tasks.asking import PaidCall
+from tasks.thoughts.asking import PREDICTION, Answered, Model, ThoughtAsker, UnreadableError
+from tasks.thoughts.wording import Wording, prompt
+
+TOP: Final = 20
+"""Most log-probabilities that a chat answers with."""
+CENSORED: Final = -9999.0
+"""What some servers write for "outside of the top"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One side of a prediction: with a thought, or without."""
+
+    label: str
+    """For keys and notes, unique within a generation."""
+    context: str
+    questions: Mapping[str, str]
+    """Candidate → what is asked about it, in the order they were chosen."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What an arm was told."""
+
+    forecasts: dict[str, np.ndarray]
+    """Subject → distribution; a subject that could not be read is absent."""
+    ended_us: int | None = None
+    """When the last of it was durable."""
+    notes: tuple[str, ...] = ()
+    """Why something is absent."""
+
+
+class Channel(Protocol):
+    """One rung."""
+
+    @property
+    def estimator(self) -> Estimator:
+        """Its name, recorded with every reward."""
+        ...
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """Ask for all of an arm's distributions; faults become notes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What all rungs are made of."""
+
+    model: Model
+    wording: Wording
+
+
+class Echo(Rung):
+    """Rung 1: teacher forcing over ``/v1/completions``, ten echoes of each candidate at once."""
+
+    estimator: Estimator = "echo"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        return await each(arm, lambda name: self._one(arm, name, asker))
+
+    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+        text = prompt(arm.context, arm.questions[name])
+        answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
+        logs = numbers(answered.reply.value, "logprobs", N_BINS)
+        return normalized(np.exp(logs - logs.max())), answered
+
+    def call(self, text: str, *, temperature: float = 1.0, repeat: int = 0) -> PaidCall:
+        """Return the request of the log-probabilities of all options after a prompt."""
+        listed: list[Json] = [f"{text} {option}" for option in self.wording.options]
+        return self.model.exchange(
+            PREDICTION,
+            "completions",
+            {
+                "prompt": listed,
+                "echo": True,
+                "logprobs": 0,
+                "max_tokens": 0,
+                "temperature": temperature,
+            },
+            repeat=repeat,
+            read=lambda raw: {"logprobs": [*echoed(raw, len(text), len(listed))]},
+        )
+
+
+def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
+    """Return the log-probability of what stands after ``begin`` characters, of each prompt.
+
+    Raises:
+        UnreadableError: the server did not echo, or tokens straddle the end of the prompt.
+    """
+    found: dict[int, float] = {}
+    choices: Any = raw.get("choices")
+    for choice in choices if isinstance(choices, list) else []:
+        logprobs = choice.get("logprobs") or {}
+        offsets, logs = logprobs.get("text_offset"), logprobs.get("token_logprobs")
+        if not isinstance(offsets, list) or not isinstance(logs, list):
+            raise UnreadableError("the server did not echo log-probabilities")
+        # A token may begin with the blank before the option.
+        after = [log for offset, log in zip(offsets, logs, strict=False) if offset >= begin]
+        if not after or not all(isinstance(log, int | float) for log in after):
+            raise UnreadableError("no token begins where the option does")
+        found[int(choice.get("index", len(found)))] = math.fsum(after)
+    if len(found) != n:
+        raise UnreadableError(f"{len(found)} of {n} prompts were echoed")
+    return [found[i] for i in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions(Rung):
+    """Rung 2: ``/v1/decisions``, one request per arm; some hosts round to two decimals."""
+
+    estimator: Estimator = "decisions"
+    is_rounded: bool = False
+    """Whether the probe saw a server that rounds: both arms are softened then, or neither."""
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        try:
+            answered = await asker.ask(self.call(arm.context, arm.questions), arm.label)
+        except (EvaluationFault, UnreadableError) as error:
+            return Told({}, notes=(note(arm.label, error),))
+        told = Told({}, ended_us=answered.ended_us)
+        value: Any = answered.reply.value
+        rows = {name: row for name, row in value["probabilities"].items() if row is not None}
+        for name in arm.questions:
+            if name not in rows:
+                told.notes += (f"{arm.label}/{name}: refused",)
+            else:
+                told.forecasts[name] = (unrounded if self.is_rounded else normalized)(rows[name])
+        return told
+
+    def call(self, context: str, questions: Mapping[str, str], *, repeat: int = 0) -> PaidCall:
+        """Return the request of the probabilities of all options of all questions."""
+        listed: list[Json] = [
+            {
+                "type": "choice",
+                "name": name,
+                "instructions": text,
+                "choices": [{"value": option} for option in self.wording.options],
+            }
+            for name, text in questions.items()
+        ]
+        return self.model.exchange(
+            PREDICTION,
+            "decisions",
+            {"input": context, "questions": listed},
+            limit=len(listed),
+            repeat=repeat,
+            read=lambda raw: {"probabilities": decided(raw, [*questions], self.wording.options)},
+        )
+
+
+def decided(
+    raw: Mapping[str, Json], names: Sequence[str], options: Sequence[str]
+) -> dict[str, Json]:
+    """Return question → probabilities in the order of the options; ``None``: it was refused.
+
+    Raises:
+        UnreadableError: there are not as many answers as questions.
+    """
+    answers: Any = raw.get("answers")
+    if not isinstance(answers, list) or len(answers) != len(names):
+        raise UnreadableError(f"the answer must hold {len(names)} decisions")
+    found: dict[str, Json] = {}
+    for name, answer in zip(names, answers, strict=True):
+        listed = answer.get("probabilities") if isinstance(answer, dict) else None
+        known = {
+            one.get("value"): one.get("probability")
+            for one in (listed if isinstance(listed, list) else [])
+            if isinstance(one, dict)
+        }
+        told = [known.get(option) for option in options]
+        numeric = [float(p) for p in told if isinstance(p, int | float)]
+        found[name] = [*numeric] if len(numeric) == len(options) else None
+    return found
+
+
+class Chat(Rung):
+    """Rung 3: the next token's twenty likeliest, of which the options are among."""
+
+    estimator: Estimator = "chat"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        return await each(arm, lambda name: self._one(arm, name, asker))
+
+    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+        text = prompt(arm.context, arm.questions[name])
+        answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
+        p, _ = of_options(answered.reply.value, self.wording.options)
+        return p, answered
+
+    def call(
+        self, text: str, *, temperature: float = 1.0, repeat: int = 0, top: int = TOP
+    ) -> PaidCall:
+        """Return the request of the next token's likeliest words."""
+        return self.model.chat(
+            PREDICTION,
+            [{"role": "user", "content": text}],
+            limit=1,
+            repeat=repeat,
+            read=next_tokens,
+            logprobs=True,
+            top_logprobs=top,
+            temperature=temperature,
+        )
+
+
+def next_tokens(done: Completion) -> Json:
+    """Return what a chat's answer tells of its first token.
+
+    Raises:
+        UnreadableError: it tells no log-probabilities.
+    """
+    raw: Any = done.raw
+    try:
+        (first, *_) = raw["choices"][0]["logprobs"]["content"]
+        listed: list[Json] = [
+            [str(top["token"]), float(top["logprob"])] for top in first["top_logprobs"]
+        ]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise UnreadableError("the server told no log-probabilities") from None
+    if not listed:
+        raise UnreadableError("the server told no log-probabilities")
+    return {"top": listed}
+
+
+def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[bool, ...]]:
+    """Return the options' distribution, and which of them lay outside of what was told.
+
+    Spellings of one option (" 7", "7") add up. One that is censored, absent or told as -9999, has at
+    most the probability of the least word told: it gets its share of what is left, and -9999 is
+    never averaged.
+
+    Raises:
+        UnreadableError: none of the options was told.
+    """
+    told: Any = value if isinstance(value, dict) else {}
+    listed = [(str(t).strip(), float(log)) for t, log in told.get("top", []) if log > CENSORED]
+    mass = {
+        option: math.fsum(math.exp(log) for t, log in listed if t == option) for option in options
+    }
+    censored = tuple(mass[option] == 0.0 for option in options)
+    if all(censored):
+        raise UnreadableError("none of the options is among the likeliest words")
+    rest = max(0.0, 1.0 - math.fsum(math.exp(log) for _, log in listed))
+    least = min(math.exp(log) for _, log in listed)
+    n = sum(censored)
+    share = min(least, rest / n) if n else 0.0
+    return normalized([mass[option] or share for option in options]), censored
+
+
+# -- helpers
+
+
+async def each(
+    arm: Arm,
+    ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]],
+    subjects: Sequence[str] | None = None,
+) -> Told:
+    """Ask for each subject at once; faults become notes."""
+    names = [*arm.questions] if subjects is None else subjects
+    ended = await asyncio.gather(*(ask(name) for name in names), return_exceptions=True)
+    told = Told({})
+    for name, end in zip(names, ended, strict=True):
+        if isinstance(end, EvaluationFault | UnreadableError):
+            told.notes += (note(f"{arm.label}/{name}", end),)
+        elif isinstance(end, BaseException):
+            raise end
+        else:
+            told.forecasts[name], answered = end
+            if answered.ended_us is not None:
+                told.ended_us = max(told.ended_us or 0, answered.ended_us)
+    return told
+
+
+def note(where: str, error: Exception) -> str:
+    """Return why something is absent, on one line."""
+    return " ".join(f"{where}: {error}".split())[:300]
+
+
+def numbers(value: Json, name: str, n: int) -> np.ndarray:
+    """Return the n finite numbers that an answer keeps under a name.
+
+    Raises:
+        UnreadableError: there are others.
+    """
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, list) or len(found) != n:
+        raise UnreadableError(f"must hold {n} numbers")
+    array = np.array([float(v) for v in found if isinstance(v, int | float)])
+    if len(array) != n or not np.isfinite(array).all():
+        raise UnreadableError(f"must hold {n} finite numbers")
+    return array

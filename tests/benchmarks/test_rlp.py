@@ -1,0 +1,36 @@
+"""The benchmark of thoughts: its landscapes have the optimum it says, and its runs are repeatable."""
+
+import numpy as np
+import pytest
+
+from benchmarks.rlp.landscapes import LANDSCAPES
+from benchmarks.rlp.runs import play
+from benchmarks.rlp.tables import change
+from convergence_core.space import Space
+
+
+@pytest.mark.parametrize("name", [*LANDSCAPES])
+def test_no_point_lies_above_the_optimum(name: str):
+    landscape = LANDSCAPES[name]
+    space = Space.from_config(landscape.configuration(0).search_space, {})
+    rng = np.random.default_rng(0)
+    values = [landscape.value(space.sample(rng)) for _ in range(3000)]
+    assert min(values) >= 0.0
+    assert max(values) <= landscape.optimum
+
+
+def test_a_run_is_repeatable_and_thoughts_change_it():
+    landscape = LANDSCAPES["hartmann"]
+    runs = {
+        key: play(landscape, *key, seed=3, n_generations=3)
+        for key in (("plain", "good"), ("trust", "good"), ("trust", "adversarial"))
+    }
+    again = play(landscape, "trust", "good", seed=3, n_generations=3)
+    assert again == runs["trust", "good"]
+    assert len(set(runs.values())) == 3
+    assert all(regret >= 0.0 for found in runs.values() for regret in found)
+
+
+def test_a_change_is_paired_and_in_percent_of_the_plain_mean():
+    plain = np.array([1.0, 2.0, 3.0])
+    assert change(plain * 1.1 - 0.1 * (plain - 2.0), plain).startswith("+10.0 %")

@@ -1,0 +1,70 @@
+"""Rules of ``society``: who thinks, with what, and what that takes of other sections."""
+
+from typing import Any, get_args
+
+import pytest
+
+from convergence_core.config import RlpConfig, parse_mapping
+from convergence_core.config.society import StrategyName
+from convergence_core.rlp.strategies import STRATEGIES
+from tests.support.config_examples import MINIMAL, edited, problems_of
+
+LLM = {"model": "openai/gpt-4o-mini", "api_key_env": "OPENAI_API_KEY"}
+THINKING = edited({"society": {"enabled": True, "llm": LLM}}, MINIMAL)
+
+
+def rlp(**fields: Any) -> dict[str, Any]:
+    return {"society/rlp": fields}
+
+
+def test_a_society_that_is_enabled_thinks_and_asks_the_llm():
+    configuration = parse_mapping(THINKING)
+    assert configuration.society.thinks
+    assert configuration.llm is not None
+    assert configuration.society.rlp == RlpConfig()
+    assert not parse_mapping(MINIMAL).society.thinks
+    quiet = edited({"society": {"enabled": True, "learning": {"rlp_enabled": False}}}, MINIMAL)
+    assert not parse_mapping(quiet).society.thinks
+
+
+def test_the_original_fields_have_the_defaults_of_the_design():
+    default = RlpConfig()
+    assert default.thought_length == 2048
+    assert default.temperature == 0.7
+    assert default.buffer_size == 10_000
+    assert (default.gamma, default.gae_lambda) == (0.99, 0.95)
+    assert default.normalize_rewards
+    assert default.use_logprobs == "auto"
+    assert (default.clip_epsilon, default.kl_target, default.ema_decay) == (0.2, 0.02, 0.9)
+    assert default.strategies == [*STRATEGIES] == [*get_args(StrategyName)]
+
+
+def test_a_temperature_left_empty_is_not_sent():
+    configuration = parse_mapping(edited(rlp(temperature=None), THINKING))
+    assert configuration.society.rlp.temperature is None
+
+
+def test_without_an_llm_the_configuration_is_fine_and_the_run_will_say_so():
+    assert problems_of({"society": {"enabled": True}}, MINIMAL) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "rule"),
+    [
+        (rlp(n_thoughts=0), "society.rlp.n_thoughts", "must be at least 1"),
+        (rlp(max_share_usd=0), "society.rlp.max_share_usd", "must be above 0"),
+        (rlp(max_share_usd=1.5), "society.rlp.max_share_usd", "must be at most 1"),
+        (rlp(gamma=1.01), "society.rlp.gamma", "must be at most 1"),
+        (rlp(strategies=[]), "society.rlp.strategies", "at least"),
+        (rlp(strategies=["winers"]), "society.rlp.strategies[0]", "must be"),
+        (rlp(strategies=["novelty", "novelty"]), "society.rlp.strategies", "once"),
+        (rlp(use_gpu=True), "society.rlp.use_gpu", "is not supported"),
+        (rlp(tought_length=5), "society.rlp.tought_length", "thought_length"),
+        ({"society/learning": {"sao_enabled": True}}, "society.learning.sao_enabled", "yet"),
+        ({"storage/keep_text": False}, "storage.keep_text", "must be true"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, key: str, rule: str):
+    (problem,) = problems_of(changes, THINKING)
+    assert problem.key == key
+    assert rule in f"{problem.rule} {problem.fix}"

@@ -1,0 +1,82 @@
+"""Fronts and hypervolumes against brute force."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from convergence_core.pareto import (
+    AUGMENTATION,
+    best_first,
+    crowding,
+    dominated,
+    hypervolume,
+    ranks,
+    scalarize,
+)
+
+
+def points(n: int, n_dims: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((n, n_dims))
+
+
+def test_a_point_is_dominated_by_one_nowhere_lower_and_somewhere_higher():
+    values = np.array([[0.5, 0.5], [0.5, 0.5], [0.6, 0.5], [0.1, 0.9], [0.1, 0.8]])
+    assert dominated(values).tolist() == [True, True, False, False, True]
+
+
+def test_ranks_peel_fronts_one_by_one():
+    values = points(60, 3)
+    rank = ranks(values)
+    for number in range(rank.max() + 1):
+        behind = dominated(values[rank >= number])
+        assert np.array_equal(~behind, rank[rank >= number] == number)
+
+
+def test_the_ends_of_a_front_have_endless_room():
+    values = np.array([[0.0, 1.0], [0.1, 0.9], [0.5, 0.5], [1.0, 0.0]])
+    room = crowding(values)
+    assert np.isinf(room[[0, 3]]).all()
+    assert room[1:3].tolist() == pytest.approx([1.0, 1.8])
+    assert best_first(np.vstack([values, [[0.0, 0.0]]])).tolist() == [0, 3, 2, 1, 4]
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_the_hypervolume_is_that_of_a_monte_carlo_count(n_dims):
+    values = points(12, n_dims, seed=n_dims)
+    sample = points(200_000, n_dims, seed=9)
+    covered = np.zeros(len(sample), dtype=bool)
+    for row in values:
+        covered |= (sample <= row).all(axis=1)
+    error = 4 * np.sqrt(0.25 / len(sample))
+    assert hypervolume(values) == pytest.approx(covered.mean(), abs=error)
+
+
+def test_boxes_that_do_not_nest_add_up():
+    assert hypervolume(np.array([[0.5, 1.0], [1.0, 0.25]])) == pytest.approx(0.5 + 0.125)
+    assert hypervolume(np.array([[0.5, 1.0, 1.0], [1.0, 0.25, 0.5]])) == pytest.approx(0.5625)
+
+
+def test_counted_and_exact_volumes_agree():
+    """A fourth objective in which all are perfect changes nothing."""
+    values = points(20, 3)
+    lifted = np.hstack([values, np.ones((20, 1))])
+    assert hypervolume(lifted) == pytest.approx(hypervolume(values), abs=0.005)
+
+
+def test_points_without_volume_count_for_nothing():
+    assert hypervolume(np.empty((0, 2))) == 0.0
+    assert hypervolume(np.array([[0.0, 1.0], [1.0, 0.0]])) == 0.0
+
+
+def test_a_further_point_never_lowers_the_volume():
+    values = points(30, 3)
+    volumes = [hypervolume(values[:n]) for n in range(31)]
+    assert all(b >= a - 1e-12 for a, b in pairwise(volumes))
+
+
+def test_the_scalarization_is_the_worst_weighted_lack():
+    weights = np.array([0.75, 0.25])
+    values = np.array([[0.8, 0.0], [1.0, 1.0]])
+    worst = max(0.75 * 0.2, 0.25) + AUGMENTATION * (0.75 * 0.2 + 0.25)
+    assert scalarize(values, weights).tolist() == pytest.approx([-worst, 0.0])

@@ -1,0 +1,37 @@
+"""Decisions name numbers and names of the code: they must be those of the code."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from convergence_core.schedule import FINAL_SHARE
+from convergence_core.traffic import LONGEST_HINT_S, Aimd
+from tasks.assembly import OFFLINE
+from tasks.retries import LONGEST_PAUSE_S
+
+FOLDER = Path(__file__).parents[2] / "docs" / "decisions"
+
+
+def test_every_decision_is_listed_under_its_own_title():
+    listed = re.findall(r"^(\d+)\. \[(.+)\]\((.+)\)$", (FOLDER / "README.md").read_text(), re.M)
+    pages = sorted(path.name for path in FOLDER.glob("0*.md"))
+    assert [name for _, _, name in listed] == pages
+    for number, title, name in listed:
+        assert (FOLDER / name).read_text().startswith(f"# {number}. {title}\n"), name
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("010", f"begins at\n{inspect.signature(Aimd).parameters['start'].default} "),
+        ("011", f"for {LONGEST_HINT_S:g} seconds at most"),
+        ("011", {600.0: "more than ten\nminutes"}[LONGEST_PAUSE_S]),
+        ("012", f"{FINAL_SHARE:.0%}".replace("%", " %")),
+        ("013", f"`NAME.{OFFLINE}`"),
+    ],
+)
+def test_numbers_and_names_are_those_of_the_code(page: str, said: str):
+    (path,) = FOLDER.glob(f"{page}-*.md")
+    assert said in path.read_text()

@@ -1,0 +1,43 @@
+"""The page on thoughts: its program runs as printed, its names are the product's."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+from convergence_core.config.society import StrategyName
+from convergence_core.rlp.commitments import ESTIMATORS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/thoughts.md").read_text(encoding="utf-8")
+
+
+def test_the_program_runs_as_printed(tmp_path: Path):
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "own.py").write_text(block, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "own.py")],
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("gain 0.58 nats, 4 steps, {'none': ")
+
+
+def test_every_strategy_and_rung_is_named():
+    for name in (*get_args(StrategyName), *ESTIMATORS):
+        assert f"`{name}`" in PAGE, name
+
+
+def test_every_module_of_the_papers_page_exists():
+    text = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([a-z_/]+\.py)`", text):
+        places = (
+            ROOT / name,
+            ROOT / "convergence_core/rlp" / name,
+            ROOT / "convergence_core" / name,
+        )
+        assert any(place.exists() for place in places), name

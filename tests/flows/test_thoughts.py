@@ -1,0 +1,103 @@
+"""Thoughts through the real flow: killed between commit and reveal, shown as artifacts."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.store import ParquetStore
+from tests.support.optimizations import ledger, start_command
+from tests.support.thinking_server import ThinkingWorld, thinking_server
+from tests.support.thoughtful_runs import STORE, truth, write_thoughtful
+
+SIZE = {"optimization__evolution": {"population_size": 6, "generations": 3}}
+FIRST = 6 * 9
+"""Calls of the first generation, which nobody thinks about."""
+
+
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    return ParquetStore(folder / STORE).rows(sql)
+
+
+def finish(folder: Path, *arguments: str) -> str:
+    process = start_command(*arguments, cwd=folder)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, f"{out}\n{err}"
+    return out
+
+
+def kill_amid_evaluations(folder: Path, world: ThinkingWorld) -> None:
+    """Kill -9 once the second generation's predictions are bought and it is being evaluated."""
+    process = start_command("optimize", "--quiet", cwd=folder, TARGET_DELAY_S="0.05")
+    while process.poll() is None and len(ledger(folder)) < FIRST + 8:
+        time.sleep(0.002)
+    assert process.poll() is None, process.communicate()
+    assert world.n_asked["thought"] > 0
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def told(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    return {
+        "thoughts": rows(
+            folder, "select * exclude (created_at, run_id, thought_id) from thoughts order by all"
+        ),
+        "predictions": rows(
+            folder,
+            "select * exclude (committed_at, run_id, thought_id) from predictions order by all",
+        ),
+        "candidates": rows(folder, "select * exclude (run_id) from candidates order by all"),
+    }
+
+
+def check_artifacts() -> None:
+    """Prefect shows the thoughts of each generation; artifacts of one key form a history."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+    with get_client(sync_client=True) as client:
+        found = client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["known-thoughts"]))
+        )
+    assert len(found) >= 2
+    newest = str(max(found, key=lambda artifact: str(artifact.created)).data)
+    assert "evidence" in newest or "helped" in newest
+    assert "I know this world well" in newest
+    assert "| generation | gain, nats | e-value | weight in the draws |" in newest
+
+
+@pytest.mark.slow
+@pytest.mark.prefect
+def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice(tmp_path: Path):
+    found = {}
+    asked = {}
+    for name in ("unbroken", "killed"):
+        folder, world = tmp_path / name, ThinkingWorld(truth, "good", {"x": [0.6, 0.8]})
+        with thinking_server(world) as server:
+            write_thoughtful(folder, server.url, **SIZE)
+            if name == "killed":
+                kill_amid_evaluations(folder, world)
+                finish(folder, "resume", "--quiet")
+            else:
+                finish(folder, "optimize", "--quiet")
+        found[name], asked[name] = told(folder), world.n_asked
+    # Nothing was in flight to the thinker when it was killed: not one call more, not one row more.
+    assert asked["killed"] == asked["unbroken"]
+    assert found["killed"] == found["unbroken"]
+    folder = tmp_path / "killed"
+    late = rows(
+        folder,
+        "select count(*) as n from predictions p join (select generation, min(started_at) as first "
+        "from evaluations group by generation) e using (generation) where committed_at >= first",
+    )
+    assert late == [{"n": 0}]
+    scored = rows(
+        folder,
+        "select count(*) as n, count(distinct (generation, thought_id, subject)) as d "
+        "from predictions",
+    )
+    assert scored[0]["n"] == scored[0]["d"] > 0
+    check_artifacts()

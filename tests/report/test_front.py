@@ -1,0 +1,189 @@
+"""The front of a Pareto run and what constraints did, as the report tells them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from convergence_core.goals import Goals
+from convergence_core.pareto import dominated, hypervolume
+from convergence_core.posterior import SpaceModel
+from convergence_core.recommend import Ranked, Recommendation, recommend
+from convergence_core.result import Front, RunResult
+from convergence_core.sampler import SearchState
+from convergence_core.samplers import RandomSampler
+from convergence_core.space import Space
+from tasks.report import report_html, report_markdown
+from tasks.report.curve import until
+from tasks.report.front import pareto_front
+from tasks.report.plots import has_plot, svg_plots
+from tasks.report.wording import constraint_reason
+from tests.support.goals_problem import GoalsProblem, constrained, two_metrics
+from tests.support.mixed_problem import mixed_space
+from tests.support.results import made_up_result
+
+SPACE = mixed_space()
+REWARDS, PARETO = two_metrics()
+
+
+def searched(goals: Goals, n_generations: int = 3) -> SearchState:
+    problem = GoalsProblem(goals.measures.rewards, seed=1)
+    sampler = RandomSampler(space=SPACE, cases_per_candidate=5, goals=goals)
+    return problem.run(sampler, seed=1, n_generations=n_generations, n_cells=60)
+
+
+@pytest.fixture(scope="module")
+def state() -> SearchState:
+    return searched(PARETO)
+
+
+@pytest.fixture(scope="module")
+def front(state: SearchState) -> Front:
+    found = pareto_front(PARETO.fit(state.archive, SPACE), state, SPACE, level=0.9)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def result(front: Front) -> RunResult:
+    return replace(made_up_result(), front=front)
+
+
+def test_no_point_of_the_front_is_dominated_and_all_others_are(front, state):
+    rows = [[p.means[name] for name in front.objectives] for p in front.points]
+    others = [[p.means[name] for name in front.objectives] for p in front.dominated]
+    assert rows
+    assert others
+    assert dominated(np.array(rows + others)).tolist() == [False] * len(rows) + [True] * len(
+        others
+    )
+    assert front.n_dominated == len(others)
+    assert len(rows) + len(others) == len(state.archive)
+
+
+def test_intervals_hold_the_means(front):
+    for point in (*front.points, *front.dominated):
+        for name in front.objectives:
+            assert 0 <= point.lows[name] <= point.means[name] <= point.highs[name] <= 1
+
+
+def test_the_volume_grows_to_that_of_the_front(front):
+    volumes = [point.hypervolume for point in front.volume]
+    assert volumes == sorted(volumes)
+    assert len(volumes) == 3
+    values = np.array([[p.means[name] for name in front.objectives] for p in front.points])
+    assert volumes[-1] == pytest.approx(hypervolume(values))
+
+
+def test_a_run_for_the_reward_has_no_front(state):
+    assert pareto_front(None, state, SPACE, level=0.9) is None
+    assert pareto_front(PARETO.fit(SearchState().archive, SPACE), SearchState(), SPACE, level=0.9) is None  # fmt: skip
+
+
+def test_the_front_goes_through_json(result):
+    assert RunResult.from_json(result.to_json()) == result
+    old = result.to_json()
+    del old["front"]
+    assert RunResult.from_json(old).front is None
+
+
+def test_the_report_shows_front_and_dominated_apart(result, front):
+    page, text = report_html(result), report_markdown(result)
+    assert "The front of trade-offs" in text
+    section = text.split("## The front of trade-offs")[1].split("\n## ")[0]
+    on_front, behind = section.split("Configurations that another one dominates")
+    for point in front.points:
+        assert f"{point.means['quality']:.3f}" in on_front
+    assert on_front.count("\n| ") == len(front.points) + 2
+    assert behind.count("\n| ") >= len(front.dominated[:50]) + 2
+    assert "Hypervolume" in behind
+    assert page.count("<svg") == report_html(replace(result, front=None)).count("<svg") + 2
+
+
+@pytest.mark.parametrize("name", ["front", "hypervolume"])
+def test_plots_of_the_front_exist_only_with_a_front(result, name):
+    assert svg_plots(result, name)[0].startswith("<svg")
+    assert not has_plot(replace(result, front=None), name)
+    assert svg_plots(replace(result, front=None), name) == []
+
+
+def test_infeasible_candidates_are_left_out_and_counted():
+    _, constraint = constrained()
+    both = replace(
+        constraint,
+        measures=replace(
+            constraint.measures,
+            rewards=replace(
+                constraint.measures.rewards,
+                rules=tuple(replace(r, weight=1.0) for r in constraint.measures.rewards.rules),
+            ),
+            metrics=("quality", "seconds"),
+        ),
+    )
+    state = searched(both)
+    found = pareto_front(both.fit(state.archive, SPACE), state, SPACE, level=0.9)
+    assert found is not None
+    assert found.n_infeasible > 0
+    n = len(found.points) + found.n_dominated + found.n_infeasible
+    assert n == len(state.archive)
+    text = report_markdown(replace(made_up_result(), front=found))
+    assert "a hard constraint too often" in text
+
+
+# -- constraints -------------------------------------------------------------------------------
+
+
+def test_earlier_evidence_holds_only_earlier_tallies(state):
+    cells = {
+        (name, *cell): member.generation
+        for name, member in state.archive.members.items()
+        for cell in member.rewards
+    }
+    early = until(state.archive, 0, cells)
+    assert 0 < len(early) < len(state.archive)
+    for member in early:
+        assert {tally.generation for tally in member.tallies} == {0}
+
+
+def reason(recommendation: Recommendation, space: Space, state: SearchState) -> str:
+    return constraint_reason(recommendation, space, state, 0.1)
+
+
+@pytest.fixture(scope="module")
+def constrained_state() -> tuple[SearchState, Recommendation]:
+    _, goals = constrained()
+    state = searched(goals)
+    found = recommend(
+        state,
+        rng=np.random.default_rng(0),
+        surrogate=SpaceModel(space=SPACE),
+        goals=goals.fit(state.archive, SPACE),
+    )
+    assert found is not None
+    return state, found
+
+
+def test_who_was_passed_over_is_named_with_its_probability(constrained_state):
+    state, found = constrained_state
+    mean = found.mean + 0.125
+    other = next(ranked for ranked in found.ranking if not ranked.is_feasible)
+    raised = replace(other, mean=mean, feasible=0.2)
+    ranking = tuple(raised if r == other else r for r in found.ranking)
+    said = reason(replace(found, ranking=ranking), SPACE, state)
+    assert f"{mean:.3f}" in said
+    assert "passed over: it breaks a hard constraint in more than 10 % of its answers" in said
+    assert "with probability 80 %" in said
+
+
+def test_that_nothing_is_feasible_is_said(constrained_state):
+    state, found = constrained_state
+    ranking: tuple[Ranked, ...] = tuple(replace(r, feasible=0.25) for r in found.ranking)
+    said = reason(replace(found, ranking=ranking), SPACE, state)
+    assert said.startswith("No configuration asked keeps the hard constraints")
+    assert "25 %" in said
+
+
+def test_nothing_is_said_where_constraints_had_no_part(constrained_state):
+    state, found = constrained_state
+    ranking = tuple(replace(r, feasible=None) for r in found.ranking)
+    assert reason(replace(found, ranking=ranking), SPACE, state) == ""

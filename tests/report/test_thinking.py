@@ -1,0 +1,108 @@
+"""What is said of thoughts: one honest sentence, and the numbers behind it."""
+
+from dataclasses import replace
+
+import pytest
+
+from convergence_core.result import RunResult
+from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
+from tasks.report import report_html, report_markdown, thinking_markdown
+from tasks.report.thinking import lines_of, thinking_blocks
+from tests.support.results import made_up_result
+
+BEST = BestThought(
+    text="Low *t* helps.\n<b>Not</b> the | large model.",
+    strategy="trends",
+    generation=2,
+    gain=0.84,
+    se=0.11,
+    n_outcomes=8,
+    tested="t=0.2 model=small",
+)
+REPORT = ThinkingReport(
+    estimator="decisions",
+    n_thoughts=12,
+    n_failed=2,
+    n_scored=10,
+    n_silent=4,
+    gain=0.31,
+    se=0.07,
+    e_value=44.0,
+    top_e_value=51.2,
+    best=BEST,
+    curve=(
+        ThinkingPoint(generation=1, gain=None, se=None, e_value=None),
+        ThinkingPoint(
+            generation=2,
+            gain=0.31,
+            se=0.05,
+            e_value=1.9,
+            probabilities={"none": 0.2, "trends": 0.8},
+            weights={"base": 0.4, "trends": 0.6},
+        ),
+    ),
+    reasons={"failed (http_500): HTTP 500": 2},
+)
+
+
+def test_help_is_claimed_with_evidence_and_denied_without():
+    assert REPORT.sentence == "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2."
+    unsure = replace(REPORT, top_e_value=19.0, e_value=3.0)
+    assert unsure.sentence == "No evidence that thoughts help: +0.31 ± 0.07 nats; e-value 3."
+    harmful = replace(REPORT, gain=-0.2)
+    assert harmful.sentence.startswith("No evidence that thoughts help: -0.20")
+    nothing = replace(REPORT, gain=None, se=None)
+    assert nothing.sentence == "No thought was scored, so nothing can be said of their worth."
+    assert REPORT.n_episodes == 1
+
+
+def test_the_lines_tell_thought_candidate_gain_and_episodes():
+    told = "\n".join(lines_of(REPORT))
+    assert "12 thoughts: 10 scored, 2 of no use, 4 times nothing was thought" in told
+    assert "probabilities: decisions." in told
+    assert "Best: trends, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in told
+    assert "Tested: t=0.2 model=small." in told
+    assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in told
+    assert "2 times: failed (http_500): HTTP 500" in told
+
+
+def test_the_artifact_shows_thought_policy_and_weights_and_no_foreign_markup():
+    shown = thinking_markdown(REPORT)
+    assert shown.startswith("**Thoughts helped")
+    assert "> Low \\*t\\* helps." in shown
+    assert "\\<b\\>Not\\</b\\> the \\| large model." in shown
+    assert "| 2 | +0.31 ± 0.05 | 1.9 | 60 % | 20 % | 80 % |" in shown
+
+
+def test_page_and_markdown_hold_the_section_only_where_somebody_thought():
+    result = made_up_result()
+    assert "thoughts were worth" not in report_markdown(result)
+    thinking = replace(result, thinking=REPORT)
+    for text in (report_markdown(thinking), report_html(thinking, ())):
+        assert "What thoughts were worth" in text
+        assert "Thoughts helped by +0.31" in text
+    assert "<b>Not</b>" not in report_html(thinking, ())
+    assert thinking_blocks(None) == []
+
+
+def test_a_result_with_thoughts_survives_json():
+    result = replace(made_up_result(), thinking=REPORT)
+    assert RunResult.from_json(result.to_json()).thinking == REPORT
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_report_without_a_scored_thought_is_short(n: int):
+    empty = ThinkingReport(
+        estimator=None,
+        n_thoughts=n,
+        n_failed=n,
+        n_scored=0,
+        n_silent=0,
+        gain=None,
+        se=None,
+        e_value=1.0,
+        top_e_value=1.0,
+    )
+    assert len(lines_of(empty)) == 1
+    assert thinking_blocks(empty)
+    assert "No thought was scored" in thinking_markdown(empty)

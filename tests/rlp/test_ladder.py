@@ -1,0 +1,224 @@
+"""Rungs over real sockets with the real client: they agree, and faulty servers are refused."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence.mock.model import FIRST_BIN, encode, tiny_model
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
+from convergence.mock.world import BINS, stories
+from convergence_core.rlp.bins import N_BINS
+from convergence_core.rlp.commitments import Estimator
+from tasks.thoughts.asking import Model, UnreadableError
+from tasks.thoughts.channels import CENSORED, Arm, Decisions, Told, of_options
+from tasks.thoughts.ladder import Ladder, climb, rungs_of
+from tasks.thoughts.written import CHANNELS, chosen, weights_of
+from tests.support.http_server import LoopbackServer, chat_answer, error_answer
+from tests.support.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
+
+WORDS = TinyWords()
+STORIES = list(stories(12, seed=11))
+
+
+def arm() -> Arm:
+    story = STORIES[0]
+    begin, _, _ = story.prompt(("best", "ant", "near", "t3")).partition(" cfg ")
+    questions = {f"c{i}": f"cfg {m} t{i} ->" for i, m in enumerate(("ant", "bee", "cat", "dog"))}
+    return Arm(label="arm", context=begin, questions=questions)
+
+
+def expected(name: str) -> np.ndarray:
+    row = tiny_model().row(encode(f"{arm().context} {arm().questions[name]}"))
+    bins = row[FIRST_BIN : FIRST_BIN + N_BINS]
+    return np.asarray(bins / bins.sum())
+
+
+@pytest.fixture(scope="module")
+def server():
+    with MockServer() as running:
+        yield running
+
+
+def tell(running: MockServer, rung: Estimator) -> tuple[Told, PlainAsker]:
+    asker = PlainAsker()
+
+    async def work(model: Model) -> Told:
+        return await CHANNELS[rung](model, WORDS).tell(arm(), asker)
+
+    return with_model(running, work), asker
+
+
+def climbed(running: MockServer, **options: Any) -> Ladder:
+    return with_model(running, lambda model: climb(model, WORDS, PlainAsker(), **options))
+
+
+def test_echo_and_chat_agree_to_the_last_digits_and_decisions_beside_them(server: MockServer):
+    found = {rung: tell(server, rung)[0].forecasts for rung in ("echo", "decisions", "chat")}
+    for name in arm().questions:
+        echo, chat = found["echo"][name], found["chat"][name]
+        assert np.abs(np.log(echo) - np.log(chat)).max() <= 1e-6
+        assert np.abs(echo - found["decisions"][name]).max() <= 0.02
+        assert np.abs(echo - expected(name)).max() <= 1e-5
+        for p in (echo, chat, found["decisions"][name]):
+            assert p.sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_decisions_ask_one_request_per_arm_and_echo_one_per_candidate(server: MockServer):
+    assert len(tell(server, "decisions")[1].requests) == 1
+    assert len(tell(server, "echo")[1].requests) == len(arm().questions)
+
+
+def test_a_sound_server_stands_on_the_first_rung(server: MockServer):
+    ladder = climbed(server)
+    assert (ladder.estimator, ladder.refused, ladder.why_off) == ("echo", {}, None)
+    assert climbed(server, allowed=("decisions",)).estimator == "decisions"
+    assert climbed(server, allowed=("chat",)).estimator == "chat"
+
+
+@pytest.mark.parametrize(
+    ("modes", "estimator", "check"),
+    [
+        (("off_by_one",), "decisions", "i: an echo differs"),
+        (("temperature",), "decisions", "ii: at temperature .2"),
+        (("ignore",), "decisions", "did not echo"),
+        (("off_by_one", "no_decisions"), "chat", "i: an echo differs"),
+        (("stale",), None, "iv: asked again"),
+        (("ignore", "no_decisions"), None, "did not echo"),
+        (("temperature", "no_decisions"), None, "ii: at temperature .2"),
+    ],
+)
+def test_a_faulty_server_falls_to_the_rung_that_stands(modes, estimator, check):
+    with MockServer(MockOptions(fault_modes=modes)) as faulty:
+        ladder = climbed(faulty, allowed=rungs_of(True))
+    assert ladder.estimator == estimator
+    assert check in ladder.refused["echo"]
+    if estimator is None:
+        assert ladder.why_off is not None
+        assert "no probability channel" in ladder.why_off
+        assert set(ladder.refused) == {"echo", "decisions", "chat"}
+
+
+def test_rounded_decisions_are_seen_and_softened():
+    with MockServer(MockOptions(fault_modes=("rounded",))) as faulty:
+        ladder = climbed(faulty, allowed=("decisions",))
+        assert ladder.is_rounded
+        assert isinstance(ladder.channel, Decisions)
+        assert ladder.channel.is_rounded
+
+        async def work(model: Model) -> Told:
+            return await Decisions(model, WORDS, is_rounded=True).tell(arm(), PlainAsker())
+
+        forecasts = with_model(faulty, work).forecasts
+    for name, p in forecasts.items():
+        assert p.min() > 0.002
+        assert np.abs(p - expected(name)).max() < 0.03
+
+
+def test_a_server_that_does_not_round_is_softened_in_no_arm(server: MockServer):
+    """A single answer may look rounded by chance, and one arm alone must never be softened."""
+    ladder = climbed(server, allowed=("decisions",))
+    assert isinstance(ladder.channel, Decisions)
+    assert not ladder.channel.is_rounded
+
+
+def test_options_outside_of_the_top_are_censored_and_never_averaged():
+    top: list[Any] = [
+        ["b7", math.log(0.5)],
+        [" b7", math.log(0.1)],
+        ["b6", math.log(0.3)],
+        ["b5", -9999.0],
+    ]
+    p, censored = of_options({"top": top}, BINS)
+    assert p[7] == pytest.approx(0.6, abs=0.05)
+    assert censored == tuple(b not in (6, 7) for b in range(10))
+    assert p.min() > 0
+    assert p[5] == p[0]
+    assert math.log(p.min()) > CENSORED / 100
+    with pytest.raises(UnreadableError, match="none of the options"):
+        of_options({"top": [["yes", -0.1]]}, BINS)
+
+
+def test_of_three_words_a_third_of_the_truths_is_censored_and_flagged(server: MockServer):
+    flagged = []
+
+    async def work(model: Model) -> None:
+        channel: Any = CHANNELS["chat"](model, WORDS)
+        asker = PlainAsker()
+        for story in stories(150, seed=21):
+            call = channel.call(story.prompt(("none",)), top=3)
+            answered = await asker.ask(call, "x")
+            p, censored = of_options(answered.reply.value, BINS)
+            flagged.append(censored[story.trial.outcome])
+            assert np.log(p).min() > -20
+
+    with_model(server, work)
+    assert 0.2 <= np.mean(flagged) <= 0.45, np.mean(flagged)
+
+
+def test_rungs_follow_the_configuration():
+    assert rungs_of("auto") == ("echo", "decisions", "chat", "elicited", "pairwise")
+    assert rungs_of(True) == ("echo", "decisions", "chat")
+    assert rungs_of(False) == ("elicited", "pairwise")
+
+
+# -- rungs that read what a model writes
+
+
+def run_scripted(answer, rung: Estimator) -> Told:
+    import asyncio
+
+    async def go(url: str) -> Told:
+        llm = tiny_chat(url.removesuffix("/v1"))
+        try:
+            model = Model(llm=llm, name="m", wording_version="t")
+            return await CHANNELS[rung](model, WORDS).tell(arm(), PlainAsker())
+        finally:
+            await llm.aclose()
+
+    with LoopbackServer(answer) as server:
+        return asyncio.run(go(server.url))
+
+
+def test_weights_that_a_model_writes_become_distributions():
+    row = [0, 0, 0, 0, 0, 10, 30, 40, 20, 0]
+    text = "Here: " + str({f"trial_{i}": row for i in (1, 2, 3)}).replace("'", '"')
+    told = run_scripted(lambda _: chat_answer(text), "elicited")
+    assert set(told.forecasts) == {"c0", "c1", "c2"}  # the fourth was not told
+    assert told.forecasts["c0"][7] == pytest.approx(0.4, abs=0.01)
+    assert told.forecasts["c0"][0] > 0
+    assert "trial_4" in told.notes[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no", "{", '{"a": 1}', '{"a": [1, 2]}', '{"a": [0,0,0,0,0,0,0,0,0,0]}',
+     '{"a": [1,1,1,1,1,1,1,1,1,-1]}', '{"a": ["x",1,1,1,1,1,1,1,1,1]}'],
+)  # fmt: skip
+def test_weights_that_cannot_be_read_are_no_forecast(text: str):
+    with pytest.raises(UnreadableError):
+        weights_of({"text": text}, "a")
+
+
+def test_pairs_are_asked_in_both_orders_and_a_preference_for_the_first_cancels():
+    told = run_scripted(lambda _: chat_answer("A"), "pairwise")
+    assert {name: p.tolist() for name, p in told.forecasts.items()} == {
+        "c0|c1": [0.5, 0.5],
+        "c2|c3": [0.5, 0.5],
+    }
+
+    assert chosen({"text": " a. "})
+    for wrong in ("neither", "", "AB"):
+        with pytest.raises(UnreadableError):
+            chosen({"text": wrong})
+
+
+def test_failing_servers_leave_notes_and_no_forecast():
+    told = run_scripted(lambda _: error_answer(500), "elicited")
+    assert told.forecasts == {}
+    assert "HTTP 500" in told.notes[0]
+    told = run_scripted(lambda _: chat_answer("no letters"), "pairwise")
+    assert told.forecasts == {}
+    assert len(told.notes) == 2

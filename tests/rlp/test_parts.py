@@ -1,0 +1,294 @@
+"""The parts of the learner, each against its equation."""
+
+import numpy as np
+import pytest
+
+from convergence_core.rlp import advantage, calibration
+from convergence_core.rlp.baseline import FLOOR, Mixture
+from convergence_core.rlp.bins import (
+    CENTERS,
+    N_BINS,
+    bin_of,
+    binned_normal,
+    crps,
+    entropy_of,
+    looks_rounded,
+    mean_of,
+    normalized,
+    tempered,
+    unrounded,
+    variance_of,
+)
+from convergence_core.rlp.commitments import Thought
+from convergence_core.rlp.exemplars import exemplars, lower_bound, worth_rescoring
+from convergence_core.rlp.policy import Policy, Step, Value, _gradient, improve
+from convergence_core.rlp.replay import Replay, Row
+
+RNG = np.random.default_rng(0)
+
+
+# -- bins
+
+
+def test_bins_are_tenths_and_the_last_holds_1():
+    assert [bin_of(x) for x in (0.0, 0.0999, 0.1, 0.3 - 1e-17, 0.29999999999999998, 0.95, 1.0)] == [
+        0, 0, 1, 3, 3, 9, 9,
+    ]  # fmt: skip
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="reward"):
+            bin_of(wrong)
+
+
+def test_weights_become_probabilities_or_are_refused():
+    p = normalized([0, 0, 1, 3])
+    assert p.sum() == pytest.approx(1.0)
+    assert p.min() > 0
+    for wrong in ([0, 0], [-1, 2], [float("nan"), 1], [[1.0]]):
+        with pytest.raises(ValueError, match="weights"):
+            normalized(np.array(wrong))
+
+
+def test_a_normal_in_bins_has_its_mean_and_variance():
+    p = binned_normal(0.45, 0.12)
+    assert mean_of(p) == pytest.approx(0.45, abs=2e-3)
+    # Counting the spread within the bins twice is the price of not knowing where in them.
+    assert variance_of(p) == pytest.approx(0.12**2 + 2 / 1200, abs=1e-3)
+    with pytest.raises(ValueError, match="sd"):
+        binned_normal(0.5, 0.0)
+
+
+def test_temperature_1_changes_nothing_and_2_flattens():
+    p = normalized(RNG.random(N_BINS))
+    assert tempered(p, 1.0) == pytest.approx(p)
+    assert entropy_of(tempered(p, 2.0)) > entropy_of(p) > entropy_of(tempered(p, 0.5))
+
+
+def test_rounded_probabilities_are_seen_and_softened():
+    assert looks_rounded([[0.25, 0.75, 0.0]])
+    assert not looks_rounded([[1 / 3, 2 / 3]])
+    assert not looks_rounded([])
+    p = unrounded([0.99, 0.01] + [0.0] * 8)
+    assert p[5] == pytest.approx(0.0025 / 1.025)
+    assert p.sum() == pytest.approx(1.0)
+
+
+def test_crps_is_least_for_certainty_of_what_came():
+    sure = np.eye(N_BINS)[3]
+    assert crps(sure, 3) == 0.0
+    assert crps(sure, 4) < crps(sure, 9)
+
+
+# -- baseline
+
+
+def test_the_baseline_follows_the_better_predictor_and_drops_neither():
+    mixture = Mixture()
+    for _ in range(50):
+        mixture = mixture.after([[0.5, 0.4], [0.1, 0.1]])
+    assert mixture.weights[1] == pytest.approx(FLOOR)
+    assert sum(mixture.weights) == pytest.approx(1.0)
+    p = mixture.predict([np.array([1.0, 0.0]), np.array([0.0, 1.0])])
+    assert p == pytest.approx([0.95, 0.05])
+    assert mixture.after([]) is mixture
+    assert mixture.after([[], []]) is mixture
+    with pytest.raises(ValueError, match="2 predictors"):
+        mixture.predict([p])
+
+
+def test_one_update_of_the_baseline_is_its_equation():
+    v = np.array([0.5, 0.5]) ** 0.9 * np.array([np.sqrt(0.2 * 0.3), np.sqrt(0.25 * 0.2)])
+    after = Mixture().after([[0.2, 0.3], [0.25, 0.2]])
+    assert after.weights == pytest.approx(tuple(v / v.sum()))
+
+
+# -- advantages
+
+
+def test_group_advantages_are_scaled_and_sum_to_0():
+    found = advantage.group_advantages([1.0, 0.0, 0.5, 0.5], sigma=0.5)
+    assert found == pytest.approx([4 / 3, -4 / 3, 0.0, 0.0])
+    assert advantage.group_advantages([3.0], 1.0) == [0.0]
+    assert max(advantage.group_advantages([100.0, 0.0], 0.1)) == advantage.CLIP
+
+
+def test_the_second_moment_is_never_centred():
+    moment = advantage.second_moment(9.0, [1.0, 1.0], 1)
+    assert moment == 1.0
+    assert advantage.second_moment(moment, [2.0], 2) == pytest.approx(0.5 + 2.0)
+    assert advantage.second_moment(moment, [], 5) == moment
+    assert advantage.second_moment(1.0, [0.0], 1000) == pytest.approx(0.99)
+    assert advantage.sigma_of(4.0) == 2.0
+    assert advantage.sigma_of(4.0, normalizes=False) == 1.0
+
+
+def test_generalized_advantages_are_the_discounted_sum_of_deltas():
+    rewards, values = [0.5, -0.2, 1.0], [0.1, 0.3, 0.2]
+    delta = advantage.deltas(rewards, values, 0.4)
+    assert delta[0] == pytest.approx(0.5 + 0.99 * 0.3 - 0.1)
+    assert delta[2] == pytest.approx(1.0 + 0.99 * 0.4 - 0.2)
+    gl = advantage.GAMMA * advantage.LAMBDA
+    direct = [sum(gl**n * delta[g + n] for n in range(3 - g)) for g in range(3)]
+    assert advantage.generalized(delta) == pytest.approx(direct)
+    assert advantage.scaled_advantages(np.array([1.0, 1e9])) == pytest.approx(
+        [1.0 - gl, advantage.CLIP]
+    )
+
+
+# -- policy
+
+
+def random_steps(policy: Policy, n: int) -> list[Step]:
+    steps = []
+    for _ in range(n):
+        s = RNG.uniform(-1, 1, 7)
+        action = int(RNG.integers(len(policy.theta)))
+        log_old = float(policy.log_probabilities(s)[action] + 0.05 * RNG.standard_normal())
+        steps.append(Step(state=s, action=action, log_old=log_old, advantage=RNG.normal()))
+    return steps
+
+
+def test_the_gradient_is_that_of_the_loss():
+    policy = Policy(0.3 * RNG.standard_normal((4, 7)))
+    steps = random_steps(policy, 30)
+    arrays = (
+        np.array([s.state for s in steps]),
+        np.array([s.action for s in steps]),
+        np.array([s.log_old for s in steps]),
+    )
+    advantages = np.array([s.advantage for s in steps])
+
+    def loss(theta: np.ndarray) -> float:
+        return _gradient(Policy(theta), *arrays, advantages=advantages, epsilon=0.2)[0]
+
+    _, gradient, _ = _gradient(policy, *arrays, advantages=advantages, epsilon=0.2)
+    for index in [(0, 0), (1, 3), (3, 6), (2, 2)]:
+        bump = np.zeros_like(policy.theta)
+        bump[index] = 1e-6
+        slope = (loss(policy.theta + bump) - loss(policy.theta - bump)) / 2e-6
+        assert gradient[index] == pytest.approx(slope, abs=1e-5), index
+
+
+def test_ratios_beyond_the_clip_do_not_pull_and_large_ones_are_dropped():
+    policy = Policy.uniform(2)
+    s = np.ones((1, 7))
+    log_p = float(np.log(0.5))
+
+    def gradient(log_old: float) -> tuple[np.ndarray, int]:
+        actions, olds, one = np.array([0]), np.array([log_old]), np.array([1.0])
+        return _gradient(policy, s, actions, olds, advantages=one, epsilon=0.2)[1:]
+
+    free, _ = gradient(log_p)
+    held, _ = gradient(log_p - 0.3)
+    gone, n_dropped = gradient(log_p - 1.0)
+    assert np.abs(free).max() > 0.1
+    assert np.abs(held).max() < 1e-12
+    assert n_dropped == 1
+    assert np.abs(gone).max() < 1e-12
+
+
+def test_an_update_favours_what_earned_and_stops_by_the_divergence():
+    s = np.eye(7)[0]
+    steps = [
+        Step(state=s, action=a, log_old=float(np.log(0.25)), advantage=(2.0 if a == 1 else -0.7))
+        for a in range(4)
+    ]
+    policy, update = improve(Policy.uniform(4), steps, np.random.default_rng(0))
+    p = policy.probabilities(s)
+    assert p[1] == max(p)
+    assert update.n_steps < 4
+    assert update.kl > 0.02
+    assert 0 < update.entropy < np.log(4)
+    same, nothing = improve(policy, [], np.random.default_rng(0))
+    assert same is policy
+    assert nothing.n_steps == 0
+
+
+def test_the_policy_draws_by_its_probabilities():
+    policy = Policy(np.array([[1.0] + [0.0] * 6, [0.0] * 7]))
+    s = np.eye(7)[0]
+    drawn = policy.draw(s, 4000, np.random.default_rng(2))
+    expected = float(policy.probabilities(s)[1])
+    assert np.mean(drawn) == pytest.approx(expected, abs=0.03)
+
+
+def test_the_value_moves_a_tenth_of_the_way_to_the_ridge():
+    states = RNG.uniform(-1, 1, (40, 7))
+    targets = states @ np.arange(7.0)
+    x, y = states[-30:], targets[-30:]
+    ridge = np.linalg.solve(x.T @ x + np.eye(7), x.T @ y)
+    value = Value.zero().after(states, targets)
+    assert value.weights == pytest.approx(0.1 * ridge)
+
+
+# -- calibration, replay, exemplars
+
+
+@pytest.mark.statistical
+def test_calibration_finds_the_temperature():
+    rng = np.random.default_rng(4)
+    true = rng.dirichlet(np.full(N_BINS, 0.5), size=3000)
+    observed = [int(rng.choice(N_BINS, p=p)) for p in true]
+    overconfident = tempered(true, 0.6)
+    assert calibration.calibrated(overconfident, observed) == pytest.approx(1 / 0.6, abs=0.15)
+    with pytest.raises(ValueError, match="no prediction"):
+        calibration.calibrated(np.empty((0, N_BINS)), [])
+    assert calibration.is_due(49, 50)
+    assert not calibration.is_due(50, 99)
+
+
+def thought(name: str, text: str = "x") -> Thought:
+    return Thought(
+        thought_id=name, generation=0, index=0, action=1, strategy="s", log_old=0.0, text=text
+    )
+
+
+def row(name: str, gain: float, subject: str = "c") -> Row:
+    flat = (0.1,) * N_BINS
+    return Row(
+        generation=0,
+        thought_id=name,
+        subject=subject,
+        observed=1,
+        forecast=flat,
+        no_thought=flat,
+        statistical=flat,
+        p=0.1,
+        baseline=0.1,
+        gain=gain,
+        paper_gain=gain,
+        crps_gain=0.0,
+        estimator="echo",
+    )
+
+
+def test_the_replay_keeps_the_newest_and_forgets_thoughts_without_rows():
+    replay = Replay(capacity=3).after([row("a", 1.0), row("b", 2.0)], [thought("a"), thought("b")])
+    replay = replay.after([row("b", 3.0), row("b", 4.0)], [thought("b")])
+    assert [r.gain for r in replay.rows] == [2.0, 3.0, 4.0]
+    assert set(replay.thoughts) == {"b"}
+    forecasts, observed = replay.forecasts()
+    assert forecasts.shape == (6, N_BINS)
+    assert observed == [1] * 6
+    assert Replay().forecasts()[1] == []
+
+
+def test_exemplars_are_sure_helpers_and_no_two_alike():
+    sure = [row("good", 1.0 + 0.01 * i) for i in range(8)]
+    twin = [row("twin", 0.9 + 0.01 * i) for i in range(8)]
+    other = [row("other", 0.5 + 0.01 * i) for i in range(8)]
+    bad = [row("bad", -1.0 + 0.01 * i) for i in range(8)]
+    few = [row("few", 2.0)]
+    replay = Replay().after(
+        [*sure, *twin, *other, *bad, *few],
+        [
+            thought("good", "low temperature helps"),
+            thought("twin", "Low temperature helps!"),
+            thought("other", "the large model is better"),
+            thought("bad", "high is good"),
+            thought("few", "new"),
+        ],
+    )
+    assert [t.thought_id for t in exemplars(replay)] == ["good", "other"]
+    assert [t.thought_id for t in worth_rescoring(replay, most=2)] == ["few"]
+    assert lower_bound([1.0]) == -np.inf
+    assert CENTERS[0] == pytest.approx(0.05)

@@ -1,0 +1,141 @@
+"""RLP in a program of one's own: no run, no Prefect, any chat model."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence.plugins.learning.rlp import ASKED, RLPConfig, RLPMixin
+from convergence_core.errors import CandidateFault
+from convergence_core.target import Completion
+
+
+class Provider:
+    """A chat model of the caller's own: thinks by strategy, and knows what follows a good thought."""
+
+    provider = "own"
+    base_url = "own"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def complete(self, messages: Any, *, model: str, **options: Any) -> Completion:
+        text = str(messages[-1]["content"])
+        self.asked.append(text)
+        if "whole numbers" in text:
+            said = (
+                [80, 10, 10] if "sunny" in text.split("What will", maxsplit=1)[0] else [30, 40, 30]
+            )
+            answer = json.dumps({"weights": said})
+        elif "fail" in text:
+            raise CandidateFault("no", error_type="refusal")
+        else:
+            answer = f"sunny days follow ({len(self.asked)}): {messages[0]['content'][:40]}"
+        return Completion(text=answer, latency_ms=1.0, raw={})
+
+    async def aclose(self) -> None:
+        return None
+
+
+def run(work: Any) -> Any:
+    return asyncio.run(work)
+
+
+def test_distributions_are_rewarded_by_their_log_ratio():
+    rlp = RLPMixin(Provider())
+    gain = run(rlp.information_gain_reward([0.1, 0.9], [0.5, 0.5], 1))
+    assert float(gain) == pytest.approx(np.log((0.98 * 0.9 + 0.02 * 0.5) / 0.5), abs=1e-4)
+    assert gain.note == ""
+    equal = run(rlp.information_gain_reward([0.2, 0.8], [0.2, 0.8], 0))
+    assert float(equal) == 0.0
+    assert len(rlp.gains) == 2
+
+
+def test_three_texts_are_answered_by_asking_for_both_predictions_and_it_says_so():
+    provider = Provider()
+    rlp = RLPMixin(provider)
+    gain = run(rlp.information_gain_reward("sunny days follow", "rain", "sun"))
+    assert gain.note == ASKED
+    assert len(provider.asked) == 2
+    assert gain.p_with > gain.p_without
+    assert float(gain) > 0.5
+    assert float(run(rlp.information_gain_reward("nothing", "rain", "sun"))) == 0.0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ([0.5, 0.5], [0.5, 0.5], 2),
+        ([0.5, 0.5], [0.2, 0.3, 0.5], 0),
+        ([0.5, 0.5], "text", 0),
+        ([0.0, 0.0], [0.5, 0.5], 0),
+    ],
+)
+def test_what_is_no_prediction_is_refused(arguments: Any):
+    with pytest.raises(ValueError, match=r"distributions|index|weights"):
+        run(RLPMixin(Provider()).information_gain_reward(*arguments))
+
+
+def test_the_policy_learns_which_thoughts_pay():
+    rlp = RLPMixin(Provider(), RLPConfig(strategies=("winners", "novelty"), seed=1))
+    before = rlp.policy.sha256
+
+    async def go() -> None:
+        for _ in range(30):
+            for name in ("winners", "novelty"):
+                thought = await rlp.generate_internal_reasoning("so far", strategy=name)
+                p = [0.1, 0.9] if name == "novelty" else [0.9, 0.1]
+                await rlp.information_gain_reward(p, [0.5, 0.5], 1, thought=thought)
+            rlp.update_rlp_policy()
+
+    run(go())
+    assert rlp.policy.sha256 != before
+    assert rlp.probabilities["novelty"] > 0.6 > rlp.probabilities["winners"]
+    assert sum(rlp.probabilities.values()) == pytest.approx(1.0)
+
+
+def test_silence_is_an_action_that_earns_nothing():
+    rlp = RLPMixin(Provider())
+
+    async def go() -> None:
+        assert await rlp.generate_internal_reasoning("x", strategy="none") is None
+        assert await rlp.generate_internal_reasoning("x", strategy="winners") is not None
+
+    run(go())
+    update = rlp.update_rlp_policy()
+    assert update.n_steps == 4
+    assert rlp.episodes[0].rewards == (0.0,)
+
+
+def test_a_drawn_thought_is_one_of_the_strategies_or_none():
+    rlp = RLPMixin(Provider(), RLPConfig(strategies=("winners",), seed=5))
+
+    async def go() -> list[str | None]:
+        return [await rlp.generate_internal_reasoning("x") for _ in range(12)]
+
+    thoughts = run(go())
+    assert None in thoughts
+    assert any(isinstance(thought, str) for thought in thoughts)
+
+
+def test_faults_of_the_model_are_the_callers_to_see():
+    with pytest.raises(CandidateFault):
+        run(RLPMixin(Provider()).generate_internal_reasoning("fail", strategy="winners"))
+    with pytest.raises(ValueError, match="strategy"):
+        run(RLPMixin(Provider()).generate_internal_reasoning("x", strategy="luck"))
+    with pytest.raises(ValueError, match="strategies"):
+        RLPConfig(strategies=("luck",))
+    with pytest.raises(ValueError, match="use_logprobs"):
+        RLPConfig(use_logprobs=True)  # type: ignore[arg-type]  # of the original
+
+
+def test_it_works_without_prefect():
+    code = (
+        "import sys, convergence.plugins.learning.rlp; "
+        "sys.exit('prefect' in sys.modules or 'openai' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,106 @@
+"""A killed run says ``running`` in its row; who looks finds that its process is gone."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.store import Lease, ParquetStore
+from convergence_core.store.interrupted import as_they_are, mark_interrupted
+from convergence_core.store.layout import JOURNAL_FILE
+from convergence_core.store.protocols import RunRecord
+from tests.support.children import start_child
+from tests.support.store_rows import run_record
+
+
+def running(number: int, name: str = "bot", **changes: Any) -> RunRecord:
+    run_id = f"01KAAAAAAAAAAAAAAAAAAAA{number:03d}"
+    return run_record(run_id, name=name, label=f"{name}-{number:04d}", **changes)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    store = ParquetStore(tmp_path / "store")
+    for record in (running(1), running(2, "other"), running(3, status="stopped")):
+        store.save_run(record)
+    return store
+
+
+@contextmanager
+def killed_holder(store: ParquetStore) -> Iterator[None]:
+    """Let a process take the lease on ``bot`` and kill it."""
+    with start_child("tests.store.holder", store.path) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        yield
+
+
+def statuses(store: ParquetStore) -> dict[str, str]:
+    return {record.label: record.status for record in as_they_are(store, store.runs())}
+
+
+def test_a_run_whose_process_lives_is_running_and_others_are_interrupted(store: ParquetStore):
+    with Lease(store.path, "bot").acquire():
+        found = statuses(store)
+    assert found == {
+        "bot-0001": "running", "other-0002": "interrupted", "bot-0003": "stopped",
+    }  # fmt: skip
+
+
+def test_a_run_whose_process_was_killed_is_interrupted_and_says_how_to_go_on(store: ParquetStore):
+    with killed_holder(store):
+        found = as_they_are(store, store.runs("bot"))
+    (killed,) = [record for record in found if record.label == "bot-0001"]
+    assert killed.status == "interrupted"
+    assert "`convergence resume bot-0001`" in (killed.reason or "")
+    assert store.run("bot-0001").status == "running", "looking writes nothing"
+
+
+def test_a_killed_run_is_found_through_the_log_it_left(store: ParquetStore):
+    with killed_holder(store):
+        assert (store.path / f"{JOURNAL_FILE}-wal").exists()
+        assert statuses(store)["bot-0001"] == "interrupted"
+
+
+def test_without_a_journal_nobody_knows_and_the_row_stands(store: ParquetStore):
+    assert statuses(store)["bot-0001"] == "running"
+
+
+def test_a_journal_that_cannot_be_read_leaves_the_row_as_it_is(store: ParquetStore):
+    (store.path / JOURNAL_FILE).write_bytes(b"no database" * 100)
+    assert statuses(store)["bot-0001"] == "running"
+
+
+def test_a_lease_is_read_where_nothing_can_be_written(store: ParquetStore):
+    Lease(store.path, "bot").acquire().release()
+    before = {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()}
+    store.path.chmod(0o500)
+    try:
+        assert statuses(store)["bot-0001"] == "interrupted"
+    finally:
+        store.path.chmod(0o700)
+    # Root may write everywhere, so the folder is compared as well.
+    assert {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()} == before
+
+
+def test_a_run_that_ended_while_we_looked_is_told_as_it_ended(store: ParquetStore):
+    Lease(store.path, "bot").acquire().release()
+    seen_before = store.runs()
+    store.save_run(running(1, status="stopped"))
+    found = {record.label: record.status for record in as_they_are(store, seen_before)}
+    assert found["bot-0001"] == "stopped"
+
+
+def test_the_next_run_of_the_system_writes_what_it_knows_of_the_dead(store: ParquetStore):
+    holder = running(4)
+    store.save_run(holder)
+    mark_interrupted(store, holder)
+    assert {record.label: record.status for record in store.runs()} == {
+        "bot-0001": "interrupted", "other-0002": "running", "bot-0003": "stopped",
+        "bot-0004": "running",
+    }  # fmt: skip

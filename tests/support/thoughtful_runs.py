@@ -1,0 +1,96 @@
+"""Runs that think, without Prefect: a project whose optimum is known, one generation at a time."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks.conclusion import choose_finalists, conclude
+from tasks.loading import load
+from tasks.opening import prepare_run, resume_run
+from tasks.runs import Run
+from tasks.sealed import Sealed
+from tasks.steps import predict, sample_candidates, save_generation, think
+from tests.support.optimizations import write_project
+
+STORE = "convergence-data"
+
+
+def truth(told: dict[str, str]) -> float:
+    """The reward of the project's function, cases aside."""
+    return 1.0 - (float(told["x"]) - 0.7) ** 2 * 2.0 - (0.3 if told["kind"] != "b" else 0.0)
+
+
+TARGET = """
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def answer(case, params):
+    with (HERE / "ledger.jsonl").open("a") as ledger:
+        ledger.write(json.dumps([case["n"], sorted(params.items())]) + "\\n")
+    import os, time
+    time.sleep(float(os.environ.get("TARGET_DELAY_S", "0")))
+    loss = 2.0 * (params["x"] - 0.7) ** 2 + (0.3 if params["kind"] != "b" else 0)
+    return {"result": 1.0 - loss - 0.01 * (case["n"] % 5)}
+
+
+def worth(result, expected, params, metric):
+    return min(1.0, max(0.0, result))
+"""
+
+
+def write_thoughtful(folder: Path, url: str | None, **overrides: Any) -> Path:
+    """Write a project that asks a thinker at a URL; ``None``: it names no model."""
+    settings: dict[str, Any] = {
+        "society": {"enabled": True, "rlp": {"n_thoughts": 3}},
+        "optimization__evolution": {"population_size": 8, "generations": 4},
+        **overrides,
+    }
+    if url is not None:
+        settings["llm"] = {"model": "thinker", "endpoint": url, "timeout_seconds": 5}
+    path = write_project(folder, **settings)
+    (folder / "target.py").write_text(TARGET, encoding="utf-8")
+    return path
+
+
+def begin(folder: Path, **options: Any) -> Run:
+    return prepare_run(load(folder / "optimization.yaml"), **options)
+
+
+def go_on(folder: Path, **options: Any) -> Run:
+    return resume_run(folder / STORE, **options)
+
+
+def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
+    """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
+    number = run.next_generation
+    if run.thinking is not None and run.thinking.why_off is None:
+        think.fn(run.run_id, number)
+        predict.fn(run.run_id, number)
+    if stop_before("sample"):
+        return False
+    plan = sample_candidates.fn(run.run_id, number)
+    trials = [run.session.evaluate(assignment, number) for assignment in plan.assignments]
+    if stop_before("learn"):
+        return False
+    learned = run.learn(trials)
+    save_generation.fn(run.run_id, number, Sealed(learned))
+    return True
+
+
+def play(run: Run) -> Any:
+    """Take an open run to its end; return its result."""
+    with run:
+        while run.goes_on():
+            play_generation(run)
+        trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
+        return conclude(run, trials)
+
+
+def configuration_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((folder / "optimization.yaml").read_text("utf-8"))
+    return found

@@ -1,0 +1,98 @@
+"""The tiny language model's own words for what RLP asks, and askers that need no run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from convergence.mock.running import MockServer
+from convergence.mock.world import BINS, MODELS, TEMPERATURES
+from convergence_core.records import Params
+from convergence_core.rlp.bins import bin_of
+from convergence_core.rlp.commitments import Thought
+from convergence_core.rlp.history import History
+from convergence_core.rlp.strategies import Strategy
+from convergence_core.space import Choice, Integer, Space
+from tasks.asking import PaidCall
+from tasks.providers import Connection, OpenAIChat
+from tasks.thoughts.asking import Answered, Model
+from tasks.thoughts.wording import Messages
+
+SPACE = Space(
+    parameters={
+        "m": Choice(kind="categorical", choices=MODELS),
+        "t": Integer(min=0, max=len(TEMPERATURES) - 1),
+    }
+)
+T = TypeVar("T")
+
+
+class TinyWords:
+    """The wording of ``convergence.mock.world``; at most three trials are told."""
+
+    version = "tiny-1"
+    options = BINS
+    split = "cfg "
+
+    def thinking(
+        self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
+    ) -> Messages:
+        told = self.context(history, space, "").removesuffix(" end")
+        return [{"role": "user", "content": " ".join(told.split())}]
+
+    def context(self, history: History, space: Space, thought: str | None) -> str:
+        words = ["<bos>"]
+        for reveal in history.latest(3):
+            words += ["hist", *setting(reveal.params), "->", BINS[bin_of(reveal.reward)]]
+        said = "none" if thought is None else thought
+        return " ".join([*words, "think", *said.split(), "end"])
+
+    def question(self, params: Params, space: Space) -> str:
+        return " ".join(["cfg", *setting(params), "->"])
+
+    def elicitation(self, context: str, questions: Mapping[str, str]) -> Messages:
+        return [{"role": "user", "content": f"{context} " + " ".join(questions.values())}]
+
+    def comparison(self, context: str, first: str, second: str) -> Messages:
+        return [{"role": "user", "content": f"{context} {first} {second}"}]
+
+    def probes(self) -> tuple[str, str]:
+        begin = "<bos> hist ant t3 -> b7 think best"
+        return f"{begin} bee near t4 end cfg bee t5 ->", f"{begin} ant near t2 end cfg ant t9 ->"
+
+
+def setting(params: Params) -> tuple[str, str]:
+    return str(params["m"]), TEMPERATURES[int(params["t"])]
+
+
+class PlainAsker:
+    """Makes each call once, with no journal; counts them."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+        self.requests: list[Any] = []
+
+    async def ask(self, call: PaidCall, label: str) -> Answered:
+        self.labels.append(label)
+        self.requests.append(call.request)
+        return Answered(reply=await call.send(), ended_us=len(self.labels))
+
+
+def tiny_chat(url: str, *, timeout_s: float = 20.0) -> OpenAIChat:
+    return OpenAIChat(f"{url}/v1", connection=Connection(timeout_s=timeout_s), unsupported="drop")
+
+
+def tiny_model_of(llm: OpenAIChat) -> Model:
+    return Model(llm=llm, name="tiny", wording_version="tiny-1", timeout_s=20.0)
+
+
+def with_model(server: MockServer, work: Callable[[Model], Awaitable[T]]) -> T:
+    """Run some work against a server, with the real client."""
+
+    async def go() -> T:
+        llm = tiny_chat(server.url)
+        try:
+            return await work(tiny_model_of(llm))
+        finally:
+            await llm.aclose()
+
+    return asyncio.run(go())

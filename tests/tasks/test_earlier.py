@@ -1,0 +1,188 @@
+"""A run that starts from earlier ones: which they are, what it says of them, and its resume."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from convergence.progress import Progress
+from convergence_core.errors import ResumeError, RunInterruptedError
+from convergence_core.events import Event, GenerationFinished, RunStarted
+from convergence_core.result import RunResult
+from convergence_core.store import ParquetStore
+from tasks.earlier import TAG
+from tasks.runs import Run
+from tests.support.optimizations import write_project
+from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, publish
+
+ON = {"optimization__warm_start": {"enabled": True, "runs": 2}}
+
+
+def project(folder: Path, **overrides: object) -> Path:
+    write_project(folder, **{**ON, "output__formats": ["json"], **overrides})
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project without a run."""
+    return project(tmp_path / "project")
+
+
+def candidates(run: Run) -> list[tuple[str, str]]:
+    return [(m.candidate.candidate_id, m.candidate.origin) for m in run.progress.search.archive]
+
+
+def stop_after(run: Run, n_generations: int) -> None:
+    """Take an open run through some generations, then interrupt it as a user does."""
+
+    def interrupted() -> None:
+        with run:
+            for generation in range(n_generations):
+                publish(run, run.learn(evaluate(run, run.ask().assignments, generation)))
+            run.stop()
+            run.check_stop()
+
+    with pytest.raises(RunInterruptedError):
+        interrupted()
+
+
+def facts(result: RunResult) -> str | None:
+    return result.facts.get("earlier runs")
+
+
+def test_second_run_asks_the_firsts_winner_again_and_says_what_it_starts_from(folder: Path):
+    events: list[Event] = []
+    first = begin(folder)
+    assert TAG not in first.record.tags
+    assert facts(play(first)) is None
+    second = begin(folder, on_event=events.append)
+    assert second.record.tags[TAG] == f"{first.run_id}@4"
+    winner = first.recommend(first.progress.search)
+    assert winner is not None
+    elites = [a.candidate for a in second.ask().assignments if a.candidate.origin == "elite"]
+    assert winner.candidate_id in {candidate.candidate_id for candidate in elites}
+    result = play(second)
+    n = len(first.progress.search.archive)
+    begun = next(event for event in events if isinstance(event, RunStarted))
+    assert begun.warm_start == f"starts from 1 earlier run ({n} candidates)"
+    told = facts(result)
+    assert told is not None
+    assert told.startswith(f"{begun.warm_start}; earlier runs: discount learned 0.")
+
+
+def test_without_an_earlier_run_and_with_it_switched_off_runs_are_the_same(tmp_path: Path):
+    runs = []
+    for name, enabled in (("on", True), ("off", False)):
+        place = project(tmp_path / name, optimization__warm_start={"enabled": enabled})
+        run = begin(place)
+        play(run)
+        runs.append(candidates(run))
+        if not enabled:
+            again = begin(place)
+            assert TAG not in again.record.tags
+            play(again)
+            runs.append(candidates(again))
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_a_resume_sees_the_past_its_run_began_with(folder: Path, tmp_path: Path):
+    stopped = begin(folder)
+    stop_after(stopped, 2)
+    shutil.copytree(folder, tmp_path / "unbroken")
+    unbroken = begin(tmp_path / "unbroken")
+    play(unbroken)
+
+    broken = begin(folder)
+    assert broken.record.tags[TAG] == unbroken.record.tags[TAG] == f"{stopped.run_id}@2"
+    stop_after(broken, 1)
+    play(go_on(folder, stopped.run_id))  # the earlier run goes on
+    play(begin(folder))  # and another one ends in between
+    resumed = go_on(folder, broken.run_id)
+    assert resumed.past.start.winners == unbroken.past.start.winners
+    play(resumed)
+    assert candidates(resumed) == candidates(unbroken)
+
+
+def test_newest_runs_count_and_no_more_than_asked_for(folder: Path):
+    runs = []
+    for seed in range(3):
+        runs.append(begin(folder, seed=seed, generations=1))
+        play(runs[-1])
+    last = begin(folder, seed=3)
+    assert last.record.tags[TAG] == f"{runs[2].run_id}@1 {runs[1].run_id}@1"
+    last.close()
+
+
+def test_a_narrowed_space_is_told(folder: Path):
+    first = begin(folder)
+    play(first)
+    project(
+        folder,
+        search_space__parameters={
+            "x": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.1},
+            "kind": {"type": "categorical", "choices": ["a", "b"], "default": "a"},
+        },
+    )
+    members = [member.candidate for member in first.progress.search.archive]
+    n_dropped = sum(candidate.params["kind"] == "c" for candidate in members)
+    assert n_dropped
+    second = begin(folder)
+    assert second.past.told() == (
+        f"starts from 1 earlier run ({len(members) - n_dropped} candidates); "
+        f"{n_dropped} more do not fit today's search space"
+    )
+    second.close()
+
+
+def test_a_changed_target_is_ignored_and_told(folder: Path):
+    play(begin(folder))
+    target = folder / "target.py"
+    upside_down = target.read_text().replace("closeness = 1 - (", "closeness = 0.3 + (")
+    target.write_text(upside_down.replace("- (0.3 if", "+ (0.3 if"))
+    told = facts(play(begin(folder)))
+    assert told is not None
+    assert told.endswith("earlier runs disagree with this one and are ignored")
+
+
+def test_an_earlier_run_that_is_gone_is_an_error_that_says_so(folder: Path):
+    play(begin(folder))
+    second = begin(folder)
+    stop_after(second, 1)
+    store = ParquetStore(folder / STORE)
+    record = store.run(second.run_id)
+    store.save_run(replace(record, tags={**record.tags, TAG: f"{'0' * 25}Z@3"}))
+    with pytest.raises(ResumeError, match="no longer holds"):
+        go_on(folder, second.run_id)
+
+
+class Lines:
+    """A screen that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str, style: str = "") -> None:
+        self.lines.append(text)
+
+    def status(self, text: str, done: int, total: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_console_says_it_once_until_it_changes():
+    screen = Lines()
+    said = ["a", "a", "b", None]
+    with Progress(screen) as progress:
+        for number, text in enumerate(said):
+            progress(
+                GenerationFinished(
+                    generation=number, n_evaluations=1, n_failed=0, best_params=None,
+                    best_mean=None, best_interval=None, n_calls=1, cost_usd=None,
+                    warm_start=text,
+                )
+            )  # fmt: skip
+    assert [line for line in screen.lines if line in {"a", "b"}] == ["a", "b"]

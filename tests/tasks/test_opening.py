@@ -1,0 +1,62 @@
+"""Opening a run: what it finds of earlier ones, and when its clocks begin."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import ConfigurationError
+from convergence_core.store import ParquetStore
+from tasks.loading import load
+from tasks.opening import prepare_run
+from tests.support.optimizations import write_project
+from tests.support.paid_runs import play
+
+
+def test_a_run_that_begins_writes_that_a_killed_one_of_its_system_was_interrupted(tmp_path: Path):
+    loaded = load(write_project(tmp_path))
+    store = ParquetStore(tmp_path / "convergence-data")
+    with prepare_run(loaded) as run:
+        killed = run.record
+    store.save_run(replace(killed, status="running", reason=None))
+    with prepare_run(loaded) as run:
+        assert store.run(killed.run_id).status == "interrupted"
+        assert store.run(run.run_id).status == "running"
+
+
+def test_what_prefect_needs_to_start_is_not_taken_from_the_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    size = {"population_size": 3, "generations": 1}
+    path = write_project(tmp_path, budget={"max_minutes": 5}, optimization__evolution=size)
+    run = prepare_run(load(path))
+    an_hour_later_ns = 1000 * (run.record.started_us + 3_600_000_000)
+    monkeypatch.setattr("time.time_ns", lambda: an_hour_later_ns)
+    result = play(run)
+    assert (result.status, result.n_skipped) == ("done", 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "key"),
+    [
+        ({"save_path": "taken/results"}, "output.save_path"),
+        (
+            {"export_best_config": {"output_path": "taken/best.py"}},
+            "output.export_best_config.output_path",
+        ),
+    ],
+)
+def test_results_that_could_not_be_written_are_told_before_anything_is_asked(
+    output: dict[str, Any], key: str, tmp_path: Path
+):
+    (tmp_path / "taken").write_text("a file, and no folder")
+    before = {*tmp_path.iterdir()}
+    path = write_project(tmp_path, output=output)
+    with pytest.raises(ConfigurationError) as caught:
+        prepare_run(load(path))
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value.endswith(": Not a directory")) == (key, True)
+    assert {item.name for item in {*tmp_path.iterdir()} - before} <= {
+        "optimization.yaml", "target.py", "cases.json",
+    }  # fmt: skip
