@@ -16,6 +16,7 @@ from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord
 from tasks.assembly import OFFLINE, Notify, assemble, store_path
+from tasks.champions import champion_tag
 from tasks.earlier import tags_of
 from tasks.loading import Loaded, load, load_mapping
 from tasks.runs import Run, is_open, now_us, run_of
@@ -127,6 +128,7 @@ def prepare_run(
         tags={
             **_facts(loaded),
             **offline,
+            **champion_tag(store_path(loaded), name, loaded.space),
             **tags_of(configuration, ParquetStore(store_path(loaded)), name),
             **(tags or {}),
         },

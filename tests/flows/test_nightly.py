@@ -35,10 +35,11 @@ def test_every_entrypoint_loads_without_a_placeholder():
     from prefect.flows import load_flow_from_entrypoint
 
     deployments = yaml.safe_load((ROOT / "deployments/prefect.yaml").read_text())["deployments"]
+    assert {d["name"] for d in deployments} == {"nightly", "hourly"}
     for entrypoint in [d["entrypoint"] for d in deployments] + ["flows.optimize.optimize"]:
         path = str(ROOT / entrypoint) if ":" in entrypoint else entrypoint
         flow: Any = load_flow_from_entrypoint(path, use_placeholder_flow=False)
-        assert flow.name == "optimize"
+        assert flow.name == entrypoint.replace(":", ".").rpartition(".")[2]
 
 
 def test_one_process_refuses_to_serve_without_a_server_that_schedules(tmp_path: Path):
