@@ -1,8 +1,9 @@
 """The Convergence: tune prompts, models and parameters by evidence, night after night.
 
-Command line: ``convergence --help``. Python: ``run_optimization`` and ``run_optimization_sync``;
-types for hints and configurations are in ``convergence.types``. Names load when first used, so
-``import convergence`` is quick and silent.
+Command line: ``convergence --help``. Python: ``run_optimization`` at night, ``configure_runtime``,
+``runtime_select`` and ``runtime_update`` for each request, all with a ``_sync`` twin; types for hints
+and configurations are in ``convergence.types``. Names load when first used, so ``import convergence``
+is quick and silent.
 """
 
 from importlib import import_module
@@ -12,6 +13,18 @@ from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:
     from convergence.api import OptimizationResult, run_optimization, run_optimization_sync
+    from convergence.runtime import (
+        configure_runtime,
+        configure_runtime_sync,
+        runtime_evidence,
+        runtime_evidence_sync,
+        runtime_get_decision,
+        runtime_get_decision_sync,
+        runtime_select,
+        runtime_select_sync,
+        runtime_update,
+        runtime_update_sync,
+    )
 
     __version__: str
 
@@ -19,7 +32,22 @@ CONVERGENCE_PACKAGE = "convergence-optimizer"
 
 check_packages(("convergence", "convergence_core", "flows", "tasks"))
 
-__all__ = ["OptimizationResult", "__version__", "run_optimization", "run_optimization_sync"]
+__all__ = [
+    "OptimizationResult",
+    "__version__",
+    "configure_runtime",
+    "configure_runtime_sync",
+    "run_optimization",
+    "run_optimization_sync",
+    "runtime_evidence",
+    "runtime_evidence_sync",
+    "runtime_get_decision",
+    "runtime_get_decision_sync",
+    "runtime_select",
+    "runtime_select_sync",
+    "runtime_update",
+    "runtime_update_sync",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,7 +56,8 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value = import_module("tasks.version").code_version()
     elif name in __all__:
-        value = getattr(import_module("convergence.api"), name)
+        home = "runtime" if "runtime" in name else "api"
+        value = getattr(import_module(f"convergence.{home}"), name)
     else:
         raise AttributeError(f"module 'convergence' has no attribute {name!r}")
     globals()[name] = value

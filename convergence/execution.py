@@ -56,7 +56,7 @@ def _prefect_server() -> Iterator[None]:
     )
 
     if PREFECT_API_URL.value() or not PREFECT_SERVER_EPHEMERAL_ENABLED.value():
-        _greet(PREFECT_API_URL.value())
+        greet(PREFECT_API_URL.value())
         yield
         return
     from convergence.ephemeral import temporary_server  # noqa: PLC0415 - only where it is needed
@@ -77,7 +77,7 @@ def _import_what_a_run_needs() -> None:
     import_matplotlib()
 
 
-def _greet(api_url: str | None) -> None:
+def greet(api_url: str | None) -> None:
     """Make sure that the server of Prefect's settings answers."""
     import httpx  # noqa: PLC0415 - comes with Prefect's client
     from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tasks.champions import champion_now
 from tasks.planning import schedule_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Forecast:
     n_holdout_cases: int
     n_search_cells: int
     n_final_cells: int
-    """Cells of the re-estimation of winner and defaults."""
+    """Cells of the re-estimation of winner, defaults and champion."""
     final_shortage: str | None
     """Why there are none, in words; ``None``: there are some."""
     calls_per_cell: int
@@ -58,7 +59,7 @@ def forecast(loaded: "Loaded") -> Forecast:
     """Return what a run of this configuration would do at most."""
     configuration = loaded.configuration
     evolution = configuration.optimization.evolution
-    schedule = schedule_of(loaded)
+    schedule = schedule_of(loaded, champion_now(loaded))
     size = loaded.space.size()
     races = configuration.optimization.algorithm in RACING
     n_candidates = None if races else evolution.generations * evolution.population_size

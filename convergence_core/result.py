@@ -7,7 +7,8 @@ Three kinds of estimates stand side by side and must not be confused:
 * ``fresh``: the same test cases asked again after the choice. Unbiased for these cases.
 * ``holdout``: cases that the search never saw. Unbiased for cases like them.
 
-A difference between winner and default is one look at paired cases; it is no promotion decision.
+A difference between winner and default is one look at paired cases; the promotion decision is the
+gate's, ``GateReport``.
 """
 
 import json
@@ -53,6 +54,35 @@ class Difference:
     high: float
     level: float = 0.95
     n_cases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateReport:
+    """What the promotion gate says of the candidate handed over, by held-out cases."""
+
+    decision: Literal["promote", "keep", "undecided"]
+    """``promote``: ahead of the opponent by more than ``min_effect``; ``keep``: not by as much."""
+    opponent: Literal["champion", "default"]
+    """Whom it was compared with; the defaults until there is a champion."""
+    opponent_id: str
+    n_cases: int
+    """Held-out cases that both were asked."""
+    mean: float
+    """Mean difference, candidate less opponent, in [-1, 1]."""
+    low: float
+    high: float
+    """Confidence sequence of it at level ``1 - alpha``: it holds at every look."""
+    alpha: float
+    """Largest probability of a wrong ``promote``."""
+    min_effect: float
+    log_e: float
+    """Highest evidence for a promotion, nats."""
+    log_threshold: float
+    """Evidence that decides, nats."""
+    p_value: float
+    """Valid at any look."""
+    n_to_verdict: int | None
+    """Further cases until a verdict, if they go on like this; 0: there is one; ``None``: no telling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +332,8 @@ class RunResult:
     """Winner minus default on held-out cases."""
     difference_fresh: Difference | None = None
     """Winner minus default on the search cases asked again."""
+    gate: GateReport | None = None
+    """``None``: nobody to compare with, or no held-out case."""
     within: Within | None = None
     leaderboard: tuple[LeaderboardRow, ...] = ()
     """First rows only in a large run; ``n_candidates`` counts all."""

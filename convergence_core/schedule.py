@@ -14,7 +14,7 @@ FINAL_SHARE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalQuota:
-    """Cells that each final subject (winner, default) gets; the same cases for both."""
+    """Cells that each final subject (winner, defaults, champion) gets; the same cases for all."""
 
     n_holdout: int
     n_fresh: int
@@ -45,6 +45,8 @@ class Schedule:
     n_champions_apart: int = 0
     """Those of them that the final re-estimation does not ask by itself."""
     has_baseline: bool = False
+    has_champion: bool = False
+    """Whether a champion other than the defaults is looked at in the end."""
 
     @property
     def full_generation(self) -> int:
@@ -55,7 +57,7 @@ class Schedule:
     @property
     def n_subjects(self) -> int:
         """Candidates that the final re-estimation may have to look at."""
-        return 2 if self.has_baseline else 1
+        return 1 + self.has_baseline + self.has_champion
 
     def final_quota(self) -> FinalQuota:
         """Return the cells of each final subject: held-out cases first, then fresh repeats."""
@@ -91,7 +93,8 @@ class Schedule:
         needed = self.n_subjects * self.calls_per_cell
         least = math.ceil(needed / FINAL_SHARE)
         least += int(FINAL_SHARE * least) < needed  # 0.3 is a little less than it says
-        who = "the winner and the defaults" if self.has_baseline else "the winner"
+        others = ("the defaults",) * self.has_baseline + ("the champion",) * self.has_champion
+        who = " and ".join((", ".join(("the winner", *others[:-1])), *others[-1:]))
         judged = ", answers and judges" if self.calls_per_cell > 1 else ""
         return (
             f"budget.max_calls={self.max_calls} keeps back {int(FINAL_SHARE * self.max_calls)} "

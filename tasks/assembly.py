@@ -26,6 +26,7 @@ from convergence_core.store import Lease, ParquetStore, open_journal
 from convergence_core.store.interrupted import mark_interrupted
 from convergence_core.store.protocols import Checkpoint, RunRecord
 from tasks.authentication import secret_name
+from tasks.champions import tagged_champion
 from tasks.destinations import check_destinations
 from tasks.earlier import read_past
 from tasks.keys import Epoch
@@ -172,7 +173,7 @@ def assemble(
             on_notice=tell,
         )
         held.pop_all()  # from here on they are the run's
-    schedule = schedule_of(loaded)
+    schedule = schedule_of(loaded, tagged_champion(record.tags, loaded.space))
     for text in (warning, schedule.final_shortage()):
         if notify is not None and text is not None:
             notify(BudgetWarned(text=text))

@@ -18,6 +18,8 @@ from convergence_core.records import (
 from convergence_core.result import RunResult
 from convergence_core.schedule import Schedule
 from convergence_core.store.rows import payload_rows
+from tasks.champions import tagged_champion
+from tasks.gating import judge, record
 from tasks.report import collect, write_results
 from tasks.runs import Run, now_us
 from tasks.standing import limit_reached
@@ -29,9 +31,9 @@ FINAL = -1
 
 
 def choose_finalists(run: Run) -> list[Assignment]:
-    """Return the winner, and the user's defaults beside it, with the cells of the final look.
+    """Return the winner, with the user's defaults and the champion beside it, and their cells.
 
-    Both get the same cells: held-out cases that the search never saw, and the search cases once
+    All get the same cells: held-out cases that the search never saw, and the search cases once
     more. Empty when nothing can be recommended, or when the budget leaves no call for it.
 
     Raises:
@@ -45,8 +47,10 @@ def choose_finalists(run: Run) -> list[Assignment]:
     members = run.progress.search.archive.members
     subjects = [members[recommendation.candidate_id].candidate]
     baseline = _baseline(run)
-    if baseline is not None and baseline.candidate_id != subjects[0].candidate_id:
-        subjects.append(baseline)
+    for other in (baseline, _champion(run)):
+        known = {subject.candidate_id for subject in subjects}
+        if other is not None and other.candidate_id not in known:
+            subjects.append(other)
     assignments = [_final_assignment(run, candidate) for candidate in subjects]
     run.emit(FinalStarted(n_cells=sum(len(assignment.cells) for assignment in assignments)))
     return assignments
@@ -98,6 +102,19 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         past=run.past,
         baseline_id=None if baseline is None else baseline.candidate_id,
     )
+    winner_id = None if recommendation is None else recommendation.candidate_id
+    reigning = _champion(run)
+    gate = judge(
+        run.configuration,
+        trials,
+        candidate_id=winner_id,
+        opponent=reigning or baseline,
+        is_champion=reigning is not None,
+        weights={case.case_id: case.weight for case in run.loaded.cases},
+    )
+    if gate is not None and winner_id is not None:
+        record(run, gate, run.progress.search.archive.members[winner_id].candidate)
+        result = replace(result, gate=gate)
     result = write_results(
         replace(result, final_look=final_look),
         run.store,
@@ -108,6 +125,10 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     run.finish(reason, canonical_json(result.to_json()))
     run.emit(RunFinished(run_id=run.run_id, status=result.status, reason=reason))
     return result
+
+
+def _champion(run: Run) -> Candidate | None:
+    return tagged_champion(run.record.tags, run.loaded.space)
 
 
 def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:

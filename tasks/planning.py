@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from convergence_core.config import Configuration
-from convergence_core.records import canonical_json
+from convergence_core.records import Candidate, canonical_json
 from convergence_core.schedule import Schedule
 from tasks.judging.judge import call_count
 from tasks.judging.making import judge_configs
@@ -28,10 +28,16 @@ def champions(configuration: Configuration) -> tuple[int, int]:
     return n_apart + any(not isinstance(m.champion, dict) for m in pairwise), n_apart
 
 
-def schedule_of(loaded: "Loaded") -> Schedule:
-    """Return the plan of a run of this configuration, in numbers of cells."""
+def schedule_of(loaded: "Loaded", champion: Candidate | None = None) -> Schedule:
+    """Return the plan of a run of this configuration, in numbers of cells.
+
+    Args:
+        loaded: the configuration with what it names.
+        champion: who is in production; looked at in the end beside winner and defaults.
+    """
     configuration = loaded.configuration
     n_champions, n_apart = champions(configuration)
+    baseline = loaded.space.baseline()
     return Schedule(
         n_generations=configuration.optimization.evolution.generations,
         population_size=configuration.optimization.evolution.population_size,
@@ -43,5 +49,6 @@ def schedule_of(loaded: "Loaded") -> Schedule:
         calls_per_cell=1 + judge_calls(configuration),
         n_champions=n_champions,
         n_champions_apart=n_apart,
-        has_baseline=loaded.space.baseline() is not None,
+        has_baseline=baseline is not None,
+        has_champion=champion is not None and champion.params != baseline,
     )

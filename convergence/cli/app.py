@@ -8,8 +8,12 @@ from convergence.cli import (
     console,
     environment,
     estimating,
+    keeping,
     mocking,
+    nightly,
+    off_policy,
     projects,
+    promoting,
     results,
     running,
 )
@@ -21,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 error, 2 bad input, 3 budget reached, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 error, 2 bad input, 3 budget reached, 100 a gate says no, 130 interrupted.",
 )
 
 
@@ -42,6 +46,8 @@ def convergence(
 BEGIN = "Begin"
 RUN = "Run"
 READ = "Read results"
+PRODUCTION = "Production"
+NIGHTLY = "Every night"
 HELP = "Help"
 
 app.command(rich_help_panel=BEGIN)(projects.init)
@@ -55,5 +61,13 @@ app.command(rich_help_panel=RUN)(mocking.mock)
 app.command(rich_help_panel=READ)(results.runs)
 app.command(rich_help_panel=READ)(results.report)
 app.command(rich_help_panel=READ)(results.query)
+app.command(rich_help_panel=PRODUCTION)(promoting.promote)
+app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
+app.command(rich_help_panel=PRODUCTION)(promoting.gates)
+app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
+app.command(rich_help_panel=NIGHTLY)(nightly.up)
+app.command(rich_help_panel=NIGHTLY)(nightly.deploy)
+app.command(rich_help_panel=NIGHTLY)(nightly.down)
+app.add_typer(keeping.app, rich_help_panel=NIGHTLY)
 app.command(rich_help_panel=HELP)(environment.doctor)
 app.command(rich_help_panel=HELP)(environment.version)

@@ -113,6 +113,15 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
                 f"[{difference.low:+.3f}, {difference.high:+.3f}] "
                 f"({level} interval, {difference.n_cases:,} {where})"
             )
+    gate = result.gate
+    if gate is not None:
+        verdict = {"keep": f"keep the {gate.opponent}"}.get(gate.decision, gate.decision)
+        yield (
+            f"Promotion gate: {verdict} ({gate.n_cases:,} held-out cases, evidence "
+            f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats)"
+        )
+        if gate.decision == "promote":
+            yield f"Adopt it: convergence promote {result.label}"
     if not result.has_defaults:
         yield "No parameter has a `default`, so there is nothing to compare the winner with."
 

@@ -12,6 +12,7 @@ from convergence_core.config.optimization import (
     OutputConfig,
     StorageConfig,
 )
+from convergence_core.config.promotion import PromotionConfig
 from convergence_core.config.search_space import SearchSpaceConfig
 from convergence_core.config.society import SocietyConfig
 from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
@@ -31,6 +32,7 @@ class Configuration(Section):
     as the shipped table has it."""
     llm: LlmConfig | None = None
     society: SocietyConfig = Field(default_factory=SocietyConfig)
+    promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
     output: OutputConfig = Field(default_factory=OutputConfig)
 

@@ -136,7 +136,6 @@ REFUSALS: tuple[Refusal, ...] = (
         _is_only_disabled,
     ),
     Refusal("agent", f"{LATER}: there is no connector", "Use `api.models` and `kind: http`."),
-    Refusal("promotion", LATER, _REMOVE),
     Refusal(
         "runner",
         f"{GONE} in a file",

@@ -4,10 +4,12 @@
 
     store.json                                       format and schema version
     journal.sqlite                                   paid calls and leases
+    runtime.sqlite                                   arms, decisions, rewards, looks, champions
     live/<table>/run_id=<run>/g00012.parquet         unfinished runs, one file per generation
     live/<table>/run_id=<run>/final.parquet          the re-estimation after the last generation
     live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
+    final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     catalog.duckdb                                   views only, disposable
 """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convergence_core.store.layout import PART_FILE, RUN_FILE
-from convergence_core.store.tables import TABLES
+from convergence_core.store.tables import RUNTIME_TABLES, TABLES
 
 _PREFIX = "run_id="
 
@@ -35,7 +35,11 @@ def resolve(root: Path) -> Resolution:
         if run not in final_runs
     }
     files: dict[str, tuple[str, ...]] = {}
+    for runtime in RUNTIME_TABLES:
+        files[runtime.name] = _by_day(root / "final" / runtime.name)
     for table in TABLES:
+        if table in files:
+            continue
         found = _final_files(root, table, final_runs)
         if table != "runs":
             for run, names in committed.items():
@@ -71,6 +75,16 @@ def committed_files(root: Path, table: str, run_id: str) -> list[str]:
 def _final_files(root: Path, table: str, runs: list[str]) -> list[str]:
     paths = [root / "final" / table / f"{_PREFIX}{run}" / PART_FILE for run in runs]
     return [str(path) for path in paths if path.exists()]
+
+
+def _by_day(folder: Path) -> tuple[str, ...]:
+    """Return the files of a table of the runtime state, by day and number."""
+    days = sorted(name for name in _listed(folder) if name.startswith("day="))
+    return tuple(
+        f"{folder}{os.sep}{day}{os.sep}{name}"
+        for day in days
+        for name in sorted(_names(folder / day))
+    )
 
 
 def _is_final(root: Path, run: str) -> bool:

@@ -16,7 +16,8 @@ import os
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,11 +48,39 @@ def wal_is_sound(version: str) -> bool:
     return parts >= (3, 51, 3) or parts < (3, 7, 0)
 
 
-class DurableDatabase:
-    """One connection to the journal's file. Thread-safe; not to be carried across a fork."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What a file holds, and how it gets its tables."""
 
-    def __init__(self, path: Path) -> None:
+    noun: str
+    """What messages call the file."""
+    version: int
+    """Its ``user_version``; files of a later one are refused."""
+    bring_up_to_date: Callable[[apsw.Connection, int], None]
+    """Create the tables, or add what a file of an earlier version lacks."""
+    loss: str
+    """What is lost when the file is moved away."""
+
+
+def journal_schema() -> Schema:
+    """Return the journal's own."""
+    return Schema(
+        noun="journal",
+        version=SCHEMA,
+        bring_up_to_date=bring_up_to_date,
+        loss="unfinished runs then pay again for what was not yet published",
+    )
+
+
+class DurableDatabase:
+    """One connection to a file. Thread-safe; not to be carried across a fork."""
+
+    def __init__(self, path: Path, schema: Schema | None = None) -> None:
         """Open the file, creating it if need be.
+
+        Args:
+            path: the file.
+            schema: what it holds; by default the journal's tables.
 
         Raises:
             StoreDamagedError: the file is no SQLite database.
@@ -59,6 +88,7 @@ class DurableDatabase:
             StoreWriteError: it cannot be created or written.
         """
         self.path = path
+        self._schema = schema or journal_schema()
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._wal_descriptor = -1
@@ -90,27 +120,27 @@ class DurableDatabase:
             self._connection.set_busy_timeout(_BUSY_MS)
             self._connection.pragma("cache_size", -_CACHE_KIB)
             found = self._connection.pragma("user_version")
-            if isinstance(found, int) and found > SCHEMA:
+            if isinstance(found, int) and found > self._schema.version:
                 raise StoreFormatError(
-                    f"the journal {self.path} has version {found}, and this version reads up to "
-                    f"{SCHEMA}. Upgrade convergence-optimizer, or set `storage.path` to another "
-                    "folder."
+                    f"the {self._schema.noun} {self.path} has version {found}, and this version "
+                    f"reads up to {self._schema.version}. Upgrade convergence-optimizer, or set "
+                    "`storage.path` to another folder."
                 )
             if self._wal:
                 self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
             else:
                 warnings.warn(
-                    f"SQLite {library_version()} can lose commits in WAL mode, so the journal "
-                    "uses a slower rollback journal. Install apsw>=3.51.3.",
+                    f"SQLite {library_version()} can lose commits in WAL mode, so the "
+                    f"{self._schema.noun} uses a slower rollback journal. Install apsw>=3.51.3.",
                     RuntimeWarning,
                     stacklevel=4,
                 )
                 self._connection.pragma("journal_mode", "delete")
                 self._connection.pragma("synchronous", "extra")
-            if found != SCHEMA:
+            if found != self._schema.version:
                 with self._connection:
-                    bring_up_to_date(self._connection, int(found) if found else 0)
+                    self._schema.bring_up_to_date(self._connection, int(found) if found else 0)
         with writing(self.path):
             sync_folder(self.path.parent)
             self._sync()
@@ -162,11 +192,11 @@ class DurableDatabase:
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise StoreError(
-                f"the journal {self.path} was opened by process {self._pid} and this is a fork "
-                "of it. Open it again here."
+                f"the {self._schema.noun} {self.path} was opened by process {self._pid} and this is "
+                "a fork of it. Open it again here."
             )
         if self._lock_descriptor < 0:
-            raise StoreError(f"the journal {self.path} is closed. Open it again.")
+            raise StoreError(f"the {self._schema.noun} {self.path} is closed. Open it again.")
         if self._failure is not None:
             raise write_error(self.path, self._failure)
 
@@ -203,8 +233,8 @@ class DurableDatabase:
             yield
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise StoreDamagedError(
-                f"the journal {self.path} is damaged: {error}. Restore it from a backup, or move "
-                "it away: unfinished runs then pay again for what was not yet published."
+                f"the {self._schema.noun} {self.path} is damaged: {error}. Restore it from a "
+                f"backup, or move it away: {self._schema.loss}."
             ) from error
         except (
             apsw.FullError,

@@ -18,7 +18,7 @@ from convergence_core.store.society_tables import (
     THOUGHTS,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 3
 """Written into every file; raised whenever a column is added."""
 
 RUNS = Table(
@@ -189,15 +189,55 @@ PAYLOADS = Table(
     ),
 )
 
+DECISIONS = Table(
+    "decisions",
+    "One choice of an arm for one request, as of the latest fold.",
+    ("seq",),
+    (
+        Column(1, "system", "text", "the optimized system"),
+        Column(12, "agent_type", "text", "its kind of agent"),
+        Column(11, "seq", "i64", "number in the runtime state, by time"),
+        Column(3, "decision_id", "text", "UUID of version 7"),
+        Column(13, "user_id", "text", "whom it served"),
+        Column(4, "arm_id", "text", "the arm that served"),
+        Column(5, "policy_version", "i64", "the policy that chose, counted for each agent type"),
+        Column(6, "propensity", "f64", "probability of this arm when it was drawn", "(0, 1]"),
+        Column(14, "fresh", "bool", "drawn for this request; false: kept by its user or session"),
+        Column(7, "context_json", "text", "features of the request; NULL: none were given"),
+        Column(8, "created_at", "ts", "when it was made"),
+        Column(10, "expires_at", "ts", "from then on a reward is late; NULL: never"),
+        Column(9, "run_id", "text", "the run that its arm came from; NULL: none"),
+    ),
+)
+
+REWARDS = Table(
+    "rewards",
+    "One reward as it arrived, as of the latest fold; duplicates are not kept.",
+    ("seq",),
+    (
+        Column(1, "system", "text", "the optimized system; NULL: nobody's decision"),
+        Column(8, "seq", "i64", "number in the runtime state, by arrival"),
+        Column(3, "decision_id", "text", "at most one `ok` or `late` row each"),
+        Column(4, "reward", "f64", "as it was given", "[0, 1]"),
+        Column(5, "status", "text", "ok: the posterior learned from it; late, conflict or orphan"),
+        Column(6, "received_at", "ts", "when it arrived"),
+        Column(7, "delay_s", "f64", "since the decision; NULL: nobody's", "s"),
+    ),
+)
+
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS),
         *(THOUGHTS, PREDICTIONS, POLICY_UPDATES),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS),
+        *(DECISIONS, REWARDS),
     )
 }
 """All tables by name."""
+
+RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
+"""Tables that a fold fills from the runtime state; they belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS),

@@ -78,6 +78,7 @@ def _finding(result: RunResult) -> list[Block]:
         said = f"No configuration can be recommended: {why}."
         return [Heading("What was found"), Paragraph((said,), "lead")]
     sentences = [
+        wording.gate_sentence(result),
         wording.fresh_sentence(result),
         wording.search_sentence(result),
         wording.within_sentence(result),

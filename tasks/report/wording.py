@@ -1,7 +1,7 @@
 """How numbers and findings are said: one wording for pages, files and artifacts.
 
 Nothing here claims which configuration is superior: the text gives estimates, intervals and what
-they rest on, and leaves the verdict to a promotion gate.
+they rest on, and leaves the verdict to the promotion gate, whose words are quoted with their error.
 """
 
 import datetime
@@ -172,6 +172,31 @@ def holdout_sentence(result: RunResult) -> str:
         f"scores {estimate(winner.holdout)}"
     )
     return text + _beside(result, "holdout")
+
+
+def gate_sentence(result: RunResult) -> str | None:
+    """Return the promotion gate's verdict with its evidence; ``None``: it had nothing to judge."""
+    gate = result.gate
+    if gate is None:
+        return None
+    opponent = "the champion" if gate.opponent == "champion" else "the defaults"
+    effect = f" by more than {gate.min_effect:g}" if gate.min_effect else ""
+    said = {
+        "promote": f"promote: it lies above {opponent}{effect}",
+        "keep": f"keep {opponent}: it does not lie above{effect or ' them'}",
+        "undecided": f"undecided: the cases do not tell it from {opponent}{effect}",
+    }[gate.decision]
+    if gate.decision == "keep" and gate.opponent == "champion" and not effect:
+        said = "keep the champion: it does not lie above it"
+    more = ""
+    if gate.n_to_verdict:
+        more = f" About {plural(gate.n_to_verdict, 'more case')} would decide, going on like this."
+    return (
+        f"Promotion gate: {said}. Difference {signed(gate.mean)} [{signed(gate.low)}, "
+        f"{signed(gate.high)}] on {_cases(gate.n_cases, 'held-out case')}, evidence "
+        f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats; a wrong promotion has a probability "
+        f"of at most {percent(gate.alpha)}, however often one looks.{more}"
+    )
 
 
 def fresh_sentence(result: RunResult) -> str:

@@ -20,6 +20,8 @@ THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
+RawPath: TypeAlias = Literal["completions", "decisions", "systemone"]
+"""Endpoints beside chat."""
 
 
 class UnreadableError(ValueError):
@@ -56,7 +58,7 @@ class Exchanger(Protocol):
     """A model whose server may have endpoints beside chat; see ``OpenAIChat.exchange``."""
 
     async def exchange(
-        self, path: Literal["completions", "decisions"], body: Mapping[str, Json], /
+        self, path: RawPath, body: Mapping[str, Json], /
     ) -> tuple[dict[str, Json], float]:
         """Ask an endpoint once; return its JSON and the milliseconds."""
         ...
@@ -113,7 +115,7 @@ class Model:
     def exchange(
         self,
         purpose: Purpose,
-        path: Literal["completions", "decisions"],
+        path: RawPath,
         body: dict[str, Json],
         *,
         limit: int = 0,

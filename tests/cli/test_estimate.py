@@ -8,7 +8,10 @@ import yaml
 
 from convergence_core.budget import prompt_bound
 from convergence_core.store import ParquetStore
+from convergence_core.store.promotions import crown
 from convergence_core.store.protocols import Row
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import Champion
 from tasks.dispatcher import JUDGE_LANE, TARGET_LANE
 from tasks.loading import load
 from tasks.planning import schedule_of
@@ -107,6 +110,25 @@ def test_calls_are_those_of_the_plan(here: Path, cli: Runner):
     assert role(fewer, "evaluation")["calls"]["high"] == plan - 9 * 6 * 3
     capped = cli("estimate", "--json", "--max-calls", "100").json
     assert capped["total"]["calls"]["high"] <= 100
+
+
+def test_a_champion_is_part_of_the_plan(here: Path, cli: Runner):
+    write_project(here)
+    loaded = load(here / "optimization.yaml")
+    other = loaded.space.candidate({"x": 0.9, "kind": "b"}, origin="default")
+    store = here / "convergence-data"
+    plan = 9 * 6 * 4 + 3 * (9 + 3)
+    for params, calls in ((loaded.space.baseline() or {}, plan - 9 - 3), (other.params, plan)):
+        with RuntimeStore(store) as state:
+            crown(
+                state,
+                Champion(
+                    system="known", candidate_id="c", params=dict(params), run_id=None,
+                    reason="promoted", created_us=1,
+                ),
+            )  # fmt: skip
+        found = cli("estimate", "--json").json
+        assert role(found, "evaluation")["calls"]["high"] == calls
 
 
 def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: Path, cli: Runner):

@@ -50,7 +50,7 @@ def test_every_refusal_is_tried():
 
 
 def test_an_empty_key_is_refused_unless_it_can_be_switched_off():
-    assert [p.key for p in problems_of({"promotion": None}, MINIMAL)] == ["promotion"]
+    assert [p.key for p in problems_of({"agent": None}, MINIMAL)] == ["agent"]
     assert (
         problems_of({"api/mock_mode": None, "legacy": None, "storage/path": None}, MINIMAL) == []
     )

@@ -7,7 +7,12 @@ from convergence_core.schedule import FINAL_SHARE, Schedule
 
 
 def schedule(
-    max_calls: int | None, *, per_cell: int = 1, baseline: bool = True, **champions: int
+    max_calls: int | None,
+    *,
+    per_cell: int = 1,
+    baseline: bool = True,
+    champion: bool = False,
+    **champions: int,
 ) -> Schedule:
     return Schedule(
         n_generations=3,
@@ -17,23 +22,34 @@ def schedule(
         max_calls=max_calls,
         calls_per_cell=per_cell,
         has_baseline=baseline,
+        has_champion=champion,
         **champions,
     )
 
 
-@given(st.integers(1, 400), st.integers(1, 30), st.booleans())
+@given(st.integers(1, 400), st.integers(1, 30), st.booleans(), st.booleans())
 def test_a_final_look_without_a_cell_is_told_with_the_cap_that_gives_it_one(
-    max_calls: int, per_cell: int, baseline: bool
+    max_calls: int, per_cell: int, baseline: bool, champion: bool
 ):
-    plan = schedule(max_calls, per_cell=per_cell, baseline=baseline)
+    plan = schedule(max_calls, per_cell=per_cell, baseline=baseline, champion=champion)
     told = plan.final_shortage()
     assert (told is None) == (plan.final_quota().n_cells > 0)
     if told is not None:
         least = int(told.rpartition("from ")[2].split(" ")[0].replace(",", ""))
         assert f"budget.max_calls={max_calls} " in told
         for cap, has_cells in ((least, True), (least - 1, False)):
-            quota = schedule(cap, per_cell=per_cell, baseline=baseline).final_quota()
+            of_cap = schedule(cap, per_cell=per_cell, baseline=baseline, champion=champion)
+            quota = of_cap.final_quota()
             assert (quota.n_cells > 0) == has_cells
+
+
+def test_the_shortage_names_all_who_are_looked_at():
+    whole = schedule(3, champion=True).final_shortage()
+    assert whole is not None
+    assert "one case of the winner, the defaults and the champion takes 3" in whole
+    alone = schedule(3, baseline=False).final_shortage()
+    assert alone is not None
+    assert "one case of the winner takes 1" in alone
 
 
 def test_without_a_cap_nothing_is_short():

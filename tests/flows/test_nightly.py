@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from convergence.nightly.plan import plan
 from tests.support.optimizations import write_project
 
 ROOT = Path(__file__).parents[2]
@@ -35,10 +36,14 @@ def test_every_entrypoint_loads_without_a_placeholder():
     from prefect.flows import load_flow_from_entrypoint
 
     deployments = yaml.safe_load((ROOT / "deployments/prefect.yaml").read_text())["deployments"]
+    planned = plan(Path("/c"), Path("/s"), system="x")
+    assert {
+        (d["entrypoint"].replace("/", ".").replace(".py:", "."), d["name"]) for d in deployments
+    } == {(one.entrypoint, one.name) for one in planned}
     for entrypoint in [d["entrypoint"] for d in deployments] + ["flows.optimize.optimize"]:
         path = str(ROOT / entrypoint) if ":" in entrypoint else entrypoint
         flow: Any = load_flow_from_entrypoint(path, use_placeholder_flow=False)
-        assert flow.name == ("sao" if "sao" in entrypoint else "optimize")
+        assert flow.name == entrypoint.replace(":", ".").rpartition(".")[2]
 
 
 def test_one_process_refuses_to_serve_without_a_server_that_schedules(tmp_path: Path):

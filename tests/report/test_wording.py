@@ -1,8 +1,12 @@
 """How numbers are said."""
 
+from dataclasses import replace
+
 import pytest
 
+from convergence_core.result import GateReport
 from tasks.report import wording
+from tests.support.results import made_up_result
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -73,3 +77,52 @@ def test_durations_are_said_in_two_units(us, text):
 def test_text_is_cleaned_of_what_files_cannot_hold():
     assert wording.clean("a\ud800b\x00c\td\n") == "a?b\ufffdc\td\n"
     assert wording.short("one\n two  three", 8) == "one two…"
+
+
+GATE = GateReport(
+    decision="promote",
+    opponent="default",
+    opponent_id="d",
+    n_cases=40,
+    mean=0.12,
+    low=0.03,
+    high=0.2,
+    alpha=0.05,
+    min_effect=0.0,
+    log_e=4.1,
+    log_threshold=2.996,
+    p_value=0.016,
+    n_to_verdict=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "promote: it lies above the defaults."),
+        ({"min_effect": 0.05}, "promote: it lies above the defaults by more than 0.05."),
+        ({"decision": "keep"}, "keep the defaults: it does not lie above them."),
+        (
+            {"decision": "keep", "opponent": "champion"},
+            "keep the champion: it does not lie above it.",
+        ),
+        (
+            {"decision": "undecided", "n_to_verdict": 90},
+            "undecided: the cases do not tell it from",
+        ),
+    ],
+)
+def test_the_gates_verdict_is_said_with_its_evidence_and_its_error(changes, said):
+    result = replace(made_up_result(), gate=replace(GATE, **changes))
+    sentence = wording.gate_sentence(result)
+    assert sentence is not None
+    assert said in sentence
+    assert "+0.120 [+0.030, +0.200] on the 40 held-out cases" in sentence
+    assert "evidence 4.10 of 3.00 nats" in sentence
+    assert "at most 5 %, however often one looks" in sentence
+    assert ("About 90 more cases" in sentence) == (changes.get("n_to_verdict") == 90)
+    assert "better" not in sentence
+
+
+def test_without_a_gate_nothing_is_said():
+    assert wording.gate_sentence(replace(made_up_result(), gate=None)) is None

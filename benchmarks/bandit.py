@@ -1,0 +1,140 @@
+"""The runtime bandit: a flip of the best arm, nights that were right and wrong, decisions per second.
+
+    python -m benchmarks.bandit [--only flip,warm,speed]
+
+Simulated rewards of 0 and 1; means over seeds with standard errors.
+"""
+
+import argparse
+import time
+
+import numpy as np
+
+from convergence_core.bandit import (
+    BetaArms,
+    DriftWatch,
+    LinearArms,
+    LinearLearner,
+    Policy,
+    WarmArms,
+    nightly_prior,
+)
+from convergence_core.bandit.propensities import of_beta
+
+SEEDS = 20
+FLOOR = 0.02
+
+
+def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, int]:
+    """Return the regret after request 2,000 of 6,000, and the alarms of the whole run."""
+    rng, n_arms = np.random.default_rng(seed), len(before)
+    arms, watch = BetaArms.begin(np.ones(n_arms), 1.0), DriftWatch.begin(n_arms)
+    regret, alarms, spread = 0.0, 0, 0
+    for t in range(6_000):
+        means = after if t >= 2_000 else before
+        arm = int(arms.draw(rng).argmax())
+        if rng.random() < (0.2 if spread else FLOOR):
+            arm = int(rng.integers(n_arms))
+        spread = max(0, spread - 1)
+        reward = float(rng.random() < means[arm])
+        if t >= 2_000:
+            regret += max(means) - means[arm]
+        arms = arms.tell(arm, reward)
+        watch, alarm = watch.tell(arm, reward)
+        if alarm is not None:
+            since = alarm.after * alarm.n_after
+            arms = arms.reopened(arm, successes=since, failures=alarm.n_after - since)
+            alarms, spread = alarms + 1, 100
+    return regret, alarms
+
+
+def flip() -> None:
+    """Print regret and alarms with and without a flip."""
+    print("\n## Regret after request 2,000 of 6,000, with the drift watch\n")
+    print("| arms | regret | alarms a run |\n|---|---|---|")
+    for name, before, after in (
+        (".8/.6 becomes .3/.6", (0.8, 0.6), (0.3, 0.6)),
+        (".7/.3 are swapped", (0.7, 0.3), (0.3, 0.7)),
+        (".8/.6 stay", (0.8, 0.6), (0.8, 0.6)),
+    ):
+        runs = [flipped(seed, before, after) for seed in range(SEEDS)]
+        regrets = np.array([regret for regret, _ in runs])
+        alarms = np.mean([n for _, n in runs])
+        error = regrets.std() / np.sqrt(SEEDS)
+        print(f"| {name} | {regrets.mean():.1f} ± {error:.1f} | {alarms:.2f} |", flush=True)
+
+
+def served(seed: int, nights: str) -> float:
+    """Return the regret of 1,000 requests; the night measured each of five arms 40 times."""
+    rng = np.random.default_rng(seed)
+    means = rng.beta(6.0, 3.0, size=5)
+    measured = rng.binomial(40, means) / 40
+    if nights == "wrong":
+        measured = measured[rng.permutation(5)]
+    inside = np.clip(measured, 0.05, 0.95)
+    priors = [
+        nightly_prior(float(mean), float(sd))
+        for mean, sd in zip(measured, np.sqrt(inside * (1 - inside) / 40), strict=True)
+    ]
+    arms = WarmArms.begin([p.alpha for p in priors], [p.beta for p in priors])
+    if nights == "cold":
+        arms = arms.reset()
+    regret = 0.0
+    for _ in range(1_000):
+        arm = int(arms.draw(rng).argmax())
+        regret += means.max() - means[arm]
+        arms = arms.tell(arm, float(rng.random() < means[arm]))
+    return regret
+
+
+def warm() -> None:
+    """Print the regret with the nightly prior relative to a cold start."""
+    print("\n## Regret of the first 1,000 requests, relative to a cold start\n")
+    print("| systems | night right | night wrong (arms permuted) |\n|---|---|---|")
+    for first in (0, SEEDS, 2 * SEEDS):
+        seeds = range(first, first + SEEDS)
+        mean = {
+            k: np.mean([served(seed, k) for seed in seeds]) for k in ("cold", "right", "wrong")
+        }
+        right, wrong = mean["right"] / mean["cold"], mean["wrong"] / mean["cold"]
+        print(f"| {first} to {first + SEEDS - 1} | {right:.0%} | {wrong:.0%} |", flush=True)
+
+
+def speed() -> None:
+    """Print decisions with their learning per CPU-second, in memory."""
+    print("\n## Choose and learn, ten arms, in memory: thousands per CPU-second\n")
+    rng = np.random.default_rng(0)
+    means, n = rng.random(10), 200_000
+    uniforms, tosses = rng.random(n), rng.random(n)
+    a, b = [1.0] * 10, [1.0] * 10
+    policy = Policy.of(of_beta(a, b))
+    begun = time.process_time()
+    for i in range(n):
+        arm = policy.choose(float(uniforms[i])).arm
+        reward = float(tosses[i] < means[arm])
+        a[arm] += reward
+        b[arm] += 1.0 - reward
+        if policy.is_stale(i + 1):
+            policy = Policy.of(of_beta(a, b), n=i + 1)
+    print(f"Beta, exact propensities: {n / (time.process_time() - begun) / 1e3:.0f}")
+    learner = LinearLearner(LinearArms.begin(np.full(10, 0.5), 16))
+    n = 20_000
+    xs = rng.normal(size=(n, 16))
+    begun = time.process_time()
+    for x in xs:
+        arm = int(learner.arms.draw(x, rng).argmax())
+        learner.tell(arm, x, 0.5)
+    print(f"Linear, 16 features: {n / (time.process_time() - begun) / 1e3:.0f}", flush=True)
+
+
+def main() -> None:
+    """Parse the command line and print what was asked for."""
+    parser = argparse.ArgumentParser(description="The runtime bandit.")
+    parser.add_argument("--only", default="flip,warm,speed")
+    parts = {"flip": flip, "warm": warm, "speed": speed}
+    for name in parser.parse_args().only.split(","):
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()

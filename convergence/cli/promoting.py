@@ -1,0 +1,255 @@
+"""``promote``, ``rollback``, ``gates``: who is in production, and on what evidence."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, places
+from convergence_core.errors import ConfigurationError, Problem, RunNotFoundError
+
+if TYPE_CHECKING:
+    from convergence_core.result import RunResult
+    from convergence_core.store.runtime import RuntimeStore
+
+JSON_HELP = "Answer as JSON."
+YES_HELP = "Do not ask."
+EXIT_GATE = 100
+"""The gate says no."""
+
+
+def promote(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="Label or id. Default: the latest finished run."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Make a run's candidate the champion, if the promotion gate says so.
+
+    Exit code 100: it says no, or does not know yet.
+    """
+    console.settings.json = as_json
+    from convergence_core.store.promotions import champion_of, crown  # noqa: PLC0415 - SQLite
+    from convergence_core.store.runtime_rows import Champion  # noqa: PLC0415 - as above
+
+    result = _result(store, config, run)
+    gate, winner = result.gate, result.winner
+    if gate is None or winner is None:
+        console.say(
+            f"The gate judged nothing in {result.label}: there must be a candidate, held-out cases, "
+            "and a champion or defaults to compare it with."
+        )
+        raise typer.Exit(EXIT_GATE)
+    if gate.decision != "promote":
+        _answer(
+            {"promoted": False, "run": result.label, "decision": gate.decision}, as_json=as_json
+        )
+        console.say(
+            f"The gate says {gate.decision}: difference {gate.mean:+.3f} [{gate.low:+.3f}, "
+            f"{gate.high:+.3f}] on {gate.n_cases} held-out cases, evidence {gate.log_e:.2f} of "
+            f"{gate.log_threshold:.2f} nats."
+        )
+        raise typer.Exit(EXIT_GATE)
+    with _runtime(store, config) as state:
+        reigning = champion_of(state, result.system)
+        if reigning is not None and reigning.candidate_id == winner.candidate_id:
+            _answer(
+                {"promoted": False, "run": result.label, "decision": "promote"}, as_json=as_json
+            )
+            console.say(f"{winner.label} is the champion of {result.system} already.")
+            return
+        if reigning is not None and gate.opponent_id != reigning.candidate_id:
+            console.say(
+                f"The champion of {result.system} changed after {result.label} had ended, which was "
+                "compared with another one. Run `convergence optimize` again."
+            )
+            raise typer.Exit(EXIT_GATE)
+        _confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
+        crown(
+            state,
+            Champion(
+                system=result.system,
+                candidate_id=winner.candidate_id,
+                params=dict(winner.params),
+                run_id=result.run_id,
+                reason=f"promoted from {result.label}",
+                created_us=_now_us(),
+            ),
+        )
+    _answer(
+        {
+            "promoted": True,
+            "run": result.label,
+            "decision": "promote",
+            "candidate_id": winner.candidate_id,
+            "params": dict(winner.params),
+        },
+        as_json=as_json,
+    )
+    console.say(f"{winner.label} is the champion of {result.system} now.")
+
+
+def rollback(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="api.name of the system.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Bring back the champion before the present one."""
+    console.settings.json = as_json
+    from convergence_core.store.promotions import before, champion_of, crown  # noqa: PLC0415
+    from convergence_core.store.runtime_rows import Champion  # noqa: PLC0415
+
+    with _runtime(store, config) as state:
+        reigning, former = champion_of(state, system), before(state, system)
+        if reigning is None or former is None:
+            raise ConfigurationError(
+                [
+                    Problem(
+                        key="SYSTEM",
+                        rule="must have had a champion before the present one",
+                        value=system,
+                        fix="`convergence gates` shows which systems had champions.",
+                    )
+                ]
+            )
+        _confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
+        crown(
+            state,
+            Champion(
+                system=system,
+                candidate_id=former.candidate_id,
+                params=former.params,
+                run_id=former.run_id,
+                reason=f"rollback from {reigning.candidate_id}",
+                created_us=_now_us(),
+            ),
+        )
+    _answer(
+        {"system": system, "candidate_id": former.candidate_id, "params": former.params},
+        as_json=as_json,
+    )
+    console.say(f"{former.candidate_id} is the champion of {system} again.")
+
+
+def gates(
+    system: Annotated[
+        str | None, typer.Argument(metavar="[SYSTEM]", help="Only of this api.name.")
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """List every look of the promotion gate, and who is champion."""
+    console.settings.json = as_json
+    from convergence_core.store.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
+
+    with _runtime(store, config) as state:
+        found = looks(state, system)
+        names = sorted({look.system for look in found} | ({system} if system else set()))
+        champions = {name: champion_of(state, name) for name in names}
+    if as_json:
+        console.answer_json(
+            {
+                "looks": [
+                    {name: getattr(look, name) for name in look.__slots__} for look in found
+                ],
+                "champions": {
+                    name: None
+                    if champion is None
+                    else {key: getattr(champion, key) for key in champion.__slots__}
+                    for name, champion in champions.items()
+                },
+            }
+        )
+        return
+    if not found:
+        console.say("No gate has looked at anything yet.")
+        return
+    columns = ("when", "system", "kind", "candidate", "against", "verdict", "n", "evidence")
+    rows = [
+        (
+            f"{datetime.fromtimestamp(look.created_us / 1e6, UTC):%Y-%m-%d %H:%M}",
+            look.system,
+            look.kind,
+            look.candidate_id or "",
+            look.champion_id or "",
+            look.decision,
+            f"{look.n:,}",
+            f"{look.log_e:.2f} of {look.log_threshold:.2f}",
+        )
+        for look in found
+    ]
+    console.show(console.simple_table(columns, rows, right=("n", "evidence")))
+    for name, champion in champions.items():
+        told = "none yet" if champion is None else f"{champion.candidate_id} ({champion.reason})"
+        console.answer(f"Champion of {name}: {told}")
+
+
+def _result(store: Path | None, config: Path | None, name: str | None) -> "RunResult":
+    """Return the result of a finished run.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
+    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
+
+    opened = places.open_store(store, config)
+    records = [opened.run(name)] if name is not None else opened.runs()
+    record = next((one for one in records if one.summary_json is not None), None)
+    if record is None or record.summary_json is None:
+        raise RunNotFoundError(
+            f"a finished run must exist to be promoted, but got {name or 'none in this store'}. "
+            "`convergence resume` ends one that was stopped."
+        )
+    return RunResult.from_json(json.loads(record.summary_json))
+
+
+def _runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
+    from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - brings SQLite
+
+    path = places.store_path(store, config)
+    if not (path / "store.json").is_file():
+        places.open_store(store, config)  # says what is missing
+    return RuntimeStore(path)
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask a person; refuse where nobody can answer.
+
+    Raises:
+        ConfigurationError: standard input is no terminal, and ``--yes`` was not given.
+        typer.Exit: the person says no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="--yes",
+                    rule="must be given where nobody can be asked",
+                    value="",
+                    fix="Add --yes to adopt it without a question.",
+                )
+            ]
+        )
+    if not typer.confirm(question):
+        raise typer.Exit(1)
+
+
+def _answer(value: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        console.answer_json(value)
+
+
+def _now_us() -> int:
+    return int(datetime.now(UTC).timestamp() * 1e6)

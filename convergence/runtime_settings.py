@@ -1,0 +1,145 @@
+"""What a system offers and how it serves, at run time."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from convergence_core.errors import ConfigurationError, Problem
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class RuntimeArm(_Part):
+    """An arm that a system offers."""
+
+    params: dict[str, Any]
+    """What the application is to use."""
+    arm_id: str | None = Field(default=None, min_length=1, max_length=200)
+    """Name of the arm. Absent: a hash of its parameters."""
+    prior_mean: float | None = Field(default=None, ge=0, le=1)
+    """Mean reward that a night has measured. Absent: no opinion."""
+    prior_sd: float | None = Field(default=None, gt=0)
+    """Its standard deviation; stands beside ``prior_mean``."""
+
+    @model_validator(mode="after")
+    def _whole_prior(self) -> "RuntimeArm":
+        if (self.prior_mean is None) != (self.prior_sd is None):
+            raise ValueError("prior_mean and prior_sd stand beside each other; give both or none")
+        return self
+
+
+class RewardMetric(_Part):
+    """One signal and its share in the reward."""
+
+    name: str
+    """Key in ``signals``."""
+    weight: float = Field(gt=0, le=1)
+    """Its weight among the signals that are given."""
+
+
+class RuntimeConfig(_Part):
+    """How a system serves."""
+
+    system: str = Field(min_length=1, max_length=200)
+    """Name of the optimized system."""
+    agent_type: str = "default"
+    """Kind of agent, where a call names none."""
+    default_arms: tuple[RuntimeArm, ...] = ()
+    """Arms to offer; those that are there keep what they have learned. Without arms in the store,
+    these are what there is."""
+    min_arms: int = Field(default=1, ge=1)
+    """With fewer arms on offer the first default arm serves, and nothing is learned."""
+    reward_metrics: tuple[RewardMetric, ...] = ()
+    """How ``signals`` become a reward."""
+    mode: Literal["regret", "verdict"] = "regret"
+    """Traffic that earns most, or that decides soonest who is best."""
+    sticky: Literal["none", "user", "session"] = "none"
+    """Who keeps an arm; a session is ``context["session_id"]``."""
+    floor: float = Field(default=0.02, ge=0, le=1)
+    """Share of the requests that is spread evenly over all arms."""
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    """Largest probability of naming a winner that is none, at any look."""
+    min_effect: float = Field(default=0.0, ge=0, lt=0.99)
+    """Least difference in mean reward that makes a winner."""
+    expires_after_s: float | None = Field(default=86_400.0, gt=0)
+    """Seconds after which a reward is late. ``None``: never."""
+    late_counts: bool = False
+    """Whether late rewards teach."""
+    discount: float = Field(default=1.0, gt=0, le=1)
+    """Share of its evidence that an arm keeps at each reward of its own; 1: all."""
+    rewards_per_false_alarm: float | None = Field(default=None, ge=20)
+    """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
+    prior_discount: float = Field(default=1.0, ge=0, le=1)
+    """Share of a night's weight that is believed."""
+    prior_most: float = Field(default=40.0, ge=0)
+    """Largest weight of a night, in rewards."""
+    prior_trust: float = Field(default=0.55, ge=0, le=1)
+    """Probability that the night is right, before any reward."""
+    seed: int | None = Field(default=None, ge=0)
+    """Same seed and same rewards, same choices. ``None``: from the machine's entropy."""
+
+
+def checked_settings(
+    system: str, config: RuntimeConfig | Mapping[str, Any] | None
+) -> RuntimeConfig:
+    """Return settings as given, checked.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+    """
+    if isinstance(config, RuntimeConfig):
+        values: dict[str, Any] = config.model_dump()
+    else:
+        values = dict(config or {})
+    if values.setdefault("system", system) != system:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="system",
+                    rule="must be the name that is configured",
+                    value=str(values["system"]),
+                    fix=f"Write `{system}`, or leave it out.",
+                )
+            ]
+        )
+    try:
+        return RuntimeConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key=".".join(str(part) for part in found["loc"]),
+                    rule=found["msg"][:1].lower() + found["msg"][1:],
+                    value=repr(found["input"])[:80],
+                    fix=f"Known settings: {', '.join(sorted(RuntimeConfig.model_fields))}.",
+                )
+                for found in error.errors()
+            ]
+        ) from error
+
+
+def reward_of(
+    config: RuntimeConfig,
+    reward: float | None,
+    signals: Mapping[str, float] | None,
+    engagement_score: float | None,
+) -> float | None:
+    """Return the reward that was meant, ``None`` if there is none.
+
+    Raises:
+        ValueError: a signal is not in [0, 1].
+    """
+    if signals is not None and config.reward_metrics:
+        given = [metric for metric in config.reward_metrics if metric.name in signals]
+        for metric in given:
+            if not 0.0 <= signals[metric.name] <= 1.0:
+                raise ValueError(
+                    f"signals.{metric.name} must lie in [0, 1], but got {signals[metric.name]}"
+                )
+        total = sum(metric.weight for metric in given)
+        if total:
+            return sum(metric.weight * signals[metric.name] for metric in given) / total
+    return reward if reward is not None else engagement_score

@@ -1,0 +1,35 @@
+"""The runtime bandit: what is believed of each arm, and which one serves the next request.
+
+``BetaArms``, ``WarmArms`` (with the night as prior), ``GaussianArms`` and ``LinearArms`` are
+posteriors; ``Policy`` is one version of their exact propensities; ``DriftWatch`` tells when a mean
+has changed; ``receive`` says what becomes of a reward.
+"""
+
+from convergence_core.bandit.arms import BetaArms, GaussianArms
+from convergence_core.bandit.constraints import QualityConstraint
+from convergence_core.bandit.drift import Alarm, DriftWatch
+from convergence_core.bandit.features import Encoder
+from convergence_core.bandit.linear import LinearArms, LinearLearner
+from convergence_core.bandit.policy import Choice, Policy
+from convergence_core.bandit.priors import NightlyPrior, nightly_prior
+from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
+from convergence_core.bandit.warm import WarmArms
+
+__all__ = [
+    "Alarm",
+    "BetaArms",
+    "Choice",
+    "DriftWatch",
+    "Encoder",
+    "GaussianArms",
+    "LinearArms",
+    "LinearLearner",
+    "NightlyPrior",
+    "OpenDecision",
+    "Policy",
+    "QualityConstraint",
+    "Receipt",
+    "WarmArms",
+    "nightly_prior",
+    "receive",
+]

@@ -1,0 +1,119 @@
+"""Traffic that reaches a verdict soonest, with a floor for every arm.
+
+While leader i has ``n_i`` further requests and arm b ``n_b``, the evidence against b grows by about
+``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats: d the difference of means beyond the minimum effect, v
+the variance at the middle of both. So the fewest requests that give each arm the evidence ``R_b``
+that it still lacks have, with ``a_b = d_b^2 / (2 v_b R_b)``,
+
+    n_b = 1 / (a_b - 1 / n_i),    sum_b (a_b n_i - 1)^-2 = 1,
+
+the second from setting the derivative of the total to 0. It is the allocation of A. Garivier,
+E. Kaufmann, "Optimal best arm identification with fixed confidence", 2016, for Gaussian rewards,
+with each arm's own remaining need in place of one common threshold; two arms share evenly.
+
+The means are not known, so shares are averaged over draws from a posterior of them. Its counts are
+doubled (``SHARPNESS``): plain draws spread more traffic than the doubt is worth.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.gate.betting import Floats
+from convergence_core.gate.contest import Contest
+
+FIRST = 40
+"""Rewards that each arm gets before shares may differ."""
+N_DRAWS = 8
+SHARPNESS = 2.0
+MARGIN = 1.0
+"""Nats added to what is lacking: bets have to be found, and rewards come in batches."""
+_LEAST_NEED = 0.25
+_CLOSEST = 1e-3
+"""Differences are taken as at least this: equal arms would need for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to send the next requests."""
+
+    shares: tuple[float, ...]
+    """Probability of each arm, summing to 1."""
+    n_to_verdict: int | None
+    """Requests until a verdict if the means are as observed; 0: there is one; ``None``: the leading
+    arms look equal so far."""
+
+
+def even_plan(contest: Contest) -> Plan:
+    """Return equal shares for all arms."""
+    return _plan(contest, np.full(contest.n_arms, 1.0 / contest.n_arms))
+
+
+def verdict_plan(contest: Contest, rng: np.random.Generator, *, floor: float = 0.02) -> Plan:
+    """Return the shares that are expected to reach a verdict soonest.
+
+    Args:
+        contest: evidence so far.
+        rng: draws the means.
+        floor: share of all requests that is spread evenly over the arms whatever happens, in
+            [0, 1]; it keeps estimates of arms that are out alive.
+
+    Raises:
+        ValueError: ``floor`` is not in [0, 1].
+    """
+    if not 0.0 <= floor <= 1.0:
+        raise ValueError(f"floor must lie in [0, 1], but got {floor}")
+    if contest.is_over or contest.numbers.min() < FIRST:
+        return even_plan(contest)
+    needs = _needs(contest)
+    failures = contest.numbers - contest.sums
+    draws = rng.beta(
+        SHARPNESS * contest.sums + 0.5,
+        SHARPNESS * failures + 0.5,
+        size=(N_DRAWS, contest.n_arms),
+    )
+    numbers = _numbers(draws, needs, contest.min_effect)
+    wanted = (numbers / numbers.sum(axis=1, keepdims=True)).mean(axis=0)
+    return _plan(contest, (1.0 - floor) * wanted + floor / contest.n_arms)
+
+
+def _plan(contest: Contest, shares: Floats) -> Plan:
+    return Plan(shares=tuple((shares / shares.sum()).tolist()), n_to_verdict=_to_verdict(contest))
+
+
+def _needs(contest: Contest) -> Floats:
+    """Return the nats that each arm lacks to be out, 0 for those that are, (n_arms,)."""
+    lacking = np.maximum(contest.log_threshold - contest.log_e + MARGIN, _LEAST_NEED)
+    return np.where(contest.out, 0.0, lacking)
+
+
+def _to_verdict(contest: Contest) -> int | None:
+    if contest.is_over:
+        return 0
+    left = np.sort(contest.means[~contest.out])
+    if contest.numbers.min() < 1 or left[-1] - left[-2] - contest.min_effect <= _CLOSEST:
+        return None
+    return int(np.ceil(_numbers(contest.means[None], _needs(contest), contest.min_effect).sum()))
+
+
+def _numbers(means: Floats, needs: Floats, effect: float) -> Floats:
+    """Return the further requests of each arm for each row of means, (n_rows, n_arms)."""
+    rows = np.arange(len(means))
+    leaders = np.where(needs > 0.0, means, -1.0).argmax(axis=1)
+    lead = means[rows, leaders][:, None]
+    middle = (lead + means) / 2.0
+    variance = np.maximum(middle * (1.0 - middle), 1e-4)
+    lacks = np.broadcast_to(needs > 0.0, means.shape).copy()
+    lacks[rows, leaders] = False
+    difference = np.maximum(lead - means - effect, _CLOSEST)
+    a = np.where(lacks, difference**2 / (2.0 * variance * np.maximum(needs, _LEAST_NEED)), np.inf)
+    low = 1.0 / a.min(axis=1)
+    # At (1 + sqrt(k)) / a_min each of the k terms of the sum is at most 1 / k.
+    high = low * (1.0 + np.sqrt(lacks.sum(axis=1)))
+    for _ in range(40):
+        n_i = (low + high) / 2.0
+        too_few = (1.0 / (a * n_i[:, None] - 1.0) ** 2).sum(axis=1) > 1.0
+        low, high = np.where(too_few, n_i, low), np.where(too_few, high, n_i)
+    numbers = np.where(lacks, 1.0 / (a - 1.0 / high[:, None]), 0.0)
+    numbers[rows, leaders] = high
+    return np.asarray(numbers, dtype=np.float64)

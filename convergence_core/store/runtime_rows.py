@@ -1,0 +1,149 @@
+"""Rows of the runtime state, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from convergence_core.records import Json
+
+LookKind = Literal["holdout", "traffic", "guard"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmOffer:
+    """An arm to put on offer."""
+
+    arm_id: str
+    params: Mapping[str, Json]
+    prior_alpha: float = 1.0
+    prior_beta: float = 1.0
+    prior: Mapping[str, Json] | None = None
+    """Where the prior comes from, for people; ``None``: no opinion."""
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArm:
+    """An arm and its posterior."""
+
+    arm_id: str
+    params: Mapping[str, Json]
+    prior: Mapping[str, Json] | None
+    base_alpha: float
+    base_beta: float
+    base_seq: int
+    """Rewards up to this number are in the base."""
+    alpha: float
+    beta: float
+    n: int
+    """Rewards learned from since the arm was made."""
+    run_id: str | None
+    is_retired: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One system and agent type."""
+
+    group_id: int
+    n: int
+    """Rewards learned from."""
+    version: int
+    """Latest policy; 0: none yet."""
+    revision: int
+    """Raised when arms come, go or change by something else than a reward."""
+    explore_until: int
+    """Number of rewards until which exploration is raised."""
+    trust: float
+    """In the nightly priors, before any reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPolicy:
+    """One version of the propensities."""
+
+    version: int
+    mode: str
+    n: int
+    """Rewards behind it."""
+    arms: tuple[str, ...]
+    shares: tuple[float, ...]
+    design: Mapping[str, Json]
+    """What the evidence on its requests rests on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDecision:
+    """A decision about to be logged."""
+
+    decision_id: str
+    user_id: str
+    arm_id: str
+    version: int
+    propensity: float
+    context_json: str | None
+    created_us: int
+    expires_us: int | None
+    unit: str | None = None
+    """User or session that keeps its arm; ``None``: nobody does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDecision:
+    """A decision and the first reward that closed it."""
+
+    decision_id: str
+    system: str
+    agent_type: str
+    user_id: str
+    arm_id: str
+    params: Mapping[str, Json]
+    version: int
+    propensity: float
+    is_fresh: bool
+    context_json: str | None
+    created_us: int
+    expires_us: int | None
+    reward: float | None
+    reward_status: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Equal rewards of one policy version and arm, of fresh decisions."""
+
+    version: int
+    arm_id: str
+    reward: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLook:
+    """One look of a gate."""
+
+    system: str
+    kind: LookKind
+    candidate_id: str | None
+    champion_id: str | None
+    run_id: str | None
+    decision: str
+    n: int
+    """Pairs or rewards seen."""
+    log_e: float
+    """Evidence for the decision that is aimed at, nats."""
+    log_threshold: float
+    details: Mapping[str, Json]
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """Who is in production."""
+
+    system: str
+    candidate_id: str
+    params: Mapping[str, Json]
+    run_id: str | None
+    reason: str
+    created_us: int

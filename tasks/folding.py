@@ -1,0 +1,73 @@
+"""Bringing production home: decisions and rewards to the tables, evidence to the list of looks."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convergence_core.store.exporting import export
+from convergence_core.store.promotions import save_look
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import GateLook
+from tasks.evidence import Evidence
+from tasks.serving import Bandit, NoArmsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldReport:
+    """What one fold did."""
+
+    n_decisions: int
+    """Decisions that were new."""
+    n_rewards: int
+    """Rewards that were new."""
+    evidence: dict[str, Evidence]
+    """System and agent type → what all of its traffic shows now."""
+
+
+def fold_store(path: Path) -> FoldReport:
+    """Export a store's decisions and rewards, and look at the evidence of every system once.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    with RuntimeStore(path) as store:
+        counts = export(store, store.database.path.parent)
+        with store.database.reading() as connection:
+            groups: Any = connection.execute(
+                "SELECT system, agent_type FROM groups ORDER BY system, agent_type"
+            ).fetchall()
+        evidence: dict[str, Evidence] = {}
+        for system, agent_type in groups:
+            try:
+                found = Bandit(store, system, agent_type).evidence()
+            except NoArmsError:
+                continue  # one arm has nobody to be compared with
+            evidence[f"{system}/{agent_type}"] = found
+            if counts["rewards"]:
+                save_look(store, _look(store, system, agent_type, found))
+    return FoldReport(
+        n_decisions=counts["decisions"], n_rewards=counts["rewards"], evidence=evidence
+    )
+
+
+def _look(store: RuntimeStore, system: str, agent_type: str, found: Evidence) -> GateLook:
+    best = max(range(len(found.arms)), key=lambda arm: found.means[arm])
+    others = [log_e for arm, log_e in enumerate(found.log_e) if arm != best]
+    return GateLook(
+        system=system,
+        kind="traffic",
+        candidate_id=found.arms[best],
+        champion_id=None,
+        run_id=None,
+        decision="undecided" if found.winner is None else "promote",
+        n=sum(found.numbers),
+        log_e=min(others),
+        log_threshold=found.log_threshold,
+        details={
+            "agent_type": agent_type,
+            "regret": found.regret,
+            "n_to_verdict": found.n_to_verdict,
+            "winner": found.winner,
+        },
+        created_us=store.now_us(),
+    )

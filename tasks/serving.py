@@ -1,0 +1,371 @@
+"""One system at run time: choose an arm for a request, learn from what came of it.
+
+``Bandit`` joins the store with the deciding core. Its propensities are a version of a policy that
+all processes share: whoever finds the version stale makes the next one, and everybody reads it. It
+blocks, so async code calls it from a thread; it holds no lock across disk or network.
+"""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from convergence_core.bandit import BetaArms, NightlyPrior, Policy, WarmArms
+from convergence_core.bandit.receipts import ReceiptStatus
+from convergence_core.gate import Contest, Plan, verdict_plan
+from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import (
+    ArmOffer,
+    Group,
+    NewDecision,
+    StoredArm,
+    StoredPolicy,
+)
+from tasks.evidence import Evidence, Folder, design_of, evidence_of
+
+Mode = Literal["regret", "verdict"]
+Sticky = Literal["none", "user", "session"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingSettings:
+    """How a system serves."""
+
+    mode: Mode = "regret"
+    """``regret``: Thompson sampling; ``verdict``: the shares that decide soonest."""
+    sticky: Sticky = "none"
+    """Who keeps an arm: nobody, each user, or each session (``context["session_id"]``)."""
+    floor: float = 0.02
+    """Share of the requests that is spread evenly over all arms, in [0, 1]."""
+    alpha: float = 0.05
+    """Largest probability of naming a winner that is none."""
+    min_effect: float = 0.0
+    """Least difference in mean reward that makes a winner."""
+    expires_after_s: float | None = 86_400.0
+    """Seconds after which a reward is late; ``None``: never."""
+    late_counts: bool = False
+    """Whether the posterior learns from late rewards."""
+    discount: float = 1.0
+    """Share of its evidence that an arm keeps at each of its rewards, in (0, 1]."""
+    rewards_per_false_alarm: float | None = None
+    """Watch for drift, with so many rewards from one false alarm to the next at least; ``None``:
+    do not watch."""
+    explore_after_alarm: float = 0.2
+    """Share of the requests spread evenly after an alarm."""
+    explore_for: int = 100
+    """Rewards for which it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The arm that serves a request."""
+
+    decision_id: str
+    arm_id: str
+    params: Mapping[str, Json]
+    propensity: float
+    sampled_value: float
+    """A draw of the chosen arm's mean."""
+    version: int
+    is_fresh: bool
+    """Whether the arm was drawn for this request, not kept from an earlier one."""
+    arms: tuple[StoredArm, ...]
+    """All arms on offer, as the policy saw them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What became of a reward."""
+
+    status: ReceiptStatus
+    learned: bool
+    alarm: str | None
+    """The alarm it raised, in words; ``None``: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """A policy version ready to choose by."""
+
+    group: Group
+    policy: Policy
+    version: int
+    arms: tuple[StoredArm, ...]
+
+
+class NoArmsError(LookupError):
+    """Nothing is on offer."""
+
+
+class Bandit:
+    """One system and agent type, served from a store. Thread-safe."""
+
+    def __init__(
+        self,
+        store: RuntimeStore,
+        system: str,
+        agent_type: str = "default",
+        *,
+        settings: ServingSettings | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Serve what is on offer in the store.
+
+        Args:
+            store: shared by all processes of this machine.
+            system: name of the optimized system.
+            agent_type: its kind of agent.
+            settings: how it serves.
+            seed: same seed and same rewards, same choices; ``None``: from the system's entropy.
+        """
+        self.system, self.agent_type = system, agent_type
+        self.settings = settings or ServingSettings()
+        self._store = store
+        self._folder = Folder(
+            store, alpha=self.settings.alpha, min_effect=self.settings.min_effect
+        )
+        self._rng = np.random.default_rng(seed)
+        self._mutex = threading.Lock()
+        self._served: _Served | None = None
+
+    def select(
+        self,
+        user_id: str,
+        *,
+        context: Mapping[str, Json] | None = None,
+    ) -> Selection:
+        """Choose an arm and log the decision durably.
+
+        Raises:
+            NoArmsError: nothing is on offer.
+            StoreWriteError: the decision could not be logged.
+        """
+        served = self._current()
+        with self._mutex:
+            uniform = float(self._rng.random())
+        choice = served.policy.choose(uniform)
+        now = self._store.now_us()
+        expires = self.settings.expires_after_s
+        asked = NewDecision(
+            decision_id=decision_id(now),
+            user_id=user_id,
+            arm_id=served.arms[choice.arm].arm_id,
+            version=served.version,
+            propensity=choice.propensity,
+            context_json=None if context is None else canonical_json(dict(context)),
+            created_us=now,
+            expires_us=None if expires is None else now + int(expires * 1e6),
+            unit=self._unit(user_id, context),
+        )
+        logged = self._store.decide(served.group.group_id, asked)
+        arm = next((a for a in served.arms if a.arm_id == logged.arm_id), None)
+        if arm is None:  # kept from before this process learned of it
+            arm = next(
+                a for a in self._store.arms(served.group.group_id) if a.arm_id == logged.arm_id
+            )
+        with self._mutex:
+            sampled = float(self._rng.beta(arm.alpha, arm.beta))
+        return Selection(
+            decision_id=logged.decision_id,
+            arm_id=logged.arm_id,
+            params=arm.params,
+            propensity=logged.propensity,
+            sampled_value=sampled,
+            version=logged.version,
+            is_fresh=logged is asked,
+            arms=served.arms,
+        )
+
+    def n_on_offer(self) -> int:
+        """Return how many arms are on offer."""
+        group = self._store.group(self.system, self.agent_type)
+        if group is None:
+            return 0
+        return sum(not arm.is_retired for arm in self._store.arms(group.group_id))
+
+    def update(self, decision_id: str, reward: float) -> Learned:
+        """Take in the reward of a decision; durable when this returns.
+
+        Raises:
+            ValueError: the reward is not in [0, 1].
+            StoreWriteError: it could not be stored.
+        """
+        settings = self.settings
+        receipt, alarm = self._store.reward(
+            self.system,
+            decision_id,
+            reward,
+            discount=settings.discount,
+            late_counts=settings.late_counts,
+            rewards_per_false_alarm=settings.rewards_per_false_alarm,
+            explore_for=settings.explore_for,
+        )
+        told = None
+        if alarm is not None:
+            told = f"mean reward went from {alarm.before:.3g} to {alarm.after:.3g}"
+        return Learned(status=receipt.status, learned=receipt.learns, alarm=told)
+
+    def evidence(self) -> Evidence:
+        """Return what the traffic shows so far; it may be looked at any time.
+
+        Raises:
+            NoArmsError: fewer than two arms were ever offered.
+        """
+        group = self._group()
+        arms = self._store.arms(group.group_id)
+        contest = self._folder.contest(group.group_id, arms)
+        if contest is None:
+            raise NoArmsError(f"`{self.system}` has no two arms to compare")
+        return evidence_of(contest, arms)
+
+    def _unit(self, user_id: str, context: Mapping[str, Json] | None) -> str | None:
+        if self.settings.sticky == "user":
+            return f"user:{user_id}"
+        session = (context or {}).get("session_id")
+        if self.settings.sticky == "session" and session is not None:
+            return f"session:{session}"
+        return None
+
+    def _group(self) -> Group:
+        group = self._store.group(self.system, self.agent_type)
+        if group is None:
+            raise NoArmsError(f"nothing is on offer for `{self.system}` / `{self.agent_type}`")
+        return group
+
+    def _current(self) -> _Served:
+        """Return the policy in force, making the next version if it is stale."""
+        while True:
+            group, served = self._group(), self._served
+            if (
+                served is not None
+                and (served.version, served.group.revision) == (group.version, group.revision)
+                and not served.policy.is_stale(group.n)
+            ):
+                return served
+            found = self._stored(group) if group.version else None
+            if found is not None and not found.policy.is_stale(group.n):
+                self._served = found
+                return found
+            made = self._made(group)
+            if made is not None:
+                self._served = made
+                return made
+
+    def _stored(self, group: Group) -> _Served | None:
+        """Return the latest stored version, ``None`` if arms changed since it was made."""
+        policy = self._store.policy(group.group_id, group.version)
+        arms = tuple(a for a in self._store.arms(group.group_id) if not a.is_retired)
+        if policy.design.get("revision") != group.revision:
+            return None
+        return _Served(
+            group=group,
+            policy=Policy.of(policy.shares, n=policy.n),
+            version=policy.version,
+            arms=arms,
+        )
+
+    def _made(self, group: Group) -> _Served | None:
+        """Make and store the next version; ``None``: another process was first."""
+        everyone = self._store.arms(group.group_id)
+        arms = tuple(arm for arm in everyone if not arm.is_retired)
+        if not arms:
+            raise NoArmsError(f"all arms of `{self.system}` / `{self.agent_type}` are retired")
+        contest = None
+        if self.settings.mode == "verdict":
+            contest = self._folder.contest(group.group_id, everyone)
+        explore = self.settings.floor
+        if group.n < group.explore_until:
+            explore = max(explore, self.settings.explore_after_alarm)
+        policy = Policy.of(self._shares(group, everyone, contest), n=group.n, explore=explore)
+        out = [] if contest is None else np.flatnonzero(contest.out).tolist()
+        design = design_of(everyone, [everyone[place].arm_id for place in out])
+        design["revision"] = group.revision
+        stored = StoredPolicy(
+            version=group.version + 1,
+            mode=self.settings.mode,
+            n=group.n,
+            arms=tuple(arm.arm_id for arm in arms),
+            shares=policy.propensities,
+            design=design,
+        )
+        if not self._store.save_policy(group.group_id, stored):
+            return None
+        return _Served(
+            group=replace(group, version=stored.version),
+            policy=policy,
+            version=stored.version,
+            arms=arms,
+        )
+
+    def _shares(
+        self, group: Group, everyone: Sequence[StoredArm], contest: Contest | None
+    ) -> np.ndarray:
+        """Return the shares of the arms on offer, before exploration."""
+        on_offer = np.array([not arm.is_retired for arm in everyone])
+        if contest is not None:
+            with self._mutex:
+                plan: Plan = verdict_plan(contest, self._rng, floor=0.0)
+            wanted = np.array(plan.shares)[on_offer]
+            if wanted.sum() > 0.0:
+                return np.asarray(wanted / wanted.sum())
+        return posterior([arm for arm in everyone if not arm.is_retired], group.trust)
+
+
+def posterior(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
+    """Return the probability of each arm to be the best, (n_arms,)."""
+    base_a, base_b, a, b = (
+        np.array([getattr(arm, name) for arm in arms])
+        for name in ("base_alpha", "base_beta", "alpha", "beta")
+    )
+    n = np.array([float(arm.n) for arm in arms])
+    night = BetaArms(prior_alpha=base_a, prior_beta=base_b, alpha=a, beta=b, n=n)
+    if not any(arm.prior is not None for arm in arms):
+        return night.propensities()
+    nightly = np.array([arm.prior is not None for arm in arms])
+    ones = np.ones(len(arms))
+    cold_a, cold_b = np.where(nightly, ones, base_a), np.where(nightly, ones, base_b)
+    cold = BetaArms(
+        prior_alpha=cold_a,
+        prior_beta=cold_b,
+        alpha=cold_a + a - base_a,
+        beta=cold_b + b - base_b,
+        n=n,
+    )
+    return WarmArms(night=night, cold=cold, trust_before=trust).propensities()
+
+
+def decision_id(now_us: int) -> str:
+    """Return a UUID of version 7 (RFC 9562): it sorts by milliseconds."""
+    value = (now_us // 1_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def arm_id_of(params: Mapping[str, Json]) -> str:
+    """Return the id of an arm that was given without one: a hash of its parameters."""
+    return sha256_hex(canonical_json(dict(params)))[:16]
+
+
+def offer_of(
+    params: Mapping[str, Json],
+    arm_id: str | None = None,
+    prior: NightlyPrior | None = None,
+) -> ArmOffer:
+    """Return an offer; without a prior there is no opinion."""
+    name = arm_id or arm_id_of(params)
+    if prior is None:
+        return ArmOffer(arm_id=name, params=params)
+    return ArmOffer(
+        arm_id=name,
+        params=params,
+        prior_alpha=prior.alpha,
+        prior_beta=prior.beta,
+        prior={"mean": prior.mean, "sd": prior.sd, "weight": prior.weight},
+        run_id=prior.run_id,
+    )

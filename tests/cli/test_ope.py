@@ -1,0 +1,117 @@
+"""Off-policy estimates from files and from our own tables."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from convergence_core.store.runtime import RuntimeStore
+from tasks.serving import Bandit, ServingSettings, offer_of
+from tests.support.commands import Runner
+
+MEANS = {"small": 0.2, "large": 0.6}
+
+
+def table(n: int = 4_000, share: float = 0.7) -> pl.DataFrame:
+    rng = np.random.default_rng(1)
+    actions = rng.choice(["small", "large"], size=n, p=[share, 1 - share])
+    rewards = [float(rng.random() < MEANS[a]) for a in actions]
+    return pl.DataFrame(
+        {
+            "action": actions,
+            "reward": rewards,
+            "propensity": [share if a == "small" else 1 - share for a in actions],
+        }
+    )
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_tells_what_another_policy_would_have_earned(here: Path, cli: Runner, ending: str):
+    path = here / f"log.{ending}"
+    if ending == "csv":
+        table().write_csv(path)
+    else:
+        table().write_parquet(path)
+    done = cli("ope", path, "--policy", "large", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["arms"] == ["large", "small"]
+    for name in ("ips", "snips", "dr"):
+        value = found["estimates"][name]
+        assert value["low"] < MEANS["large"] < value["high"], name
+    assert found["ess"] == pytest.approx((table()["action"] == "large").sum())
+    assert found["alarms"] == []
+
+
+def test_shares_and_own_names_of_columns(here: Path, cli: Runner):
+    table().rename({"action": "item_id", "reward": "click"}).write_csv(here / "log.csv")
+    done = cli(
+        "ope", "log.csv", "--policy", "small=0.5,large=0.5", "--column", "action=item_id",
+        "--column", "reward=click",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "SNIPS" in done.out
+    assert "4,000 requests, 2 arms" in done.out
+    assert cli("ope", "log.csv").code == 2
+
+
+def test_too_little_evidence_is_an_alarm_and_a_code(here: Path, cli: Runner):
+    table(300, share=0.99).write_parquet(here / "log.parquet")
+    done = cli("ope", "log.parquet", "--policy", "large")
+    assert done.code == 100
+    assert "effective sample size" in done.err
+
+
+def test_rows_without_a_reward_are_left_out_and_counted(here: Path, cli: Runner):
+    rows = table(1_000).with_columns(
+        reward=pl.when(pl.int_range(pl.len()) < 100).then(None).otherwise(pl.col("reward"))
+    )
+    rows.write_parquet(here / "log.parquet")
+    found = json.loads(cli("ope", "log.parquet", "--json").out)
+    assert (found["n"], found["n_left_out"]) == (900, 100)
+
+
+def test_our_own_tables_are_a_log(here: Path, cli: Runner):
+    rng = np.random.default_rng(1)
+    with RuntimeStore(here / "convergence-data") as store:
+        store.offer("bot", "default", [offer_of({}, name) for name in MEANS], trust=0.5)
+        bandit = Bandit(store, "bot", settings=ServingSettings(floor=0.6), seed=2)
+        for _ in range(300):
+            chosen = bandit.select("u")
+            bandit.update(chosen.decision_id, float(rng.random() < MEANS[chosen.arm_id]))
+        bandit.select("u")  # without a reward: no row
+    found = json.loads(cli("ope", "bot", "--policy", "small", "--least-ess", "30", "--json").out)
+    assert found["n"] == 300
+    value = found["estimates"]["snips"]
+    assert value["low"] < MEANS["small"] < value["high"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--policy", "huge"), "must name arms of the log"),
+        (("--policy", "small=0.5"), "sum to 1"),
+        (("--policy", "small=x"), "share to each arm"),
+        (("--column", "reward"), "name=column"),
+        (("--column", "reward=nothing"), "must have the columns"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    here: Path, cli: Runner, arguments: tuple[str, ...], words: str
+):
+    table(100).write_csv(here / "log.csv")
+    done = cli("ope", "log.csv", *arguments)
+    assert done.code == 2
+    assert words in " ".join(done.err.split())
+
+
+def test_impossible_logs_are_refused(here: Path, cli: Runner):
+    table(10).with_columns(propensity=pl.lit(0.0)).write_csv(here / "zero.csv")
+    assert "propensity must lie" in " ".join(cli("ope", "zero.csv").err.split())
+    table(10).with_columns(reward=pl.lit(None)).write_csv(here / "empty.csv")
+    assert cli("ope", "empty.csv").code == 2
+    (here / "torn.parquet").write_bytes(b"PAR1")
+    assert "readable parquet" in " ".join(cli("ope", "torn.parquet").err.split())
+    assert cli("ope", "nobody").code == 2

@@ -1,0 +1,130 @@
+"""From a run to production: the gate at its end, adoption, rollback, the list of looks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convergence_core.store.promotions import before, champion_of, crown, looks, reigns, save_look
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import Champion, GateLook
+from tests.support.commands import Runner
+from tests.support.optimizations import write_project
+
+pytestmark = pytest.mark.prefect
+
+CASES = [{"id": f"c{n:03d}", "input": {"n": n}, "expected": None} for n in range(60)]
+SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
+
+
+def optimized(folder: Path, cli: Runner, **overrides: object) -> dict[str, object]:
+    tree = {**SMALL, **overrides}
+    config = write_project(folder, **tree)
+    done = cli("optimize", config, "--json")
+    assert done.code == 0, done.err
+    found: dict[str, object] = json.loads(done.out)
+    return found
+
+
+def with_holdout(folder: Path, holdout: float = 0.5) -> dict[str, object]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "many.json").write_text(json.dumps(CASES))
+    return {"evaluation__test_cases": {"path": "many.json", "holdout": holdout}}
+
+
+def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
+    first = optimized(here, cli, **with_holdout(here))
+    gate = first["gate"]
+    assert isinstance(gate, dict)
+    assert gate["opponent"] == "default"
+    assert gate["decision"] == "promote", gate
+    assert gate["low"] > 0
+    report = cli("report", first["label"]).out
+    assert "Promotion gate: promote: it lies above the defaults" in report
+
+    refused = cli("promote", first["label"])
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    adopted = cli("promote", first["label"], "--yes", "--json")
+    assert adopted.code == 0, adopted.err
+    winner = first["winner"]
+    assert isinstance(winner, dict)
+    assert json.loads(adopted.out)["params"] == winner["params"]
+    assert "already" in cli("promote", first["label"], "--yes").err
+
+    # The next run meets the champion: another seed, and the same system.
+    second = optimized(here, cli, optimization__seed=5, **with_holdout(here))
+    gate = second["gate"]
+    if gate is not None:  # another candidate than the champion was handed over
+        assert isinstance(gate, dict)
+        assert gate["opponent"] == "champion"
+        assert gate["opponent_id"] == winner["candidate_id"]
+    code = cli("promote", second["label"], "--yes").code
+    promotes = gate is not None and gate["decision"] == "promote"
+    assert code == (0 if promotes else 100)
+
+    listed = json.loads(cli("gates", "--json").out)
+    assert listed["looks"][0]["decision"] == "promote"
+    assert listed["champions"]["known"] is not None
+    assert "Champion of known" in cli("gates").out
+    if not promotes:
+        nothing = cli("rollback", "known", "--yes")
+        assert nothing.code == 2
+        assert "had a champion before" in nothing.err
+
+
+def test_without_held_out_cases_the_gate_judges_nothing(here: Path, cli: Runner):
+    result = optimized(here, cli, **with_holdout(here, 0.0))
+    assert result["gate"] is None
+    done = cli("promote", "--yes")
+    assert done.code == 100
+    assert "judged nothing" in done.err
+
+
+def test_a_run_may_promote_without_asking(here: Path, cli: Runner):
+    optimized(here, cli, promotion={"require_adoption": False}, **with_holdout(here))
+    with RuntimeStore(here / "convergence-data") as store:
+        champion = champion_of(store, "known")
+    assert champion is not None
+    assert "without being asked" in champion.reason
+
+
+def test_promotion_needs_a_finished_run(here: Path, cli: Runner):
+    done = cli("promote", "--store", here / "nothing")
+    assert done.code == 2
+    assert "must exist" in done.err
+
+
+def champion(name: str, reason: str = "promoted") -> Champion:
+    return Champion(
+        system="s", candidate_id=name, params={"x": name}, run_id=None, reason=reason, created_us=1
+    )
+
+
+def test_rollbacks_go_back_one_champion_after_the_other(tmp_path: Path):
+    with RuntimeStore(tmp_path / "store") as store:
+        assert before(store, "s") is None
+        for name in ("a", "b", "c"):
+            crown(store, champion(name))
+        assert before(store, "s") == champion("b")
+        crown(store, champion("b", "rollback from c"))
+        assert before(store, "s") == champion("a")
+        crown(store, champion("a", "rollback from b"))
+        assert before(store, "s") is None
+        crown(store, champion("d"))
+        assert before(store, "s") == champion("a")
+        assert champion_of(store, "s") == champion("d")
+        assert len(reigns(store, "s")) == 6
+        assert champion_of(store, "other") is None
+
+
+def test_a_runs_look_is_stored_once(tmp_path: Path):
+    look = GateLook(
+        system="s", kind="holdout", candidate_id="a", champion_id="b", run_id="r", decision="keep",
+        n=3, log_e=0.5, log_threshold=3.0, details={"mean": 0.1}, created_us=7,
+    )  # fmt: skip
+    with RuntimeStore(tmp_path / "store") as store:
+        assert save_look(store, look)
+        assert not save_look(store, look)
+        assert looks(store, "s") == [look]
+        assert looks(store, "other") == []

@@ -1,0 +1,306 @@
+"""Posteriors of arms, their exact propensities, and the policy that chooses by them."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from convergence_core.bandit import BetaArms, GaussianArms, Policy, WarmArms, nightly_prior
+from convergence_core.bandit.propensities import of_beta, of_gaussian
+
+BETAS = {
+    "no opinion": ([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]),
+    "below one": ([0.2, 0.5, 1.5], [0.3, 2.0, 0.7]),
+    "narrow and wide": ([20_000.0, 20_100.0, 3.0], [980_000.0, 980_000.0, 100.0]),
+    "ten arms": (np.arange(10.0, 20.0), np.arange(20.0, 10.0, -1.0)),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", BETAS)
+def test_propensities_of_beta_arms_are_what_drawing_gives(name: str):
+    alpha, beta = (np.asarray(counts) for counts in BETAS[name])
+    found, n = of_beta(alpha, beta), 200_000
+    draws = np.random.default_rng(1).beta(alpha, beta, size=(n, alpha.size)).argmax(axis=1)
+    seen = np.bincount(draws, minlength=alpha.size)
+    assert found.sum() == pytest.approx(1.0)
+    # Arms too rare for the approximation are put together with the last; significance 1e-3.
+    rare = found * n < 10
+    seen = np.append(seen[~rare], seen[rare].sum())
+    expected = np.append(found[~rare], found[rare].sum()) * n
+    kept = expected > 0.5
+    assert (
+        stats.chisquare(
+            seen[kept], expected[kept] * seen[kept].sum() / expected[kept].sum()
+        ).pvalue
+        > 1e-3
+    ), (
+        seen,
+        expected,
+    )
+
+
+def test_propensities_of_two_beta_arms_have_a_closed_form():
+    # P(Beta(2, 1) > Beta(1, 1)) = integral of 2x x dx.
+    assert of_beta([2.0, 1.0], [1.0, 1.0]) == pytest.approx([2 / 3, 1 / 3], abs=1e-10)
+
+
+def test_propensities_of_gaussian_arms_have_a_closed_form():
+    found = of_gaussian([0.3, 0.1], [0.2, 0.4])
+    expected = stats.norm.cdf(0.2 / np.hypot(0.2, 0.4))
+    assert found == pytest.approx([expected, 1 - expected], abs=1e-9)
+
+
+def test_propensities_agree_with_quadrature_of_scipy():
+    alpha, beta = np.array([3.0, 8.0, 5.0]), np.array([4.0, 9.0, 6.0])
+    for arm in range(3):
+        others = [j for j in range(3) if j != arm]
+
+        def integrand(x: float, arm: int = arm, others: list[int] = others) -> float:
+            below = np.prod([stats.beta.cdf(x, alpha[j], beta[j]) for j in others])
+            return float(stats.beta.pdf(x, alpha[arm], beta[arm]) * below)
+
+        expected = integrate.quad(integrand, 0.0, 1.0)[0]
+        assert of_beta(alpha, beta)[arm] == pytest.approx(expected, abs=1e-8)
+
+
+def test_one_arm_is_always_chosen():
+    assert of_beta([3.0], [4.0]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "wrong", [([0.0], [1.0]), ([1.0], [np.nan]), ([], []), ([[1.0]], [[1.0]])]
+)
+def test_counts_that_are_no_posterior_are_refused(wrong: tuple[list[float], list[float]]):
+    with pytest.raises(ValueError, match="positive"):
+        of_beta(*wrong)
+    with pytest.raises(ValueError, match="positive"):
+        of_gaussian(wrong[0], np.negative(wrong[1]))
+
+
+def test_beta_arms_are_their_prior_plus_the_sum_of_rewards_in_any_order():
+    rewards = [(0, 1.0), (1, 0.25), (0, 0.0), (1, 1.0), (0, 0.5)]
+    for order in (rewards, rewards[::-1]):
+        arms = BetaArms.begin([2.0, 1.0], [1.0, 3.0])
+        for arm, reward in order:
+            arms = arms.tell(arm, reward)
+        assert arms.alpha == pytest.approx([3.5, 2.25])
+        assert arms.beta == pytest.approx([2.5, 3.75])
+        assert arms.n.tolist() == [3, 2]
+
+
+def test_telling_leaves_the_old_arms_as_they_were():
+    arms = BetaArms.begin(1.0, [1.0, 2.0])
+    arms.tell(0, 1.0)
+    assert arms.alpha.tolist() == [1.0, 1.0]
+
+
+def test_discounted_evidence_fades_towards_the_prior_and_never_below():
+    arms = BetaArms.begin([2.0], [3.0])
+    for _ in range(2_000):
+        arms = arms.tell(0, 1.0, discount=0.9)
+    assert arms.alpha[0] == pytest.approx(2.0 + 1.0 / 0.1)
+    assert arms.beta[0] == pytest.approx(3.0)
+    assert arms.n[0] == 2_000
+
+
+def test_moments_of_beta_arms_are_those_of_scipy():
+    arms = BetaArms.begin([2.0, 7.0], [5.0, 1.0])
+    assert arms.means == pytest.approx(stats.beta.mean([2.0, 7.0], [5.0, 1.0]))
+    assert arms.sds == pytest.approx(stats.beta.std([2.0, 7.0], [5.0, 1.0]))
+
+
+def test_a_reopened_arm_knows_its_prior_and_what_came_since():
+    arms = BetaArms.begin([1.0, 1.0], [1.0, 1.0]).tell(0, 1.0).tell(1, 1.0)
+    assert arms.reopened(0, successes=2.0, failures=5.0).alpha.tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
+def test_beta_arms_refuse_rewards_outside_the_unit_interval(reward: float):
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        BetaArms.begin(1.0, 1.0).tell(0, reward)
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.1])
+def test_a_discount_out_of_range_is_refused(discount: float):
+    with pytest.raises(ValueError, match="discount"):
+        BetaArms.begin(1.0, 1.0).tell(0, 0.5, discount=discount)
+
+
+@pytest.mark.parametrize("count", [0.0, -1.0, float("inf")])
+def test_priors_without_meaning_are_refused(count: float):
+    with pytest.raises(ValueError, match="positive"):
+        BetaArms.begin(count, 1.0)
+
+
+def test_gaussian_arms_match_the_closed_form_of_normal_inverse_gamma():
+    rewards = np.array([3.0, 4.5, 2.0, 5.0])
+    arms = GaussianArms.begin(1, mean=1.0, kappa=2.0, shape=3.0, scale=1.5)
+    for reward in rewards:
+        arms = arms.tell(0, reward)
+    n, mean = rewards.size, rewards.mean()
+    assert arms.means[0] == pytest.approx((2.0 * 1.0 + rewards.sum()) / (2.0 + n))
+    assert arms.shape[0] == pytest.approx(3.0 + n / 2)
+    spread = ((rewards - mean) ** 2).sum() + 2.0 * n * (mean - 1.0) ** 2 / (2.0 + n)
+    assert arms.scale[0] == pytest.approx(1.5 + spread / 2)
+    t = stats.t(2 * arms.shape[0], scale=np.sqrt(arms.scale[0] / (arms.shape[0] * arms.kappa[0])))
+    assert arms.sds[0] == pytest.approx(t.std())
+
+
+def test_discounted_gaussian_arms_forget_towards_their_prior():
+    arms = GaussianArms.begin(2, mean=0.0, kappa=1.0)
+    for _ in range(500):
+        arms = arms.tell(0, 10.0, discount=0.9)
+    assert arms.kappa[0] == pytest.approx(11.0)
+    assert arms.means[0] == pytest.approx(100.0 / 11.0)
+    assert arms.means[1] == 0.0
+
+
+@pytest.mark.statistical
+def test_gaussian_arms_are_drawn_as_their_propensities_say():
+    arms = GaussianArms.begin(3)
+    for arm, reward in ((0, 0.9), (0, 0.7), (1, 0.8), (2, 0.2)):
+        arms = arms.tell(arm, reward)
+    rng, n = np.random.default_rng(2), 20_000
+    seen = np.bincount([int(arms.draw(rng).argmax()) for _ in range(n)], minlength=3)
+    assert stats.chisquare(seen, arms.propensities() * n).pvalue > 1e-3, seen
+
+
+def test_gaussian_arms_refuse_what_is_not_finite():
+    with pytest.raises(ValueError, match="finite"):
+        GaussianArms.begin(1).tell(0, float("nan"))
+    with pytest.raises(ValueError, match="shape above 1"):
+        GaussianArms.begin(1, shape=1.0)
+
+
+def test_a_policy_chooses_each_arm_on_its_part_of_the_unit_interval():
+    policy = Policy.of([0.2, 0.0, 0.5, 0.3])
+    uniforms = (np.arange(1_000) + 0.5) / 1_000
+    chosen = [policy.choose(float(u)) for u in uniforms]
+    assert np.bincount([c.arm for c in chosen], minlength=4).tolist() == [200, 0, 500, 300]
+    assert all(c.propensity == pytest.approx(policy.propensities[c.arm]) for c in chosen)
+    assert policy.choose(1.0 - 2**-53).arm == 3
+
+
+def test_a_last_arm_without_a_chance_is_never_chosen():
+    policy = Policy.of([0.1] * 10 + [0.0])
+    assert policy.choose(1.0 - 2**-53).arm == 9
+
+
+def test_exploration_is_spread_evenly():
+    assert Policy.of([3.0, 1.0], explore=0.5).propensities == pytest.approx((0.625, 0.375))
+
+
+def test_a_policy_is_stale_when_the_evidence_has_grown():
+    assert Policy.of([1.0], n=0).is_stale(1)
+    assert not Policy.of([1.0], n=1_000).is_stale(1_019)
+    assert Policy.of([1.0], n=1_000).is_stale(1_020)
+
+
+@pytest.mark.parametrize("wrong", [[], [-0.1, 1.0], [0.0, 0.0], [float("nan")]])
+def test_what_are_no_propensities_is_refused(wrong: list[float]):
+    with pytest.raises(ValueError, match="propensities"):
+        Policy.of(wrong)
+    with pytest.raises(ValueError, match="explore"):
+        Policy.of([1.0], explore=1.5)
+
+
+def test_the_nights_weight_is_that_of_a_beta_of_its_mean_and_deviation():
+    beta = stats.beta(14.0, 6.0)
+    prior = nightly_prior(beta.mean(), beta.std(), discount=0.5, most=100.0)
+    assert prior.n_equivalent == pytest.approx(20.0)
+    assert prior.weight == pytest.approx(10.0)
+    assert (prior.alpha, prior.beta) == pytest.approx((7.5, 3.5))
+
+
+def test_the_nights_weight_is_capped_and_may_be_refused():
+    assert nightly_prior(0.5, 0.001).weight == 40.0
+    nothing = nightly_prior(0.9, 0.01, discount=0.0)
+    assert (nothing.alpha, nothing.beta) == (0.5, 0.5)
+    assert nightly_prior(0.5, 0.6).weight == 0.0
+    certain = nightly_prior(1.0, 0.01)
+    assert certain.beta == 0.5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [(1.1, 0.1, 0.5, 5.0), (0.5, 0.0, 0.5, 5.0), (0.5, 0.1, 1.1, 5.0), (0.5, 0.1, 0.5, -1.0)],
+)
+def test_nights_out_of_range_are_refused(wrong: tuple[float, float, float, float]):
+    mean, sd, discount, most = wrong
+    with pytest.raises(ValueError, match="must"):
+        nightly_prior(mean, sd, discount=discount, most=most)
+
+
+def warm(seed: int, nights: str) -> float:
+    """Return the regret of 1,000 requests over five arms that the night measured 40 times each."""
+    rng = np.random.default_rng(seed)
+    means = rng.beta(6.0, 3.0, size=5)
+    measured = rng.binomial(40, means) / 40
+    if nights == "wrong":
+        measured = measured[rng.permutation(5)]
+    inside = np.clip(measured, 0.05, 0.95)
+    priors = [
+        nightly_prior(float(mean), float(sd))
+        for mean, sd in zip(measured, np.sqrt(inside * (1.0 - inside) / 40), strict=True)
+    ]
+    arms = WarmArms.begin([p.alpha for p in priors], [p.beta for p in priors])
+    if nights == "cold":
+        arms = arms.reset()
+    regret = 0.0
+    for _ in range(1_000):
+        arm = int(arms.draw(rng).argmax())
+        regret += means.max() - means[arm]
+        arms = arms.tell(arm, float(rng.random() < means[arm]))
+    return regret
+
+
+@pytest.mark.statistical
+def test_a_nightly_prior_saves_regret_when_right_and_costs_little_when_wrong():
+    regret = {
+        nights: np.mean([warm(seed, nights) for seed in range(40)])
+        for nights in ("cold", "right", "wrong")
+    }
+    assert regret["right"] <= 0.65 * regret["cold"], regret
+    assert regret["wrong"] <= 1.2 * regret["cold"], regret
+
+
+def test_trust_in_the_night_is_the_posterior_of_two_hypotheses():
+    arms = WarmArms.begin([9.0, 2.0], [2.0, 9.0], trust=0.7)
+    for arm, reward in ((0, 1.0), (0, 1.0), (1, 0.0), (0, 0.0)):
+        arms = arms.tell(arm, reward)
+    # Under the night: arm 0 pays 9/11, 10/12 and fails 2/13; arm 1 fails 9/11.
+    night = 9 / 11 * 10 / 12 * 2 / 13 * 9 / 11
+    cold = 1 / 2 * 2 / 3 * 1 / 4 * 1 / 2
+    assert arms.trust == pytest.approx(0.7 * night / (0.7 * night + 0.3 * cold))
+    assert arms.means == pytest.approx(
+        arms.trust * arms.night.means + (1 - arms.trust) * arms.cold.means
+    )
+
+
+def test_a_night_that_promised_too_much_loses_its_trust():
+    arms = WarmArms.begin([36.0, 8.0], [4.0, 32.0])
+    for _ in range(15):
+        arms = arms.tell(0, 0.0)
+    assert arms.trust < 0.01
+    assert arms.propensities()[1] > 0.9
+
+
+@pytest.mark.statistical
+def test_warm_arms_are_drawn_as_their_propensities_say():
+    arms = WarmArms.begin([9.0, 5.0, 1.0], [2.0, 5.0, 1.0]).tell(0, 0.0).tell(1, 1.0)
+    rng, n = np.random.default_rng(5), 20_000
+    seen = np.bincount([int(arms.draw(rng).argmax()) for _ in range(n)], minlength=3)
+    assert stats.chisquare(seen, arms.propensities() * n).pvalue > 1e-3, seen
+
+
+def test_a_reset_drops_the_night_and_keeps_the_rewards():
+    arms = WarmArms.begin([9.0, 5.0], [2.0, 5.0]).tell(0, 1.0).tell(1, 0.5).reset()
+    assert arms.trust == 0.0
+    assert arms.means == pytest.approx([2 / 3, 1 / 2])
+    assert arms.n.tolist() == [1, 1]
+    assert WarmArms.begin([9.0], [2.0], trust=1.0).tell(0, 0.0).trust == 1.0
+
+
+def test_trust_out_of_range_is_refused():
+    with pytest.raises(ValueError, match="trust"):
+        WarmArms.begin([1.0], [1.0], trust=1.1)

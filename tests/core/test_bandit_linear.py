@@ -1,0 +1,143 @@
+"""Contextual arms and the vectors of their requests."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from convergence_core.bandit import Encoder, LinearArms, LinearLearner
+
+ENCODER = Encoder(n_features=16)
+
+
+def test_linear_arms_are_the_ridge_regression_of_their_rewards():
+    rng = np.random.default_rng(0)
+    arms = LinearArms.begin([0.3, 0.6], 4, prior_weights=[2.0, 5.0])
+    xs = np.hstack((np.ones((30, 1)), rng.normal(size=(30, 3))))
+    rewards = rng.random(30)
+    for x, reward in zip(xs, rewards, strict=True):
+        arms = arms.tell(1, x, float(reward))
+    precision = np.diag([5.0, 1.0, 1.0, 1.0]) + xs.T @ xs
+    expected = np.linalg.solve(precision, np.array([3.0, 0, 0, 0]) + xs.T @ rewards)
+    assert arms.weights[1] == pytest.approx(expected)
+    assert arms.covariance[1] == pytest.approx(np.linalg.inv(precision))
+    assert arms.weights[0] == pytest.approx([0.3, 0, 0, 0]), "the other arm has learned nothing"
+    means, sds = arms.moments(xs[0])
+    assert means[1] == pytest.approx(xs[0] @ expected)
+    assert sds[1] == pytest.approx(np.sqrt(0.25 * xs[0] @ np.linalg.inv(precision) @ xs[0]))
+
+
+def test_learning_in_place_is_learning_by_value():
+    rng = np.random.default_rng(1)
+    arms = LinearArms.begin([0.5, 0.5, 0.5], 6)
+    learner = LinearLearner(arms)
+    for _ in range(40):
+        arm, x, reward = int(rng.integers(3)), rng.normal(size=6), float(rng.random())
+        arms = arms.tell(arm, x, reward)
+        learner.tell(arm, x, reward)
+    assert learner.arms.weights == pytest.approx(arms.weights)
+    assert learner.arms.covariance == pytest.approx(arms.covariance)
+    assert learner.arms.n.tolist() == arms.n.tolist()
+
+
+def test_the_prior_mean_counts_without_context():
+    means, _ = LinearArms.begin([0.2, 0.9], 3, prior_weights=4.0).moments(np.array([1.0, 0, 0]))
+    assert means == pytest.approx([0.2, 0.9])
+
+
+@pytest.mark.statistical
+def test_requests_are_served_as_their_propensities_say():
+    rng = np.random.default_rng(2)
+    arms = LinearArms.begin([0.5, 0.5, 0.4], 3)
+    x = np.array([1.0, 0.5, -1.0])
+    for arm, reward in ((0, 1.0), (1, 0.0), (2, 1.0), (2, 0.8)):
+        arms = arms.tell(arm, x, reward)
+    n = 20_000
+    seen = np.bincount([int(arms.draw(x, rng).argmax()) for _ in range(n)], minlength=3)
+    assert stats.chisquare(seen, arms.propensities(x) * n).pvalue > 1e-3, seen
+
+
+def test_faded_arms_lie_between_what_they_learned_and_their_prior():
+    rng = np.random.default_rng(3)
+    prior = LinearArms.begin([0.5], 3)
+    arms = prior
+    for _ in range(50):
+        arms = arms.tell(0, rng.normal(size=3), 1.0)
+    assert arms.faded(1.0, prior).weights == pytest.approx(arms.weights)
+    faded = arms.faded(1e-9, prior)
+    assert faded.weights == pytest.approx(prior.weights, abs=1e-6)
+    assert np.trace(arms.covariance[0]) < np.trace(arms.faded(0.5, prior).covariance[0]) < 3.0
+
+
+@pytest.mark.statistical
+def test_context_is_learned_where_a_plain_bandit_cannot_tell_the_arms_apart():
+    """Arm 0 suits German requests, arm 1 English ones; their averages are equal."""
+    rng = np.random.default_rng(4)
+    learner = LinearLearner(LinearArms.begin([0.5, 0.5], 16))
+    good = 0
+    for t in range(3_000):
+        language = "de" if rng.random() < 0.5 else "en"
+        x = ENCODER.encode({"language": language})
+        arm = int(learner.arms.draw(x, rng).argmax())
+        right = (language == "de") == (arm == 0)
+        good += right and t >= 2_000
+        learner.tell(arm, x, float(rng.random() < (0.8 if right else 0.4)))
+    assert good > 900, f"{good} of the last 1,000 requests got the right arm"
+
+
+@pytest.mark.statistical
+def test_users_learn_from_each_other_and_differ_when_they_show_it():
+    encoder = Encoder(n_features=64)
+    rng = np.random.default_rng(5)
+    learner = LinearLearner(LinearArms.begin([0.5], 64))
+    for _ in range(40):
+        for user in range(10):
+            x = encoder.encode({}, user_id=f"user {user}")
+            learner.tell(0, x, float(rng.random() < (0.2 if user == 0 else 0.8)))
+
+    def believed(user: str) -> float:
+        return float(learner.arms.moments(encoder.encode({}, user_id=user))[0][0])
+
+    assert believed("nobody has seen this one") == pytest.approx(0.72, abs=0.12)
+    assert believed("user 0") < 0.45
+    assert believed("user 3") > 0.65
+
+
+def test_vectors_are_the_same_in_every_process():
+    x = ENCODER.encode({"length": 0.5, "language": "de"}, user_id="u1", agent_type="chat")
+    assert x[0] == 1.0
+    assert np.flatnonzero(x).tolist() == [0, 2, 5, 8, 13] or np.count_nonzero(x) <= 5
+    again = Encoder(n_features=16).encode(
+        {"language": "de", "length": 0.5}, user_id="u1", agent_type="chat"
+    )
+    assert again.tolist() == x.tolist(), "order of features does not matter"
+
+
+def test_signs_of_hashed_categories_cancel_in_the_mean():
+    total = sum(ENCODER.encode({"word": f"w{i}"})[1:] for i in range(4_000))
+    # Each coordinate sums about 4000 / 15 signs: standard deviation 16; five of them.
+    assert np.abs(total).max() < 5 * np.sqrt(4_000 / 15)
+
+
+def test_missing_values_are_left_out_and_booleans_are_categories():
+    assert ENCODER.encode({"a": None}).tolist() == ENCODER.encode({}).tolist()
+    assert ENCODER.encode({"a": True}).tolist() != ENCODER.encode({"a": False}).tolist()
+    assert ENCODER.encode({"a": True}).tolist() == ENCODER.encode({"a": True}).tolist()
+
+
+def test_without_pooling_all_users_are_alike():
+    alike = Encoder(pooling=0.0)
+    assert alike.encode({}, user_id="a").tolist() == alike.encode({}, user_id="b").tolist()
+
+
+def test_what_is_no_feature_is_refused():
+    with pytest.raises(ValueError, match=r"context\.x must be finite"):
+        ENCODER.encode({"x": float("nan")})
+    with pytest.raises(TypeError, match=r"context\.x must be a number, text or boolean"):
+        ENCODER.encode({"x": [1]})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="n_features"):
+        Encoder(n_features=1)
+    with pytest.raises(ValueError, match="prior means"):
+        LinearArms.begin([0.5], 3, prior_weights=0.0)
+    for tell in (LinearArms.begin([0.5], 1).tell,):
+        with pytest.raises(ValueError, match="finite"):
+            tell(0, np.ones(1), float("inf"))

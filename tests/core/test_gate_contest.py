@@ -1,0 +1,287 @@
+"""The best of several arms in live traffic: exact in expectation, rarely wrong at any look."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from convergence_core.gate import Contest, Outcomes, even_plan, verdict_plan
+from convergence_core.gate.allocation import FIRST
+from convergence_core.gate.bets import log_factors
+from convergence_core.gate.betting import FRACTIONS
+
+
+def played(
+    means: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    mode: str,
+    cap: int,
+    batch: int = 100,
+    alpha: float = 0.05,
+) -> tuple[Contest, int]:
+    """Return a contest of rewards 0 and 1 at its verdict or at the cap, and its requests."""
+    contest, n = Contest.begin(len(means), alpha=alpha), 0
+    while n < cap and not contest.is_over:
+        plan = even_plan(contest) if mode == "even" else verdict_plan(contest, rng)
+        design = contest.design()
+        numbers = rng.multinomial(batch, plan.shares)
+        successes = rng.binomial(numbers, means)
+        contest = contest.tell(
+            design, Outcomes.of_counts(successes, numbers, np.array(plan.shares))
+        )
+        n += batch
+    return contest, n
+
+
+def one(arm: int, reward: float, shares: Sequence[float]) -> Outcomes:
+    return Outcomes(
+        arms=np.array([arm]),
+        rewards=np.array([reward]),
+        propensities=np.array([shares]),
+        counts=np.ones(1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("means", "effect", "tied"),
+    [
+        ((0.6, 0.6), 0.0, (0, 1)),
+        ((0.3, 0.7, 0.7), 0.0, (1, 2)),
+        ((0.5, 0.7), 0.2, (0,)),
+        ((0.2, 0.5, 0.9), 0.0, (2,)),
+    ],
+)
+def test_evidence_against_a_true_null_is_one_at_most_in_expectation_whatever_rule_allocates(
+    means: tuple[float, ...], effect: float, tied: tuple[int, ...]
+):
+    """Sum over every course of five requests, shares and bets changing after each reward."""
+    n_arms, expected, total = len(means), np.zeros(len(means)), 0.0
+    start = Contest.begin(n_arms, min_effect=effect)
+    for arm in range(n_arms):  # a reward each, so that bets are placed from the first request on
+        start = start.tell(start.design(), one(arm, float(arm % 2), [1.0] * n_arms))
+    for course in itertools.product(itertools.product(range(n_arms), (0, 1)), repeat=4):
+        contest, chance = start, 1.0
+        for arm, reward in course:
+            shares = contest.means**2 / (contest.means**2).sum()
+            chance *= shares[arm] * (means[arm] if reward else 1.0 - means[arm])
+            contest = contest.tell(contest.design(), one(arm, reward, shares.tolist()))
+        expected += chance * np.exp(contest.log_e)
+        total += chance
+    assert total == pytest.approx(1.0)
+    for arm in tied:
+        assert expected[arm] <= 1.0 + 1e-9
+    if len(means) == 2 and not effect:
+        assert expected == pytest.approx(np.ones(2)), "equal arms make the game fair"
+
+
+def test_bets_on_zeros_and_ones_are_ratios_of_likelihoods():
+    """The factor is p_alternative(x | arm) / p_pooled(x), as in Turner, Ly and Grünwald."""
+    p, means = 0.3, (0.8, 0.5)
+    pooled = p * means[0] + (1 - p) * means[1]
+    largest = min(p / pooled, (1 - p) / (1 - pooled))
+    for is_first, reward in itertools.product((True, False), (0.0, 1.0)):
+        found = np.exp(
+            log_factors(
+                is_first=np.array([is_first]),
+                rewards=np.array([reward]),
+                shares=np.array([p]),
+                means=means,
+            )
+        )[0]
+        own = p if is_first else 1 - p
+        sign = 1.0 if is_first else -1.0
+        alternative = pooled + sign * FRACTIONS * largest / own * pooled * (1 - pooled)
+        ratio = alternative / pooled if reward else (1 - alternative) / (1 - pooled)
+        assert found == pytest.approx(ratio)
+
+
+def test_an_arm_that_could_not_be_chosen_adds_no_evidence():
+    logs = log_factors(
+        is_first=np.array([True, False]),
+        rewards=np.array([1.0, 0.0]),
+        shares=np.array([1.0, 0.0]),
+        means=(0.9, 0.1),
+    )
+    assert not logs.any()
+
+
+def test_nothing_is_staked_before_each_arm_has_a_reward():
+    contest = Contest.begin(3)
+    told = contest.tell(
+        contest.design(),
+        Outcomes.of_counts(np.array([5, 0, 0]), np.array([5, 5, 0]), np.full(3, 1 / 3)),
+    )
+    assert told.log_e == pytest.approx(np.zeros(3))
+    assert told.numbers.tolist() == [5, 5, 0]
+
+
+def test_rewards_of_one_design_may_come_in_parts_and_in_any_order():
+    rng = np.random.default_rng(0)
+    contest, _ = played((0.4, 0.6), rng, mode="even", cap=300)
+    design, shares = contest.design(), np.array([0.5, 0.5])
+    parts = [
+        Outcomes.of_counts(np.array(s), np.array(n), shares)
+        for s, n in [([3, 4], [7, 9]), ([1, 0], [2, 2])]
+    ]
+    whole = contest.tell(design, Outcomes.of_counts(np.array([4, 4]), np.array([9, 11]), shares))
+    for order in (parts, parts[::-1]):
+        told = contest
+        for part in order:
+            told = told.tell(design, part)
+        assert told.log_wealth == pytest.approx(whole.log_wealth)
+        assert told.sums == pytest.approx(whole.sums)
+
+
+def test_an_arm_that_is_out_stays_out():
+    rng = np.random.default_rng(1)
+    contest, _ = played((0.2, 0.8), rng, mode="even", cap=2_000)
+    assert contest.winner == 1
+    design, shares = contest.design(), np.array([0.5, 0.5])
+    for _ in range(20):
+        contest = contest.tell(
+            design, Outcomes.of_counts(np.array([50, 0]), np.array([50, 50]), shares)
+        )
+    assert contest.out[0]
+    assert contest.is_over
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mean", [0.7, 0.02, 0.98])
+def test_equal_arms_rarely_have_a_winner_however_often_one_looks(mean: float):
+    rng, n_runs = np.random.default_rng(11), 80
+    false = sum(
+        played((mean, mean), rng, mode=mode, cap=2_000)[0].is_over
+        for mode in ("even", "verdict")
+        for _ in range(n_runs // 2)
+    )
+    # Significance 1e-3.
+    test = stats.binomtest(false, n_runs, 0.05, alternative="greater")
+    assert test.pvalue > 1e-3, f"{false} of {n_runs} had a winner, 5% allowed"
+
+
+@pytest.mark.statistical
+def test_traffic_for_a_verdict_needs_fewer_requests_than_an_even_split():
+    means, n_runs = (0.5, 0.6, 0.65, 0.75), 30
+    needed = {}
+    for mode in ("even", "verdict"):
+        runs = [
+            played(means, np.random.default_rng(s), mode=mode, cap=20_000) for s in range(n_runs)
+        ]
+        assert all(contest.winner == 3 for contest, _ in runs)
+        needed[mode] = float(np.mean([n for _, n in runs]))
+    assert needed["verdict"] < 0.75 * needed["even"], needed
+
+
+@pytest.mark.statistical
+def test_a_minimum_effect_keeps_near_ties_undecided():
+    rng = np.random.default_rng(3)
+    contest = Contest.begin(2, min_effect=0.1)
+    for _ in range(60):
+        design, numbers = contest.design(), np.array([50, 50])
+        contest = contest.tell(
+            design,
+            Outcomes.of_counts(rng.binomial(numbers, (0.5, 0.55)), numbers, np.full(2, 0.5)),
+        )
+    assert not contest.out[0]
+    plain, _ = played((0.5, 0.55), np.random.default_rng(3), mode="even", cap=12_000)
+    assert plain.winner == 1
+
+
+def told(sums: Sequence[float], numbers: Sequence[float]) -> Contest:
+    """Return a contest with these counts, nothing staked yet."""
+    contest = Contest.begin(len(sums))
+    return contest.tell(
+        contest.design(),
+        Outcomes.of_counts(np.array(sums), np.array(numbers), np.full(len(sums), 1 / len(sums))),
+    )
+
+
+def test_shares_are_even_until_each_arm_has_its_first_rewards():
+    contest = told([10, 20, 5], [FIRST, FIRST, FIRST - 1])
+    assert verdict_plan(contest, np.random.default_rng(0)).shares == pytest.approx([1 / 3] * 3)
+
+
+def test_planned_numbers_are_the_fewest_that_give_every_arm_its_evidence():
+    from convergence_core.gate import allocation
+
+    means, needs = np.array([0.3, 0.5, 0.62, 0.7]), np.array([2.0, 1.0, 4.0, 3.0])
+    found = allocation._numbers(means[None], needs, 0.0)[0]
+
+    def evidence(numbers: np.ndarray) -> np.ndarray:
+        middle = (0.7 + means[:3]) / 2.0
+        found: np.ndarray = (0.7 - means[:3]) ** 2 / (
+            2.0 * middle * (1.0 - middle) * (1.0 / numbers[:3] + 1.0 / numbers[3])
+        )
+        return found
+
+    assert evidence(found) == pytest.approx(needs[:3], rel=1e-5)
+    a = (0.7 - means[:3]) ** 2 / ((0.7 + means[:3]) * (1.0 - (0.7 + means[:3]) / 2.0) * needs[:3])
+
+    def total(n_i: float) -> float:
+        return n_i + float((1.0 / (a - 1.0 / n_i)).sum())
+
+    best = optimize.minimize_scalar(total, bounds=(1.001 / a.min(), 10.0 / a.min()))
+    assert found.sum() == pytest.approx(best.fun, rel=1e-4)
+
+
+def test_two_arms_share_evenly_and_the_projection_is_of_the_right_size():
+    contest = told([280, 350], [500, 500])
+    plan = verdict_plan(contest, np.random.default_rng(0))
+    assert plan.shares == pytest.approx([0.5, 0.5])
+    assert plan.n_to_verdict is not None
+    assert 200 < plan.n_to_verdict < 1_500
+
+
+def test_arms_that_are_out_get_only_their_part_of_the_floor():
+    rng = np.random.default_rng(2)
+    contest = Contest.begin(3)
+    while not contest.out[0]:
+        numbers = np.full(3, 40)
+        contest = contest.tell(
+            contest.design(),
+            Outcomes.of_counts(
+                rng.binomial(numbers, (0.2, 0.6, 0.62)), numbers, np.full(3, 1 / 3)
+            ),
+        )
+    assert not contest.is_over
+    assert verdict_plan(contest, rng, floor=0.06).shares[0] == pytest.approx(0.02)
+    assert verdict_plan(contest, rng, floor=1.0).shares == pytest.approx([1 / 3] * 3)
+
+
+def test_equal_leaders_have_no_projection():
+    plan = verdict_plan(told([50, 50], [100, 100]), np.random.default_rng(0))
+    assert plan.n_to_verdict is None
+
+
+def test_regret_counts_requests_below_the_leader():
+    assert told([30, 60], [100, 100]).regret() == pytest.approx(30.0)
+    assert Contest.begin(2).regret() == 0.0
+
+
+def test_a_contest_survives_json():
+    contest, _ = played((0.2, 0.5, 0.6), np.random.default_rng(5), mode="verdict", cap=900)
+    again = Contest.from_json(contest.to_json())
+    assert again.to_json() == contest.to_json()
+    assert again.design() == contest.design()
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"alpha": 0.05}, {**Contest.begin(2).to_json(), "sums": [1.0]}]
+)
+def test_what_is_no_contest_is_refused(value: dict[str, object]):
+    with pytest.raises(ValueError, match="not a contest"):
+        Contest.from_json(value)  # type: ignore[arg-type]
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="two arms"):
+        Contest.begin(1)
+    with pytest.raises(ValueError, match="alpha"):
+        Contest.begin(2, alpha=0.0)
+    with pytest.raises(ValueError, match="min_effect"):
+        Contest.begin(2, min_effect=1.0)
+    with pytest.raises(ValueError, match="floor"):
+        verdict_plan(Contest.begin(2), np.random.default_rng(0), floor=1.5)

@@ -1,0 +1,135 @@
+"""Production comes home: each decision and reward once in the tables, evidence in the looks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from convergence_core.store import ParquetStore, exporting
+from convergence_core.store.promotions import looks
+from convergence_core.store.runtime import RuntimeStore
+from tasks.folding import fold_store
+from tasks.serving import Bandit, offer_of
+
+DAY_US = 86_400_000_000
+
+
+class Clock:
+    now = 1_780_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def serve(path: Path, n: int, clock: Clock | None = None) -> None:
+    """Serve n requests and reward all but the last, the first of them twice."""
+    with RuntimeStore(path, now_us=clock or Clock()) as store:
+        store.offer("bot", "default", [offer_of({"m": a}, a) for a in ("x", "y")], trust=0.5)
+        bandit = Bandit(store, "bot", seed=1)
+        for number in range(n):
+            chosen = bandit.select("u", context={"n": number})
+            if number == n - 1:
+                break
+            bandit.update(chosen.decision_id, 0.5)
+            if number == 0:
+                bandit.update(chosen.decision_id, 0.5)
+                bandit.update(chosen.decision_id, 0.9)
+                bandit.update("nobody's", 1.0)
+
+
+def test_decisions_and_rewards_are_exported_once(tmp_path: Path):
+    path = tmp_path / "store"
+    serve(path, 10)
+    first = fold_store(path)
+    assert (first.n_decisions, first.n_rewards) == (10, 11)
+    again = fold_store(path)
+    assert (again.n_decisions, again.n_rewards) == (0, 0)
+    serve(path, 5)
+    assert fold_store(path).n_decisions == 5
+    store = ParquetStore(path)
+    decisions = store.rows("SELECT * FROM decisions ORDER BY seq")
+    assert [row["seq"] for row in decisions] == list(range(1, 16))
+    assert {row["system"] for row in decisions} == {"bot"}
+    assert decisions[3]["context_json"] == '{"n":3}'
+    statuses = store.rows("SELECT status, count(*) AS n FROM rewards GROUP BY ALL ORDER BY ALL")
+    assert statuses == [
+        {"status": "conflict", "n": 2}, {"status": "ok", "n": 13}, {"status": "orphan", "n": 2},
+    ]  # fmt: skip
+    rewarded = store.rows(
+        "SELECT d.arm_id, count(*) AS n, avg(r.reward) AS mean FROM decisions d "
+        "JOIN rewards r USING (decision_id) WHERE r.status = 'ok' GROUP BY ALL"
+    )
+    assert sum(int(str(row["n"])) for row in rewarded) == 13
+    assert {row["mean"] for row in rewarded} == {0.5}
+
+
+def test_a_fold_that_was_killed_goes_on_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "store"
+    serve(path, 10)
+    monkeypatch.setattr(exporting, "MOST_ROWS", 4)
+    written = exporting._write
+
+    def killed(*arguments: object) -> int:
+        written(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exporting, "_write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fold_store(path)
+    assert fold_store(path).n_decisions == 10, "the range that was begun is written again"
+    found = ParquetStore(path).rows("SELECT seq FROM decisions ORDER BY seq")
+    assert [row["seq"] for row in found] == list(range(1, 11))
+    assert len(list((path / "final/decisions").rglob("*.parquet"))) == 3
+
+
+def test_rows_lie_in_the_folder_of_their_day(tmp_path: Path):
+    path, clock = tmp_path / "store", Clock()
+    serve(path, 3, clock)
+    clock.now += DAY_US
+    serve(path, 3, clock)
+    fold_store(path)
+    folders = sorted(folder.name for folder in (path / "final/decisions").iterdir())
+    assert folders == ["day=2026-05-28", "day=2026-05-29"]
+    delays = ParquetStore(path).rows("SELECT DISTINCT delay_s FROM rewards WHERE status = 'ok'")
+    assert delays == [{"delay_s": 0.0}]
+
+
+def test_every_fold_with_news_is_a_look(tmp_path: Path):
+    path = tmp_path / "store"
+    serve(path, 10)
+    fold_store(path)
+    fold_store(path)
+    with RuntimeStore(path) as store:
+        (look,) = looks(store, "bot")
+    assert (look.kind, look.decision, look.n) == ("traffic", "undecided", 9)
+    assert look.candidate_id in {"x", "y"}
+    assert look.details["winner"] is None
+
+
+def test_a_store_without_decisions_folds_to_nothing(tmp_path: Path):
+    report = fold_store(tmp_path / "store")
+    assert (report.n_decisions, report.n_rewards, report.evidence) == (0, 0, {})
+    assert ParquetStore(tmp_path / "store").rows("SELECT * FROM decisions") == []
+
+
+def test_the_question_of_the_documents_can_be_asked(tmp_path: Path):
+    text = (Path(__file__).parents[2] / "docs/runtime.md").read_text(encoding="utf-8")
+    (sql,) = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    serve(tmp_path / "store", 10)
+    fold_store(tmp_path / "store")
+    rows = ParquetStore(tmp_path / "store").rows(sql)
+    assert sum(int(str(row["decisions"])) for row in rows) == 10
+    assert sum(int(str(row["rewarded"])) for row in rows) == 9
+
+
+@pytest.mark.prefect
+def test_the_flow_folds_a_store(tmp_path: Path):
+    from flows.fold import fold
+
+    serve(tmp_path / "store", 4)
+    report = fold(str(tmp_path / "store"))
+    assert report.n_decisions == 4
+    assert set(report.evidence) == {"bot/default"}

@@ -1,0 +1,311 @@
+"""The runtime state: each reward counts once, in time, and survives whatever happens."""
+
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from convergence_core.errors import StoreFormatError
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import ArmOffer, NewDecision, StoredPolicy
+from tasks.serving import offer_of
+from tests.support.children import start_child
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[RuntimeStore]:
+    with RuntimeStore(tmp_path / "store", now_us=clock) as opened:
+        opened.offer(
+            "bot", "default", [offer_of({"t": n}, f"arm {n}") for n in range(2)], trust=0.5
+        )
+        yield opened
+
+
+def group_id(store: RuntimeStore) -> int:
+    group = store.group("bot", "default")
+    assert group is not None
+    return group.group_id
+
+
+def decide(
+    store: RuntimeStore, decision_id: str = "d1", *, arm: str = "arm 0", unit: str | None = None
+) -> NewDecision:
+    now = store.now_us()
+    return store.decide(
+        group_id(store),
+        NewDecision(
+            decision_id=decision_id,
+            user_id="u",
+            arm_id=arm,
+            version=1,
+            propensity=0.5,
+            context_json=None,
+            created_us=now,
+            expires_us=now + 1_000,
+            unit=unit,
+        ),
+    )
+
+
+def counts(store: RuntimeStore) -> dict[str, tuple[float, float]]:
+    arms = store.arms(group_id(store))
+    found = {arm.arm_id: (arm.alpha, arm.beta) for arm in arms}
+    for arm_id, pair in store.rebuilt(group_id(store)).items():
+        assert pair == pytest.approx(found[arm_id]), "base plus the fold of the rewards"
+    return found
+
+
+def statuses(store: RuntimeStore) -> list[str]:
+    with store.database.reading() as connection:
+        return [
+            str(row[0]) for row in connection.execute("SELECT status FROM rewards ORDER BY seq")
+        ]
+
+
+def test_a_first_reward_in_time_teaches(store: RuntimeStore):
+    decide(store)
+    receipt, alarm = store.reward("bot", "d1", 0.25)
+    assert (receipt.status, receipt.learns, alarm) == ("ok", True, None)
+    assert counts(store)["arm 0"] == (1.25, 1.75)
+    assert counts(store)["arm 1"] == (1.0, 1.0)
+    assert statuses(store) == ["ok"]
+
+
+def test_a_reward_at_the_moment_of_expiry_is_late_and_one_before_is_not(
+    store: RuntimeStore, clock: Clock
+):
+    decide(store, "d1")
+    decide(store, "d2")
+    clock.now += 999
+    assert store.reward("bot", "d1", 1.0)[0].status == "ok"
+    clock.now += 1
+    assert store.reward("bot", "d2", 1.0)[0].status == "late"
+    assert counts(store)["arm 0"] == (2.0, 1.0)
+    assert statuses(store) == ["ok", "late"]
+    assert store.reward("bot", "d2", 1.0)[0].status == "duplicate", "late ones count as given"
+
+
+def test_late_rewards_teach_where_that_is_asked_for(store: RuntimeStore, clock: Clock):
+    decide(store)
+    clock.now += 5_000
+    receipt, _ = store.reward("bot", "d1", 1.0, late_counts=True)
+    assert (receipt.status, receipt.learns) == ("late", True)
+    assert counts(store)["arm 0"] == (2.0, 1.0)
+
+
+def test_the_same_reward_again_is_a_duplicate_and_stores_nothing(store: RuntimeStore):
+    decide(store)
+    store.reward("bot", "d1", 1.0)
+    assert store.reward("bot", "d1", 1.0)[0].status == "duplicate"
+    assert counts(store)["arm 0"] == (2.0, 1.0)
+    assert statuses(store) == ["ok"]
+
+
+def test_another_reward_is_a_conflict_and_the_first_wins(store: RuntimeStore):
+    decide(store)
+    store.reward("bot", "d1", 1.0)
+    assert store.reward("bot", "d1", 0.0)[0].status == "conflict"
+    assert counts(store)["arm 0"] == (2.0, 1.0)
+    assert statuses(store) == ["ok", "conflict"]
+
+
+@pytest.mark.parametrize(("system", "decision"), [("bot", "nobody's"), ("other", "d1")])
+def test_a_reward_of_nobodys_decision_is_kept_as_an_orphan(
+    store: RuntimeStore, system: str, decision: str
+):
+    decide(store)
+    assert store.reward(system, decision, 1.0)[0].status == "unknown"
+    assert counts(store)["arm 0"] == (1.0, 1.0)
+    assert statuses(store) == ["orphan"]
+    assert store.reward("bot", "d1", 1.0)[0].status == "ok", "an orphan takes nobody's place"
+
+
+@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
+def test_what_is_no_reward_is_refused_and_stores_nothing(store: RuntimeStore, reward: float):
+    decide(store)
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        store.reward("bot", "d1", reward)
+    assert statuses(store) == []
+    assert store.reward("bot", "d1", 1.0)[0].status == "ok"
+
+
+def test_a_unit_keeps_its_arm_until_the_arm_retires(store: RuntimeStore):
+    first = decide(store, "d1", arm="arm 0", unit="user:u")
+    again = decide(store, "d2", arm="arm 1", unit="user:u")
+    assert (first.arm_id, again.arm_id) == ("arm 0", "arm 0")
+    assert store.retire("bot", "default", "arm 0")
+    assert not store.retire("bot", "default", "arm 0")
+    moved = decide(store, "d3", arm="arm 1", unit="user:u")
+    assert moved.arm_id == "arm 1"
+    found = [store.decision(f"d{n}") for n in (1, 2, 3)]
+    assert [d.is_fresh for d in found if d is not None] == [True, False, True]
+
+
+def test_rewards_of_kept_arms_are_no_evidence(store: RuntimeStore):
+    for n, unit in ((1, "user:u"), (2, "user:u"), (3, None)):
+        decide(store, f"d{n}", unit=unit)
+        store.reward("bot", f"d{n}", 1.0)
+    assert [(t.arm_id, t.n) for t in store.tallies(group_id(store))] == [("arm 0", 2)]
+    assert counts(store)["arm 0"] == (4.0, 1.0), "the posterior learns from all"
+
+
+def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
+    decide(store)
+    store.reward("bot", "d1", 1.0)
+    store.retire("bot", "default", "arm 0")
+    store.offer(
+        "bot", "default", [offer_of({"t": 0}, "arm 0"), offer_of({"t": 9}, "arm 9")], trust=0.5
+    )
+    arms = store.arms(group_id(store))
+    assert [(a.arm_id, a.is_retired, a.n) for a in arms] == [
+        ("arm 0", False, 1), ("arm 1", False, 0), ("arm 9", False, 0),
+    ]  # fmt: skip
+    counts(store)
+
+
+def test_nightly_priors_can_be_seen_and_dropped(store: RuntimeStore):
+    offer = ArmOffer(arm_id="n", params={}, prior_alpha=8.5, prior_beta=2.5, prior={"mean": 0.8})
+    store.offer("bot", "default", [offer], trust=0.5)
+    decide(store, arm="n")
+    store.reward("bot", "d1", 0.5)
+    assert store.arms(group_id(store))[2].prior == {"mean": 0.8}
+    assert counts(store)["n"] == (9.0, 3.0)
+    store.drop_priors("bot", "default")
+    assert counts(store)["n"] == (1.5, 1.5)
+    assert store.arms(group_id(store))[2].prior is None
+
+
+def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
+    alarms = []
+    for n in range(400):
+        decide(store, f"d{n}")
+        _, alarm = store.reward(
+            "bot", f"d{n}", 1.0 if n < 200 else 0.0, rewards_per_false_alarm=5_000, explore_for=50
+        )
+        if alarm is not None:
+            alarms.append(n)
+            break
+    assert alarms, "no alarm although the mean fell from 1 to 0"
+    assert 200 <= alarms[0] < 260
+    stored = store.alarms(group_id(store))
+    assert [row[0] for row in stored] == ["arm 0"]
+    group = store.group("bot", "default")
+    assert group is not None
+    assert group.explore_until == group.n + 50
+    alpha, beta = counts(store)["arm 0"]
+    assert alpha + beta < 60, "what was before the change is forgotten"
+    assert beta > alpha
+
+
+def test_only_one_process_makes_a_version(store: RuntimeStore):
+    def version(number: int, share: float) -> StoredPolicy:
+        return StoredPolicy(
+            version=number, mode="regret", n=0, arms=("arm 0", "arm 1"), shares=(share, 1 - share),
+            design={"stakes": False},
+        )  # fmt: skip
+
+    assert store.save_policy(group_id(store), version(1, 0.3))
+    assert not store.save_policy(group_id(store), version(1, 0.6))
+    assert store.policy(group_id(store), 1).shares == (0.3, 0.7)
+    with pytest.raises(KeyError, match="version 2"):
+        store.policy(group_id(store), 2)
+
+
+def test_a_system_that_was_never_offered_is_refused(store: RuntimeStore):
+    with pytest.raises(KeyError, match="no arms were ever offered"):
+        store.retire("nobody", "default", "arm 0")
+    assert store.group("nobody", "default") is None
+    assert store.decision("nobody's") is None
+
+
+def test_a_runtime_state_of_a_newer_version_is_refused(tmp_path: Path):
+    with RuntimeStore(tmp_path / "store") as opened, opened.database.transaction() as connection:
+        connection.pragma("user_version", 99)
+    with pytest.raises(StoreFormatError, match=r"runtime state .* has version 99"):
+        RuntimeStore(tmp_path / "store")
+
+
+def acknowledged_by(outputs: list[str]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for output in outputs:
+        for line in output.rpartition("\n")[0].splitlines():
+            arm, reward, _ = line.split(" ")
+            found[arm].append(float(reward))
+    return found
+
+
+def processes(path: Path, n_processes: int, n_pairs: int, *, kill_after: int | None) -> None:
+    """Run children, kill one, and hold what was acknowledged against the store."""
+    with RuntimeStore(path) as store:
+        store.offer("bot", "default", [offer_of({"t": n}, f"a{n}") for n in range(5)], trust=0.5)
+    outputs = []
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(start_child("tests.runtime.pairer", path, n, n_pairs))
+            for n in range(n_processes)
+        ]
+        for n, child in enumerate(children):
+            assert child.stdout is not None
+            if n == 0 and kill_after is not None:
+                first = "".join(child.stdout.readline() for _ in range(kill_after))
+                child.send_signal(signal.SIGKILL)
+                outputs.append(first + child.stdout.read())
+                continue
+            outputs.append(child.stdout.read())
+            assert child.wait() == 0
+    told = acknowledged_by(outputs)
+    with RuntimeStore(path) as store:
+        group = store.group("bot", "default")
+        assert group is not None
+        arms = store.arms(group.group_id)
+        rebuilt = store.rebuilt(group.group_id)
+        with store.database.reading() as connection:
+            stored = {
+                str(d)
+                for (d,) in connection.execute(
+                    "SELECT decision_id FROM rewards WHERE status = 'ok'"
+                )
+            }
+            check = connection.execute("PRAGMA integrity_check").fetchone()
+    assert check == ("ok",)
+    for arm in arms:
+        assert (arm.alpha, arm.beta) == pytest.approx(rebuilt[arm.arm_id], abs=1e-9)
+    ids = {line.split(" ")[2] for out in outputs for line in out.rpartition("\n")[0].splitlines()}
+    assert ids <= stored, "an acknowledged reward is gone"
+    n_lost = len(stored) - len(ids)
+    assert n_lost <= (0 if kill_after is None else 1), (
+        "stored and never acknowledged: at most one per kill"
+    )
+    if kill_after is None:
+        for arm in arms:
+            assert arm.alpha == pytest.approx(1.0 + sum(told[arm.arm_id]), abs=1e-9)
+
+
+def test_processes_that_share_a_state_lose_no_reward_and_count_none_twice(tmp_path: Path):
+    processes(tmp_path / "store", 4, 60, kill_after=None)
+
+
+def test_a_killed_process_loses_no_acknowledged_reward(tmp_path: Path):
+    processes(tmp_path / "store", 3, 60, kill_after=20)
+
+
+@pytest.mark.slow
+def test_eight_processes_lose_no_reward_over_many_pairs(tmp_path: Path):
+    processes(tmp_path / "store", 8, 1_000, kill_after=300)
