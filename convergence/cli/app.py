@@ -6,6 +6,7 @@ import typer
 
 from convergence.cli import (
     console,
+    datasets,
     environment,
     estimating,
     keeping,
@@ -61,6 +62,8 @@ app.command(rich_help_panel=RUN)(mocking.mock)
 app.command(rich_help_panel=READ)(results.runs)
 app.command(rich_help_panel=READ)(results.report)
 app.command(rich_help_panel=READ)(results.query)
+app.add_typer(datasets.exporting, name="export", rich_help_panel=READ)
+app.add_typer(datasets.importing, name="import", rich_help_panel=READ)
 app.command(rich_help_panel=PRODUCTION)(promoting.promote)
 app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)
