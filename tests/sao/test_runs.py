@@ -5,18 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from convergence_core.archive import Archive
 from convergence_core.coverage.alarms import Alarms
 from convergence_core.errors import ResumeError
 from convergence_core.events import ThinkingStopped
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sampler import Advice, Expert
+from convergence_core.samplers import make_surrogate
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
 from convergence_core.store import ParquetStore
 from convergence_core.trust.exploitation import Exploitation, Standing
+from tasks.loading import load
 from tasks.preferences.alone import open_rounds
 from tasks.preferences.making import NO_LLM, NO_PROMPT
 from tasks.report import collect_progress, preference_markdown, preference_report
@@ -387,6 +391,22 @@ def test_deleting_the_data_changes_whom_the_next_round_asks(fair):
     assert with_data != choose(pool, hardness_of(pool, []), n=6)
 
 
+def ranking_of(run: Run, space: Any) -> str:
+    """Return the ranking by a surrogate of a space, of candidates that lie in the plain one."""
+    from convergence_core.recommend import recommend
+
+    members = {
+        name: member
+        for name, member in run.progress.search.archive.members.items()
+        if "three short steps" not in str(member.candidate.params["system"])
+    }
+    search = replace(run.progress.search, archive=Archive(members))
+    rng = np.random.default_rng(0)
+    found = recommend(search, rng=rng, surrogate=make_surrogate(space))
+    assert found is not None
+    return canonical_json([[r.candidate_id, r.mean, r.low, r.high] for r in found.ranking])
+
+
 def test_thoughts_make_room_for_the_judge_and_weights_stay_below_1(fair, tmp_path: Path):
     with planted_server(planted_world()) as server:
         write_preferring(tmp_path, server.url, **SMALL)
@@ -433,6 +453,11 @@ def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path:
         known = {row["candidate_id"] for row in new}
         cells = rows(tmp_path, "select candidate_id from evaluations")
         assert any(row["candidate_id"] in known for row in cells)
+            # The ranking of what was asked is that of the space before it was widened.
+            plain = load(tmp_path / "optimization.yaml").space
+            assert len(plain.parameters["system"].to_json()["choices"]) == 2
+            before = ranking_of(run, plain)
+            assert before == ranking_of(run, run.loaded.space)
         # A resumed run searches the same space.
         run = go_on(tmp_path)
         with run:
