@@ -14,6 +14,7 @@ from convergence.cli import (
     promoting,
     results,
     running,
+    serving,
 )
 
 app = typer.Typer(
@@ -62,5 +63,6 @@ app.command(rich_help_panel=PRODUCTION)(promoting.promote)
 app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)
 app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
+app.command(rich_help_panel=PRODUCTION)(serving.serve)
 app.command(rich_help_panel=HELP)(environment.doctor)
 app.command(rich_help_panel=HELP)(environment.version)
