@@ -18,6 +18,9 @@ check: ## Lint, format, types, spelling.
 	$(PYTHON) -m mypy
 	$(PYTHON) -m codespell_lib convergence convergence_core flows tasks deployments docs tests benchmarks README.md CHANGELOG.md CONTRIBUTING.md
 
+# Test processes import our modules hundreds of times; an environment may forbid to keep them.
+test test-all cover: export PYTHONDONTWRITEBYTECODE =
+
 test: ## The default suite: real servers on loopback, no network; under five minutes.
 	$(PYTHON) -m pytest -m "not slow and not network" -n $(WORKERS)
 

@@ -1,40 +1,138 @@
 """Prefect's server for the length of one process, which does not outlive it.
 
-Prefect starts that server as a child and ends it at exit, which a killed process never reaches.
-Nobody would end the server then: it keeps its port, its memory and our standard output.
+Prefect would start the same one by itself, but only after importing the server's code into our
+process (three seconds), and would wait for it before anything else. Ours starts while we import the
+flows, and a watcher ends it if this process is killed: nobody else would, and it would keep its
+port, its memory and our standard output.
 """
 
+import atexit
+import contextlib
+import os
+import signal
+import socket
 import subprocess
-from typing import Any
-
-from prefect.server.api.server import SubprocessASGIServer
+import sys
+import threading
+from collections.abc import Iterator
 
 from convergence.watcher import start_watcher
+from convergence_core.errors import PrefectServerError
+
+_OF_A_TEMPORARY_SERVER = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+}
+"""What Prefect itself sets for its own temporary server."""
+_STOP_S = 5.0
+"""What the server has to end by itself, before it is killed."""
 
 
-class WatchedServer(SubprocessASGIServer):
-    """Prefect's temporary server, ended by a watcher if this process cannot.
+class TemporaryServer:
+    """A Prefect server on a free port of loopback, in a process of its own."""
 
-    Prefect keeps one such server for each process, whatever its class, so making the first one
-    here is enough: every client of Prefect's uses it. A server that was there before stays as it
-    is.
-    """
+    def __init__(self) -> None:
+        """Start it; ``wait`` returns when it answers.
 
-    _watcher: "subprocess.Popen[bytes] | None" = None
+        It is handed a listening socket: no other process can take the port between our choice and
+        its start, and a request waits in the socket's queue until the server is there. Ctrl-C in a
+        terminal goes to every process of the group, and a run that ends cleanly still needs its
+        server; so the signal is blocked meanwhile: a child inherits the mask.
+        """
+        from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
 
-    def _run_uvicorn_command(self) -> "subprocess.Popen[Any]":
-        process = super()._run_uvicorn_command()
-        self._end_watcher()  # of a server that found its port taken
-        self._watcher = start_watcher(process.pid)
-        return process
+        settings = get_current_settings().to_environment_variables(exclude_unset=True)
+        with socket.create_server(("127.0.0.1", 0)) as listener, _sigint_blocked():
+            descriptor = listener.fileno()
+            self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
+                [
+                    sys.executable, "-m", "uvicorn", "--factory",
+                    "prefect.server.api.server:create_app",
+                    "--fd", str(descriptor), "--log-level", "error", "--lifespan", "on",
+                ],
+                env={**os.environ, **_OF_A_TEMPORARY_SERVER, **settings},
+                pass_fds=[descriptor],
+            )  # fmt: skip
+        self._watcher = start_watcher(self._process.pid)
+        atexit.register(self.stop)
+
+    def wait(self) -> None:
+        """Return when the server answers.
+
+        Raises:
+            PrefectServerError: it ended, or did not answer in
+                ``PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS``.
+        """
+        import httpx  # noqa: PLC0415 - comes with Prefect's client
+        from prefect.settings import (  # noqa: PLC0415 - takes a second
+            PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
+        )
+
+        patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
+        try:
+            httpx.get(f"{self.api_url}/health", timeout=patience, trust_env=False)
+        except httpx.TimeoutException as error:
+            self.stop()
+            raise PrefectServerError(
+                f"Prefect's temporary server did not answer within {patience} s; "
+                "fix: raise PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
+            ) from error
+        except httpx.TransportError as error:  # its socket was closed, so it is ending
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_S)
+            code = self._process.poll()
+            self.stop()
+            raise PrefectServerError(
+                f"Prefect's temporary server ended with exit code {code} at its start; "
+                "fix: see what `prefect server start` says"
+            ) from error
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is alive."""
+        return self._process.poll() is None
 
     def stop(self) -> None:
-        """End the server, then its watcher."""
-        super().stop()
-        self._end_watcher()
+        """End the server, then its watcher; does nothing the second time."""
+        atexit.unregister(self.stop)
+        if self.is_running:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._watcher.kill()
+        self._watcher.wait()
 
-    def _end_watcher(self) -> None:
-        if self._watcher is not None:
-            self._watcher.kill()
-            self._watcher.wait()
-            self._watcher = None
+
+_LOCK = threading.Lock()
+_servers: list[TemporaryServer] = []
+"""The one of this process, once it is needed."""
+
+
+def temporary_server() -> TemporaryServer:
+    """Return this process's temporary server; start it if there is none."""
+    with _LOCK:
+        if _servers and not _servers[0].is_running:
+            _servers.pop().stop()
+        if not _servers:
+            _servers.append(TemporaryServer())
+        return _servers[0]
+
+
+def stop_server() -> None:
+    """End this process's temporary server, if there is one."""
+    for server in _servers:
+        server.stop()
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

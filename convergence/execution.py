@@ -1,16 +1,11 @@
-"""Execute the flow of a prepared run in this process, for the command line and for Python.
-
-A terminal sends Ctrl-C to every process of the foreground group, also to the server that Prefect
-starts beside a run. A run that ends cleanly still needs that server, so it is started while the
-signal is blocked: a child inherits the mask and never sees Ctrl-C. It is ended by SIGTERM as ever,
-and by a watcher should this process be killed (``convergence.watcher``).
-"""
+"""Execute the flow of a prepared run in this process, for the command line and for Python."""
 
 import contextlib
-import signal
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from convergence_core.errors import PrefectServerError
 
 if TYPE_CHECKING:
     from convergence_core.result import RunResult
@@ -27,68 +22,77 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
     Raises:
         RunInterruptedError: the run was asked to stop.
         KeyboardInterrupt: Ctrl-C before the run has begun; see ``convergence.cli.interrupts``.
+        PrefectServerError: Prefect's server cannot be reached or started.
     """
     try:
         from flows.environment import prepare  # noqa: PLC0415 - must come before Prefect
 
         prepare(quiet=not verbose)
-        _start_prefect()
-        if running.is_stopping:
-            with running:  # which records how it ended
-                running.check_stop()
-        from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
+        with _prefect_server():
+            if running.is_stopping:
+                with running:  # which records how it ended
+                    running.check_stop()
+            from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
 
-        path = running.loaded.config_path
-        with _heartbeats_for_servers_only():
+            path = running.loaded.config_path
             return optimize(config=None if path is None else str(path), run_id=running.run_id)
     finally:
         running.close()
 
 
-def stop_server() -> None:
-    """End the server that Prefect started for this process, if it did."""
-    server = sys.modules.get("prefect.server.api.server")
-    if server is not None:
-        server.SubprocessASGIServer().stop()
-
-
-def _start_prefect() -> None:
-    """Import Prefect and reach its server, or start one that Ctrl-C does not reach."""
-    from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - as above
-
-    if not PREFECT_API_URL.value():
-        from convergence.ephemeral import WatchedServer  # noqa: PLC0415 - brings the server's code
-
-        WatchedServer()
-    with _sigint_blocked(), get_client(sync_client=True) as client:
-        client.hello()
-
-
 @contextlib.contextmanager
-def _heartbeats_for_servers_only() -> Iterator[None]:
-    """Send no heartbeats to a server that ends with this process: it could act on none.
+def _prefect_server() -> Iterator[None]:
+    """Reach the server that Prefect's settings name, or start one for this process.
 
-    Prefect's heartbeat thread sleeps whole seconds and is joined at the end of every flow run, so
-    with it each generation lasts up to a second longer.
+    A server that ends with this process is sent no heartbeats: it could act on none. Prefect's
+    heartbeat thread sleeps whole seconds and is joined at the end of every flow run, so with it
+    each generation would last up to a second longer.
     """
-    from prefect.settings import (  # noqa: PLC0415 - takes seconds
+    from prefect.settings import (  # noqa: PLC0415 - takes a second
         PREFECT_API_URL,
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        PREFECT_SERVER_EPHEMERAL_ENABLED,
         temporary_settings,
     )
 
-    if PREFECT_API_URL.value():
+    if PREFECT_API_URL.value() or not PREFECT_SERVER_EPHEMERAL_ENABLED.value():
+        greet(PREFECT_API_URL.value())
         yield
         return
-    with temporary_settings(updates={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    from convergence.ephemeral import temporary_server  # noqa: PLC0415 - only where it is needed
+
+    server = temporary_server()
+    _import_what_a_run_needs()  # while the server starts
+    server.wait()
+    with temporary_settings(
+        updates={PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    ):
         yield
 
 
-@contextlib.contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _import_what_a_run_needs() -> None:
+    import flows.optimize  # noqa: F401, PLC0415 - takes seconds
+    from tasks.report.drawing import import_matplotlib  # noqa: PLC0415 - only where a run begins
+
+    import_matplotlib()
+
+
+def greet(api_url: str | None) -> None:
+    """Make sure that the server of Prefect's settings answers."""
+    import httpx  # noqa: PLC0415 - comes with Prefect's client
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
+
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with get_client(sync_client=True) as client:
+            client.hello()
+    except httpx.TransportError as error:
+        raise PrefectServerError(
+            f"PREFECT_API_URL: must be the address of a running Prefect server; "
+            f"{_without_password(api_url or '')}: {error}; fix: start that server, or "
+            "`prefect config unset PREFECT_API_URL` to run with a temporary one"
+        ) from error
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

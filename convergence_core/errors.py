@@ -17,6 +17,7 @@
     ├── ResumeError               the run cannot go on as it was                   (exit 2)
     ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
     ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)
+    ├── PrefectServerError        Prefect's server cannot be reached or started    (exit 1)
     └── EvaluationFault           one cell went wrong: data, seldom an exception
         ├── CandidateFault        the candidate's doing: reward 0, reason kept
         ├── InfrastructureFault   rate limit, network, server: missing, retried
@@ -149,6 +150,10 @@ class EndpointDownError(ConvergenceError):
 
     What was paid is kept and the run can be resumed.
     """
+
+
+class PrefectServerError(ConvergenceError):
+    """Prefect's server cannot be reached, or a temporary one does not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

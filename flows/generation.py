@@ -3,6 +3,7 @@
 from prefect import flow, tags, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.heartbeats import beating
 from tasks.artifacts import show_generation
 from tasks.process_redaction import redacted_errors
 from tasks.runs import thinks
@@ -26,7 +27,7 @@ def run_generation(run_id: str, generation: int) -> None:
         run_id: the living run.
         generation: its number, from 0.
     """
-    with redacted_errors(), tags(f"generation:{generation:02d}"):
+    with redacted_errors(), beating(), tags(f"generation:{generation:02d}"):
         if thinks(run_id):
             think(run_id, generation)
             predict(run_id, generation)

@@ -1,14 +1,18 @@
 """The nightly optimization: generation after generation, then an honest look at the winner."""
 
+from typing import Annotated
+
 from prefect import flow, runtime, tags, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
 
 from convergence_core.result import RunResult
 from flows.generation import run_generation
+from flows.heartbeats import subflows_beat_themselves
 from flows.naming import label_of_flow_run
 from tasks.artifacts import log_notice, show_result, show_start
 from tasks.conclusion import choose_finalists, conclude
-from tasks.opening import open_run
+from tasks.opening import Resume, open_run
 from tasks.process_redaction import redacted_errors
 from tasks.steps import evaluate
 
@@ -21,10 +25,11 @@ from tasks.steps import evaluate
 def optimize(  # noqa: PLR0917 - parameters of the deployment
     config: str | None = None,
     run_id: str | None = None,
-    seed: int | None = None,
-    generations: int | None = None,
-    max_calls: int | None = None,
-    max_usd: float | None = None,
+    seed: Annotated[int | None, Field(ge=0)] = None,
+    generations: Annotated[int | None, Field(ge=1)] = None,
+    max_calls: Annotated[int | None, Field(ge=1)] = None,
+    max_usd: Annotated[float | None, Field(gt=0)] = None,
+    resume: Resume = "auto",
 ) -> RunResult:
     """Optimize the system that a configuration describes and return what was found.
 
@@ -35,6 +40,8 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         generations: in place of ``optimization.evolution.generations``.
         max_calls: in place of ``budget.max_calls``.
         max_usd: in place of ``budget.max_usd``.
+        resume: ``auto`` goes on with the system's latest run if that was left unfinished with these
+            very settings; ``never`` begins a new one.
     """
     with redacted_errors():
         flow_run_id = runtime.flow_run.id
@@ -45,10 +52,11 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             generations,
             max_calls,
             max_usd,
+            resume=resume,
             flow_run_id=flow_run_id,
             on_notice=log_notice(),
         )
-        with run, tags(run.tag):
+        with run, tags(run.tag), subflows_beat_themselves():
             show_start(run)
             while run.goes_on():
                 run_generation(run.run_id, run.next_generation)

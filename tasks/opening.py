@@ -1,12 +1,13 @@
 """Open a run: begin it anew, or go on where it was left."""
 
+import contextlib
 import json
 import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import ConfigurationError, Problem, ResumeError
@@ -22,6 +23,8 @@ from tasks.loading import Loaded, load, load_mapping
 from tasks.runs import Run, is_open, now_us, run_of
 from tasks.version import code_version
 
+Resume: TypeAlias = Literal["auto", "never"]
+"""Whether a scheduled run goes on with one that was left."""
 FLOW_RUN_TAG = "prefect_flow_run"
 """Tag of a run that remembers which flow run began it."""
 
@@ -226,6 +229,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     max_calls: int | None = None,
     max_usd: float | None = None,
     *,
+    resume: Resume = "never",
     flow_run_id: str | None = None,
     on_notice: Notify | None = None,
 ) -> Run:
@@ -233,7 +237,8 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
 
     A run id names a run that this process holds open, or an unfinished one in the
     configuration's store. Without one a run is begun, or, when Prefect runs a flow run again
-    (a retry, a rescheduled crash), the one that this flow run had begun is resumed.
+    (a retry, a rescheduled crash), the one that this flow run had begun is resumed. With ``resume``
+    "auto" so is the system's latest run, if it was left unfinished with the same settings.
 
     Raises:
         ConfigurationError: neither a configuration nor an open run is named, or it is wrong.
@@ -257,12 +262,22 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
         run_id = _begun_by(path, flow_run_id)
     if run_id is not None:
         return resume_run(path, run_id, on_notice=on_notice)
+    budget = {"max_calls": max_calls, "max_usd": max_usd}
+    if resume == "auto":
+        wanted = with_overrides(
+            loaded.configuration, seed=seed, generations=generations, budget=budget
+        )
+        left = _left_unfinished(path, wanted)
+        # Whose cases or prompts changed since cannot go on; a night begins anew then.
+        with contextlib.suppress(ResumeError):
+            if left is not None:
+                return resume_run(path, left, on_notice=on_notice)
     return prepare_run(
         loaded,
         on_notice=on_notice,
         seed=seed,
         generations=generations,
-        budget={"max_calls": max_calls, "max_usd": max_usd},
+        budget=budget,
         tags={} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id},
     )
 
@@ -271,6 +286,17 @@ def _ended_by_budget(record: RunRecord) -> bool:
     if record.summary_json is None:
         return False
     return RunResult.from_json(record.summary_json).status == "budget"
+
+
+def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
+    """Return the system's latest run if it was left unfinished with this configuration."""
+    if not (path / "store.json").is_file():
+        return None
+    latest = next(iter(ParquetStore(path).runs(configuration.api.name)), None)
+    if latest is None or latest.status == "done":
+        return None
+    same = latest.config_sha256 == sha256_hex(configuration.to_json())
+    return latest.run_id if same else None
 
 
 def _begun_by(path: Path, flow_run_id: str) -> str | None:

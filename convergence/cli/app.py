@@ -8,7 +8,9 @@ from convergence.cli import (
     console,
     environment,
     estimating,
+    keeping,
     mocking,
+    nightly,
     off_policy,
     projects,
     promoting,
@@ -46,6 +48,7 @@ BEGIN = "Begin"
 RUN = "Run"
 READ = "Read results"
 PRODUCTION = "Production"
+NIGHTLY = "Every night"
 HELP = "Help"
 
 app.command(rich_help_panel=BEGIN)(projects.init)
@@ -64,5 +67,9 @@ app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)
 app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
 app.command(rich_help_panel=PRODUCTION)(serving.serve)
+app.command(rich_help_panel=NIGHTLY)(nightly.up)
+app.command(rich_help_panel=NIGHTLY)(nightly.deploy)
+app.command(rich_help_panel=NIGHTLY)(nightly.down)
+app.add_typer(keeping.app, rich_help_panel=NIGHTLY)
 app.command(rich_help_panel=HELP)(environment.doctor)
 app.command(rich_help_panel=HELP)(environment.version)

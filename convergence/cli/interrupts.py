@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from convergence.execution import stop_server
+from convergence.ephemeral import stop_server
 
 EXIT_INTERRUPTED = 130
 

@@ -1,4 +1,4 @@
-"""``/v1/decisions``: probabilities of given answers to questions about an input.
+"""``/v1/decisions`` and ``/v1/systemone``: probabilities of given answers to questions.
 
 Questions are predicates, choices and scores. The prompt is the input and a question's
 instructions; an option's probability is that of its words after the prompt, among the options.
@@ -26,8 +26,60 @@ def decisions(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:  #
         ApiError: the request is wrong, or a word is unknown.
         UntrainedError: the tiny model must be trained first.
     """
+    if brain.has("no_decisions") or brain.has("only_systemone"):
+        raise ApiError("This model does not support decisions.", status=501)
+    return _decided(brain, body)
+
+
+def systemone(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:  # noqa: ARG001 - as above
+    """Answer every choice in System One's form: names to questions, options to what they mean.
+
+    Raises:
+        ApiError: the request is wrong, or a word is unknown.
+        UntrainedError: the tiny model must be trained first.
+    """
     if brain.has("no_decisions"):
         raise ApiError("This model does not support decisions.", status=501)
+    questions = body.get("questions")
+    if not isinstance(questions, Mapping) or not all(
+        isinstance(q, Mapping)
+        and q.get("type") == "choice"
+        and isinstance(q.get("criteria"), Mapping)
+        for q in questions.values()
+    ):
+        raise ApiError(
+            "`questions` must map names to questions of type choice with `criteria`; the other "
+            "types are not known here.",
+            param="questions",
+        )
+    listed = [
+        {
+            "type": "choice",
+            "name": name,
+            "instructions": question.get("instructions"),
+            "choices": [
+                {"value": option, "description": meaning}
+                for option, meaning in question["criteria"].items()
+            ],
+        }
+        for name, question in questions.items()
+    ]
+    payload = _decided(brain, {**body, "input": body.get("state"), "questions": listed})
+    assert payload.body is not None  # noqa: S101 - it is not streamed
+    answers = {
+        answer["name"]: {
+            "type": "choice",
+            "choice": answer["choice"],
+            "confidence": answer["confidence"],
+            "probabilities": {one["value"]: one["probability"] for one in answer["probabilities"]},
+        }
+        for answer in payload.body["answers"]
+    }
+    told = {"model": payload.body["model"], "answers": answers, "usage": payload.body["usage"]}
+    return Payload(body=told, model=payload.model, tokens=payload.tokens)
+
+
+def _decided(brain: Brain, body: Mapping[str, Any]) -> Payload:
     model = text(body, "model")
     told = body.get("input")
     if not isinstance(told, str):

@@ -2,15 +2,24 @@
 
 ::
 
-    off_by_one    echo: each word's log-probability is read off the row before its own
-    temperature   log-probabilities depend on the temperature asked for
-    ignore        echo and log-probabilities are ignored without a word
-    stale         behind a shared beginning, the probabilities are those of the prompt before
-    rounded       decisions: probabilities are rounded to two decimals
-    no_decisions  the decisions endpoint answers 501
+    off_by_one      echo: each word's log-probability is read off the row before its own
+    temperature     log-probabilities depend on the temperature asked for
+    ignore          echo and log-probabilities are ignored without a word
+    stale           behind a shared beginning, the probabilities are those of the prompt before
+    rounded         decisions: probabilities are rounded to two decimals
+    no_decisions    the decisions endpoints answer 501
+    only_systemone  of the two decisions endpoints only System One's is there
 """
 
 from typing import Literal, get_args
 
-FaultMode = Literal["off_by_one", "temperature", "ignore", "stale", "rounded", "no_decisions"]
+FaultMode = Literal[
+    "off_by_one",
+    "temperature",
+    "ignore",
+    "stale",
+    "rounded",
+    "no_decisions",
+    "only_systemone",
+]
 FAULT_MODES: tuple[FaultMode, ...] = get_args(FaultMode)

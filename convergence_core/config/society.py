@@ -52,6 +52,9 @@ class RlpConfig(Section):
     use_logprobs: Literal["auto"] | bool = "auto"
     """How predictions are read: `true`: from log-probabilities and decisions alone; `false`: from
     what the model writes alone; `auto`: from the best that its server can do."""
+    both_orders: bool = False
+    """Whether decisions (`/v1/decisions`) are asked with their options in both orders, so that a
+    liking for what stands first cancels; twice the requests."""
     buffer_size: int = Field(default=10_000, ge=1, le=1_000_000)
     """Outcomes remembered, the oldest leaving first."""
     gamma: float = Field(default=0.99, ge=0, le=1)

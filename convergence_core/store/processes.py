@@ -22,7 +22,11 @@ class ProcessMark:
 
 def this_process() -> ProcessMark:
     """Return the mark of this process."""
-    pid = os.getpid()
+    return process(os.getpid())
+
+
+def process(pid: int) -> ProcessMark:
+    """Return the mark of the process that has this number now, on this machine."""
     return ProcessMark(
         pid=pid, host=socket.gethostname(), machine=_machine(), started=_started(pid)
     )

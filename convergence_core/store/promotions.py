@@ -105,6 +105,13 @@ def reigns(store: RuntimeStore, system: str) -> Sequence[Champion]:
     ]
 
 
+def champion_runs(store: RuntimeStore) -> frozenset[str]:
+    """Return the ids of all runs that a champion of any system came from."""
+    with store.database.reading() as connection:
+        rows: Any = connection.execute("SELECT DISTINCT run_id FROM champions").fetchall()
+    return frozenset(str(row[0]) for row in rows if row[0] is not None)
+
+
 def champion_of(store: RuntimeStore, system: str) -> Champion | None:
     """Return who reigns, ``None`` before the first promotion."""
     found = reigns(store, system)

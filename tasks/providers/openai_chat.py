@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal["completions", "decisions"]
+RawPath: TypeAlias = Literal["completions", "decisions", "systemone"]
 RawAnswer: TypeAlias = dict[str, Json]
 _NAMED: Mapping[RawPath, tuple[str, ...]] = {
     "completions": ("model", "prompt"),
     "decisions": ("model", "input", "questions"),
+    "systemone": (),
 }
 """Fields that the client's methods want by name."""
 
+_RAW_RESPONSE = "X-Stainless-Raw-Response"
+"""A mark within the client, never sent: answer with the response as it came."""
 _CHAT_PATH = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
 AZURE_API_VERSION = "2024-10-21"
@@ -103,7 +106,8 @@ class OpenAIChat(Provider):
         """Ask another endpoint of the same server once; return its JSON and the milliseconds.
 
         Args:
-            path: ``completions`` continues a text, ``decisions`` tells probabilities of answers.
+            path: ``completions`` continues a text; ``decisions`` and ``systemone`` tell
+                probabilities of answers, in two dialects.
             body: of the request, the model included.
 
         Raises:
@@ -112,15 +116,10 @@ class OpenAIChat(Provider):
         """
         client = self._open_client()
         sent = dict(self._headers())
-        resource = getattr(client, path, None)
-        if resource is None:
-            raise CandidateFault(
-                f"this version of the `openai` client has no `{path}`", error_type="no_endpoint"
-            )
         request = self._request(sent, body, _NAMED[path])
         try:
             async with self._exchanging(sent) as stopwatch:
-                answer: Any = await resource.with_raw_response.create(**request)
+                answer: Any = await _posted(client, path, request)
                 latency_ms = stopwatch.read_ms()
                 raw = self._parsed(answer.http_response, sent)
         except InfrastructureFault as fault:
@@ -250,6 +249,25 @@ class AzureChat(OpenAIChat):
             api_version=self._api_version,
             **settings,
         )
+
+
+async def _posted(client: "openai.AsyncOpenAI", path: RawPath, request: dict[str, Any]) -> Any:
+    """Ask an endpoint through the client's method for it; through the client alone where none is.
+
+    Raises:
+        CandidateFault: the client is too old for this endpoint.
+    """
+    if path == "systemone":
+        headers = {**request["extra_headers"], _RAW_RESPONSE: "raw"}
+        return await client.post(
+            f"/{path}", cast_to=object, body=request["extra_body"], options={"headers": headers}
+        )
+    resource = getattr(client, path, None)
+    if resource is None:
+        raise CandidateFault(
+            f"this version of the `openai` client has no `{path}`", error_type="no_endpoint"
+        )
+    return await resource.with_raw_response.create(**request)
 
 
 async def _attach_stopwatch(request: httpx.Request) -> None:

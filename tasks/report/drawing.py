@@ -75,6 +75,12 @@ _VARIABLES: Mapping[str, str] = {
 }
 
 
+def import_matplotlib() -> None:
+    """Import it ahead of the first figure, for callers that wait for something else anyway."""
+    with _settings(LIGHT, ""):
+        pass
+
+
 def svg(draw: Draw, *, name: str, title: str, width: float, height: float) -> str:
     """Return a figure as an SVG element to be put into a page.
 

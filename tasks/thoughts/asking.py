@@ -19,6 +19,8 @@ from tasks.asking import PaidCall
 THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 Purpose: TypeAlias = Literal["thought", "prediction"]
+RawPath: TypeAlias = Literal["completions", "decisions", "systemone"]
+"""Endpoints beside chat."""
 
 
 class UnreadableError(ValueError):
@@ -55,7 +57,7 @@ class Exchanger(Protocol):
     """A model whose server may have endpoints beside chat; see ``OpenAIChat.exchange``."""
 
     async def exchange(
-        self, path: Literal["completions", "decisions"], body: Mapping[str, Json], /
+        self, path: RawPath, body: Mapping[str, Json], /
     ) -> tuple[dict[str, Json], float]:
         """Ask an endpoint once; return its JSON and the milliseconds."""
         ...
@@ -110,7 +112,7 @@ class Model:
     def exchange(
         self,
         purpose: Purpose,
-        path: Literal["completions", "decisions"],
+        path: RawPath,
         body: dict[str, Json],
         *,
         limit: int = 0,

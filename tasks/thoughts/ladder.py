@@ -15,7 +15,7 @@ A rung that fails is left for the next; where none stands, nothing is scored.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from tasks.thoughts.channels import (
     Channel,
     Chat,
     Decisions,
+    Dialect,
     Echo,
     numbers,
 )
@@ -87,8 +88,17 @@ async def climb(
     asker: ThoughtAsker,
     *,
     allowed: Sequence[Estimator] = ESTIMATORS,
+    both_orders: bool = False,
 ) -> Ladder:
-    """Return the best rung that a server can stand on."""
+    """Return the best rung that a server can stand on.
+
+    Args:
+        model: to be probed.
+        wording: how it is asked.
+        asker: makes the calls.
+        allowed: rungs, best first.
+        both_orders: see ``Decisions``.
+    """
     refused: dict[Estimator, str] = {}
     for name in allowed:
         if name in ("echo", "decisions") and not isinstance(model.llm, Exchanger):
@@ -102,7 +112,12 @@ async def climb(
             continue
         channel = CHANNELS[name](model, wording)
         if isinstance(channel, Decisions):
-            channel = replace(channel, is_rounded=probe.is_rounded)
+            channel = replace(
+                channel,
+                dialect=probe.dialect,
+                is_rounded=probe.is_rounded,
+                both_orders=both_orders,
+            )
         return Ladder(channel=channel, refused=refused, is_rounded=probe.is_rounded)
     return Ladder(channel=None, refused=refused)
 
@@ -113,6 +128,7 @@ class _Probe:
         self._wording = wording
         self._asker = asker
         self._n = 0
+        self.dialect: Dialect = "decisions"
         self.is_rounded = False
 
     async def check(self, name: Estimator) -> None:
@@ -198,7 +214,19 @@ class _Probe:
     # -- rung 2: iv to vi
 
     async def _decisions(self) -> None:
-        channel = Decisions(self._model, self._wording)
+        refused = []
+        for dialect in get_args(Dialect):
+            try:
+                await self._decisions_of(dialect)
+            except (RefusedError, UnreadableError, EvaluationFault) as error:
+                refused.append(f"{dialect}: {error}"[:100])
+                continue
+            self.dialect = dialect
+            return
+        raise RefusedError("; ".join(refused))
+
+    async def _decisions_of(self, dialect: Dialect) -> None:
+        channel = Decisions(self._model, self._wording, dialect=dialect)
         text, other = self._wording.probes()
 
         async def read(prompt: str) -> list[float]:

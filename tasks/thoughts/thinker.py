@@ -49,11 +49,15 @@ class Thinker:
     temperature: float | None = 0.7
     """Of thoughts; ``None``: not sent."""
     use_logprobs: UseLogprobs = "auto"
+    both_orders: bool = False
+    """Whether decisions are asked with their options in both orders."""
 
     async def climb(self, asker: ThoughtAsker) -> Ladder:
         """Return the best rung that the server can stand on."""
         allowed = rungs_of(self.use_logprobs)
-        return await climb(self.model, self.wording, asker, allowed=allowed)
+        return await climb(
+            self.model, self.wording, asker, allowed=allowed, both_orders=self.both_orders
+        )
 
     async def think(
         self,

@@ -19,6 +19,7 @@ def test_no_point_lies_above_the_optimum(name: str):
     assert max(values) <= landscape.optimum
 
 
+@pytest.mark.slow
 def test_a_run_is_repeatable_and_thoughts_change_it():
     landscape = LANDSCAPES["hartmann"]
     runs = {

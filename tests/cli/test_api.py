@@ -43,7 +43,13 @@ def near_too(
 
 
 @pytest.mark.prefect
-@pytest.mark.parametrize("evaluator", [near, near_too], ids=["first form", "second form"])
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        pytest.param(near, id="first form"),
+        pytest.param(near_too, id="second form", marks=pytest.mark.slow),
+    ],
+)
 def test_mapping_with_callables_runs(evaluator: Any, here: Path):
     result = run_optimization_sync(
         config(), local_function=target, evaluator=evaluator, test_cases=CASES

@@ -160,7 +160,9 @@ def test_finished_store_has_nothing_to_resume(project: Path, cli: Runner):
 class Session:
     """`convergence` in a process group of its own, as in a terminal; Ctrl-C reaches all of it."""
 
-    def __init__(self, folder: Path, *arguments: str, sleep_s: float) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, sleep_s: float, api_url: str | None = None
+    ) -> None:
         env = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -169,6 +171,8 @@ class Session:
             "COLUMNS": "100",
         }
         env.pop("PREFECT_API_URL", None)
+        if api_url is not None:
+            env["PREFECT_API_URL"] = api_url
         self.process = subprocess.Popen(
             [sys.executable, "-m", "convergence", *arguments],
             cwd=folder, env=env, text=True, start_new_session=True,

@@ -115,6 +115,7 @@ def true_effects(effect: Effect) -> np.ndarray:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_intervals_cover_the_true_effects_as_often_as_they_say():
     covered = n = 0
     for seed in range(N_SEEDS):

@@ -369,6 +369,7 @@ def regrets(sampler: Sampler, n_seeds: int, first: int = 0) -> np.ndarray:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_mab_evolution_beats_random_at_equal_cells():
     """By at least a fifth of random's regret over eight seeds."""
     ours, theirs = regrets(RACING, 8), regrets(RandomSampler(space=SPACE), 8)

@@ -102,7 +102,7 @@ KINDS = {
     ),
     "judge": Kind(_http(), {"judge": True}),
 }
-FAST = ("basic", "openai")
+FAST = ("openai",)
 
 
 def echo(request: Request) -> str:

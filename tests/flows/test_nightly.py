@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from convergence.nightly.plan import plan
 from tests.support.optimizations import write_project
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,10 @@ def test_every_entrypoint_loads_without_a_placeholder():
     from prefect.flows import load_flow_from_entrypoint
 
     deployments = yaml.safe_load((ROOT / "deployments/prefect.yaml").read_text())["deployments"]
-    assert {d["name"] for d in deployments} == {"nightly", "hourly"}
+    planned = plan(Path("/c"), Path("/s"), system="x")
+    assert {
+        (d["entrypoint"].replace("/", ".").replace(".py:", "."), d["name"]) for d in deployments
+    } == {(one.entrypoint, one.name) for one in planned}
     for entrypoint in [d["entrypoint"] for d in deployments] + ["flows.optimize.optimize"]:
         path = str(ROOT / entrypoint) if ":" in entrypoint else entrypoint
         flow: Any = load_flow_from_entrypoint(path, use_placeholder_flow=False)

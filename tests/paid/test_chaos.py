@@ -118,6 +118,7 @@ def test_rewards_of_a_whole_run_under_chaos_are_those_without_it(
     check_chaos(tmp_path, calm, seed)
 
 
+@pytest.mark.slow
 def test_cells_that_chaos_left_without_an_answer_are_asked_again_on_wish(
     tmp_path: Path, calm: MockServer
 ):

@@ -55,7 +55,7 @@ def test_thoughts_of_one_strategy_speak_with_one_voice():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("caps", [False, True])
+@pytest.mark.parametrize("caps", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_in_draws_one_by_one_good_thoughts_help_and_lies_cost_little(caps: bool):
     n = 60
     plain = mean_regret(("good",), n, batch=1, thinks=False)
@@ -66,6 +66,7 @@ def test_in_draws_one_by_one_good_thoughts_help_and_lies_cost_little(caps: bool)
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_in_batches_good_thoughts_help_less_and_lies_cost_as_little():
     n = 150
     plain = mean_regret(("good",), n, thinks=False)

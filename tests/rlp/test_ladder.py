@@ -1,5 +1,6 @@
 """Rungs over real sockets with the real client: they agree, and faulty servers are refused."""
 
+import asyncio
 import math
 from typing import Any
 
@@ -13,10 +14,24 @@ from convergence.mock.world import BINS, stories
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Estimator
 from tasks.thoughts.asking import Model, UnreadableError
-from tasks.thoughts.channels import CENSORED, Arm, Decisions, Told, of_options
+from tasks.thoughts.channels import (
+    CENSORED,
+    Arm,
+    Decisions,
+    Told,
+    decided,
+    decided_by_name,
+    of_options,
+)
 from tasks.thoughts.ladder import Ladder, climb, rungs_of
 from tasks.thoughts.written import CHANNELS, chosen, weights_of
-from tests.support.http_server import LoopbackServer, chat_answer, error_answer
+from tests.support.http_server import (
+    Answer,
+    LoopbackServer,
+    Request,
+    chat_answer,
+    error_answer,
+)
 from tests.support.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
 
 WORDS = TinyWords()
@@ -117,6 +132,61 @@ def test_rounded_decisions_are_seen_and_softened():
         assert np.abs(p - expected(name)).max() < 0.03
 
 
+def test_a_server_of_the_other_dialect_of_decisions_says_the_same(server: MockServer):
+    with MockServer(MockOptions(fault_modes=("only_systemone",))) as other:
+        ladder = climbed(other, allowed=("decisions",))
+        assert isinstance(ladder.channel, Decisions)
+        assert ladder.channel.dialect == "systemone"
+
+        async def work(model: Model) -> Told:
+            return await Decisions(model, WORDS, dialect="systemone").tell(arm(), PlainAsker())
+
+        found = with_model(other, work).forecasts
+    first = tell(server, "decisions")[0].forecasts
+    assert {name: p.tolist() for name, p in found.items()} == {
+        name: p.tolist() for name, p in first.items()
+    }
+
+
+def liking_the_first(request: Request) -> Answer:
+    """Answer decisions by what is asked, with three times the odds for the option named first."""
+    (question,) = request.body["questions"]
+    options = [choice["value"] for choice in question["choices"]]
+    odds = {option: (3.0 if i == 0 else 1.0) for i, option in enumerate(options)}
+    listed = [{"value": o, "probability": w / sum(odds.values())} for o, w in odds.items()]
+    return Answer({"answers": [{"type": "choice", "probabilities": listed}]})
+
+
+@pytest.mark.parametrize(("both", "gap"), [(False, 3.0), (True, 1.0)])
+def test_asked_in_both_orders_a_liking_for_the_first_option_cancels(both: bool, gap: float):
+    one = Arm(label="arm", context="x", questions={"c0": "y"})
+    asker = PlainAsker()
+
+    async def go(url: str) -> Told:
+        llm = tiny_chat(url.removesuffix("/v1"))
+        try:
+            model = Model(llm=llm, name="m", wording_version="t")
+            return await Decisions(model, WORDS, both_orders=both).tell(one, asker)
+        finally:
+            await llm.aclose()
+
+    with LoopbackServer(liking_the_first) as biased:
+        p = asyncio.run(go(biased.url)).forecasts["c0"]
+    assert len(asker.requests) == 1 + both
+    assert p[0] / p[9] == pytest.approx(gap if not both else 1.0)
+    assert p[0] / p[5] == pytest.approx(3.0 if not both else 3.0**0.5)
+
+
+@pytest.mark.parametrize("row", [[0.0] * 10, [math.nan] * 10, [-0.1] + [0.1] * 9, ["x"] * 10])
+def test_probabilities_that_are_none_are_a_refusal(row: list[Any]):
+    listed = [{"value": o, "probability": p} for o, p in zip(BINS, row, strict=True)]
+    raw: dict[str, Any] = {"answers": [{"probabilities": listed}]}
+    assert decided(raw, ["a"], BINS) == {"a": None}
+    assert decided_by_name(
+        {"answers": {"a": {"probabilities": dict(zip(BINS, row, strict=True))}}}, ["a"], BINS
+    ) == {"a": None}
+
+
 def test_a_server_that_does_not_round_is_softened_in_no_arm(server: MockServer):
     """A single answer may look rounded by chance, and one arm alone must never be softened."""
     ladder = climbed(server, allowed=("decisions",))
@@ -168,8 +238,6 @@ def test_rungs_follow_the_configuration():
 
 
 def run_scripted(answer, rung: Estimator) -> Told:
-    import asyncio
-
     async def go(url: str) -> Told:
         llm = tiny_chat(url.removesuffix("/v1"))
         try:

@@ -184,7 +184,7 @@ def comparable(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("step", ["sample", "learn"])
+@pytest.mark.parametrize("step", [pytest.param("sample", marks=pytest.mark.slow), "learn"])
 def test_a_run_left_between_commit_and_reveal_goes_on_as_if_it_had_not_been(
     tmp_path: Path, good, step: str
 ):
@@ -258,9 +258,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("silent", "refused (empty_reply)"),
         ("refusing", "refused (refusal)"),
-        ("failing", "failed (http_500)"),
+        pytest.param("silent", "refused (empty_reply)", marks=pytest.mark.slow),
+        pytest.param("failing", "failed (http_500)", marks=pytest.mark.slow),
     ],
 )
 def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
@@ -286,7 +286,9 @@ def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
     assert rows(tmp_path, order) == rows(plain, order)
 
 
-@pytest.mark.parametrize("kind", ["foreign", "rogue", "useless"])
+@pytest.mark.parametrize(
+    "kind", ["rogue", *(pytest.param(k, marks=pytest.mark.slow) for k in ("foreign", "useless"))]
+)
 def test_strange_thoughts_are_scored_like_any_other_and_propose_nothing(
     tmp_path: Path, kind: Kind
 ):

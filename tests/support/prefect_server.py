@@ -23,7 +23,7 @@ class PrefectServer:
 
     def __init__(self, home: Path, *, startup_s: float = 300.0) -> None:
         self.home = home
-        self.port = _free_port()
+        self.port = free_port()
         self._startup_s = startup_s
         self._log = home / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,7 +57,7 @@ class PrefectServer:
             if self._answers_before(deadline):
                 return self
             self.__exit__(None, None, None)
-            self.port = _free_port()
+            self.port = free_port()
         raise RuntimeError(f"the Prefect server did not start:\n{self._log.read_text()[-3000:]}")
 
     def _start(self) -> None:
@@ -138,7 +138,7 @@ def end_server(folder: Path) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

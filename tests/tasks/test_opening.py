@@ -9,7 +9,7 @@ import pytest
 from convergence_core.errors import ConfigurationError
 from convergence_core.store import ParquetStore
 from tasks.loading import load
-from tasks.opening import prepare_run
+from tasks.opening import open_run, prepare_run
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import play
 
@@ -23,6 +23,43 @@ def test_a_run_that_begins_writes_that_a_killed_one_of_its_system_was_interrupte
     with prepare_run(loaded) as run:
         assert store.run(killed.run_id).status == "interrupted"
         assert store.run(run.run_id).status == "running"
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> tuple[str, str]:
+    """Return the configuration of a run that was killed, and the run."""
+    path = write_project(tmp_path)
+    with prepare_run(load(path)) as run:
+        killed = run.record
+    ParquetStore(tmp_path / "convergence-data").save_run(
+        replace(killed, status="running", reason=None)
+    )
+    return str(path), killed.run_id
+
+
+def opened(config: str, **settings: Any) -> str:
+    with open_run(config, None, **settings) as run:
+        return run.run_id
+
+
+def test_a_scheduled_run_goes_on_with_one_that_was_left(left: tuple[str, str]):
+    config, killed = left
+    assert opened(config, resume="auto") == killed
+
+
+def test_a_scheduled_run_begins_anew_where_settings_or_cases_differ_or_it_is_told_to(
+    left: tuple[str, str],
+):
+    config, killed = left
+    assert opened(config, resume="auto", seed=99) != killed
+    anew = opened(config, resume="never")
+    assert anew != killed
+    # The killed run is no longer the latest, and a new one must not end up behind it.
+    assert opened(config, resume="auto") == anew
+    (Path(config).parent / "cases.json").write_text(
+        '[{"id": "c", "input": {"n": 1}}, {"id": "d", "input": {"n": 2}}]'
+    )
+    assert opened(config, resume="auto") not in (killed, anew)
 
 
 def test_what_prefect_needs_to_start_is_not_taken_from_the_minutes(

@@ -1,0 +1,1 @@
+"""The orchestrated side: deployments on a Prefect server, and server and worker of a laptop."""

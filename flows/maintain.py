@@ -1,0 +1,41 @@
+"""Upkeep of a store, by night or by hand."""
+
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow, get_run_logger
+from pydantic import Field
+
+from convergence_core.errors import StoreDamagedError
+from tasks.maintaining import Upkeep, maintain_store
+from tasks.process_redaction import redacted_errors
+
+
+@flow(name="maintain", flow_run_name="maintain {store}")
+def maintain(
+    store: str = "./convergence-data",
+    keep_days: Annotated[int | None, Field(ge=1)] = None,
+) -> Upkeep:
+    """Sweep a store, remove runs that are too old, check every file, refresh the catalogue.
+
+    Args:
+        store: folder of the store; relative to the working directory of the worker.
+        keep_days: finished runs that began longer ago lose their tables, but for the two latest of
+            each system and those that a champion came from; by default none do.
+
+    Raises:
+        StoreDamagedError: a file cannot be read; the rest was done.
+    """
+    with redacted_errors():
+        report = maintain_store(Path(store), keep_days=keep_days)
+        logger = get_run_logger()
+        logger.info(
+            "%d runs, %d bytes; %d files swept, %d runs removed",
+            report.n_runs,
+            report.n_bytes,
+            report.n_swept,
+            len(report.removed),
+        )
+        if report.damage:
+            raise StoreDamagedError("; ".join(report.damage))
+        return report
