@@ -146,7 +146,7 @@ def test_the_same_name_at_once_is_one_decision(admin: Client, arms: list[str]):
         ({"user_id": "u", "more": 1}, "more"),
         ({"user_id": "u\x00"}, "user_id"),
         ({"user_id": "u", "context": {"x": [1]}}, "context"),
-        ({"user_id": "u", "context": {"x": "\ud800"}}, "context"),
+        ({"user_id": "u", "context": {"x": "\ud800"}}, "Invalid JSON"),
     ],
 )
 def test_wrong_bodies_are_refused_by_place(
