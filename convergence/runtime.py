@@ -17,12 +17,11 @@ from convergence.runtime_settings import (
     RuntimeArm,
     RuntimeConfig,
     checked_settings,
-    reward_of,
 )
 
 if TYPE_CHECKING:
-    from convergence_core.store.runtime import RuntimeStore
-    from tasks.serving import Bandit, Selection
+    from convergence.systems import DefaultServed, Systems
+    from tasks.serving import Selection
 
 __all__ = [
     "RewardMetric",
@@ -60,15 +59,9 @@ class RuntimeSelection:
     """``propensity``, ``policy_version``, ``fresh``; or ``fallback``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _System:
-    config: RuntimeConfig
-    store: "RuntimeStore"
-    bandits: "dict[str, Bandit]"
-
-
-_systems: dict[str, _System] = {}
-_stores: "dict[Path, RuntimeStore]" = {}
+_homes: "dict[str, Systems]" = {}
+"""System → the store that it was configured in."""
+_stores: "dict[Path, Systems]" = {}
 _mutex = threading.Lock()
 
 
@@ -80,6 +73,8 @@ def configure_runtime_sync(
 ) -> RuntimeConfig:
     """Say what a system offers and how it serves; may be called again with other settings.
 
+    Settings are kept in the store, and every process that serves the system follows.
+
     Args:
         system: name of the optimized system.
         config: its settings; by default what is in the store serves as it is.
@@ -88,19 +83,17 @@ def configure_runtime_sync(
 
     Raises:
         ConfigurationError: a setting is wrong.
+        ArmChangedError: an arm of that name has other parameters.
         StoreError: the folder cannot be used.
     """
-    settings = checked_settings(system, config)
-    store = _store(Path(storage or DEFAULT_STORAGE))
-    if settings.default_arms:
-        store.offer(
-            system,
-            settings.agent_type,
-            [_offer(arm, settings) for arm in settings.default_arms],
-            trust=settings.prior_trust,
-        )
+    home = _opened(Path(storage or DEFAULT_STORAGE))
+    if config is None:
+        settings = home.config(system)
+    else:
+        settings = checked_settings(system, config)
+        home.configure(settings)
     with _mutex:
-        _systems[system] = _System(settings, store, {})
+        _homes[system] = home
     return settings
 
 
@@ -120,18 +113,11 @@ def runtime_select_sync(
         LookupError: there is neither an arm nor a default.
         StoreError: the decision could not be logged.
     """
-    from tasks.serving import NoArmsError  # noqa: PLC0415 - brings NumPy
+    from tasks.operations import performed  # noqa: PLC0415 - brings SQLite
 
-    known = _known(system)
-    bandit = _bandit(known, agent_type)
-    try:
-        if known.config.min_arms > 1 and bandit.n_on_offer() < known.config.min_arms:
-            return _fallback(known)
-        return _shown(bandit.select(user_id, context=context))
-    except NoArmsError:
-        if not known.config.default_arms:
-            raise
-        return _fallback(known)
+    home = _home(system)
+    operation = home.selecting(system, user_id=user_id, agent_type=agent_type, context=context)
+    return _shown(performed(home.store, operation))
 
 
 def runtime_update_sync(
@@ -141,15 +127,16 @@ def runtime_update_sync(
     decision_id: str | None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
-    agent_type: str | None = None,
+    agent_type: str | None = None,  # noqa: ARG001 - the decision knows its own
     engagement_score: float | None = None,
     grading_score: float | None = None,
-    metadata: Mapping[str, Any] | None = None,  # noqa: ARG001 - the original's, kept by callers
+    metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Take in what came of a decision; durable when this returns.
 
     The reward is that of ``signals`` if metrics are configured, else ``reward``, else
-    ``engagement_score``. Without any of them nothing is learned: no reward is no reward.
+    ``engagement_score``. Without any of them nothing is learned: no reward is no reward. Signals,
+    scores and ``metadata`` (JSON) are stored beside the reward.
 
     Returns:
         ``success``, ``status`` (``ok``, ``late``, ``duplicate``, ``conflict``, ``unknown``,
@@ -159,44 +146,30 @@ def runtime_update_sync(
         ValueError: the reward or a signal is not in [0, 1]; nothing is stored.
         StoreError: it could not be stored.
     """
-    known = _known(system)
-    value = reward_of(known.config, reward, signals, engagement_score)
-    answer: dict[str, Any] = {
-        "success": False,
-        "status": "none",
-        "reward": value,
-        "engagement_score": engagement_score,
-        "grading_score": grading_score,
-        "computed_update": None,
-    }
-    if value is None or decision_id is None:
-        return answer
-    found = known.store.decision(decision_id)
-    if found is not None and found.user_id != user_id:
-        return {**answer, "status": "unknown"}
-    learned = _bandit(known, agent_type).update(decision_id, value)
-    answer |= {"success": learned.status in {"ok", "late", "duplicate"}, "status": learned.status}
-    if learned.learned:
-        answer["computed_update"] = {"alpha": value, "beta": 1.0 - value}
-    if learned.alarm is not None:
-        answer["alarm"] = learned.alarm
-    return answer
+    from convergence.systems import Reward, shown_update  # noqa: PLC0415 - NumPy
+    from tasks.operations import performed  # noqa: PLC0415 - brings SQLite
+
+    home = _home(system)
+    told = Reward(
+        user_id=user_id,
+        decision_id=decision_id or "",
+        reward=reward,
+        signals=signals,
+        engagement_score=engagement_score,
+        grading_score=grading_score,
+        metadata=metadata,
+    )
+    value = home.reward(system, told)
+    if value is None or decision_id is None:  # nothing was told, or a default served
+        return shown_update(told, value, None)
+    return shown_update(told, value, performed(home.store, home.updating(system, told)))
 
 
 def runtime_get_decision_sync(
     system: str, *, user_id: str, decision_id: str
 ) -> dict[str, Any] | None:
     """Return a decision and its reward, ``None`` if this user has none of that id."""
-    found = _known(system).store.decision(decision_id)
-    if found is None or found.system != system or found.user_id != user_id:
-        return None
-    return {
-        name: getattr(found, name)
-        for name in (
-            "decision_id", "agent_type", "arm_id", "params", "version", "propensity", "is_fresh",
-            "created_us", "expires_us", "reward", "reward_status",
-        )
-    }  # fmt: skip
+    return _home(system).decision(system, user_id, decision_id)
 
 
 def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
@@ -207,7 +180,7 @@ def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict
     Raises:
         LookupError: there are no two arms to compare.
     """
-    found = _bandit(_known(system), agent_type).evidence()
+    found = _home(system).bandit(system, agent_type).evidence()
     return {name: getattr(found, name) for name in found.__slots__}
 
 
@@ -275,99 +248,45 @@ async def runtime_evidence(system: str, *, agent_type: str | None = None) -> dic
     return await asyncio.to_thread(runtime_evidence_sync, system, agent_type=agent_type)
 
 
-def _store(path: Path) -> "RuntimeStore":
-    """Return the store of a folder, opened once in a process."""
-    from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - brings SQLite
+def _opened(path: Path) -> "Systems":
+    """Return the systems of a folder, opened once in a process."""
+    from convergence.systems import Systems  # noqa: PLC0415 - brings NumPy and SQLite
+    from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - as above
 
     root = path.absolute()
     with _mutex:
         if root not in _stores:
-            _stores[root] = RuntimeStore(root)
+            _stores[root] = Systems(RuntimeStore(root))
         return _stores[root]
 
 
-def _known(system: str) -> _System:
+def _home(system: str) -> "Systems":
     with _mutex:
-        found = _systems.get(system)
-    if found is None:
-        configure_runtime_sync(system)
-        return _known(system)
-    return found
+        found = _homes.get(system)
+    return _opened(Path(DEFAULT_STORAGE)) if found is None else found
 
 
-def _bandit(known: _System, agent_type: str | None) -> "Bandit":
-    from tasks.serving import Bandit, ServingSettings  # noqa: PLC0415 - brings NumPy
+def _shown(found: "Selection | DefaultServed") -> RuntimeSelection:
+    from convergence.systems import DefaultServed, shown_arm  # noqa: PLC0415 - brings NumPy
 
-    name = agent_type or known.config.agent_type
-    with _mutex:
-        if name not in known.bandits:
-            shared = (
-                ServingSettings.__dataclass_fields__.keys() & RuntimeConfig.model_fields.keys()
-            )
-            known.bandits[name] = Bandit(
-                known.store,
-                known.config.system,
-                name,
-                settings=ServingSettings(**{key: getattr(known.config, key) for key in shared}),
-                seed=known.config.seed,
-            )
-        return known.bandits[name]
-
-
-def _offer(arm: RuntimeArm, config: RuntimeConfig) -> Any:
-    from convergence_core.bandit.priors import nightly_prior  # noqa: PLC0415 - with the store
-    from tasks.serving import offer_of  # noqa: PLC0415 - brings NumPy
-
-    prior = None
-    if arm.prior_mean is not None and arm.prior_sd is not None:
-        prior = nightly_prior(
-            arm.prior_mean,
-            arm.prior_sd,
-            discount=config.prior_discount,
-            most=config.prior_most,
+    if isinstance(found, DefaultServed):
+        return RuntimeSelection(
+            decision_id=None,
+            arm_id=found.arm_id,
+            params=found.params,
+            sampled_value=None,
+            arms_state=(),
+            metadata={"fallback": True},
         )
-    return offer_of(arm.params, arm.arm_id, prior)
-
-
-def _fallback(known: _System) -> RuntimeSelection:
-    from tasks.serving import NoArmsError, arm_id_of  # noqa: PLC0415 - brings NumPy
-
-    if not known.config.default_arms:
-        raise NoArmsError(
-            f"`{known.config.system}` has fewer than {known.config.min_arms} arms and no default. "
-            "Give `default_arms`, or lower `min_arms`."
-        )
-    arm = known.config.default_arms[0]
     return RuntimeSelection(
-        decision_id=None,
-        arm_id=arm.arm_id or arm_id_of(arm.params),
-        params=arm.params,
-        sampled_value=None,
-        arms_state=(),
-        metadata={"fallback": True},
-    )
-
-
-def _shown(selection: "Selection") -> RuntimeSelection:
-    return RuntimeSelection(
-        decision_id=selection.decision_id,
-        arm_id=selection.arm_id,
-        params=selection.params,
-        sampled_value=selection.sampled_value,
-        arms_state=tuple(
-            {
-                "arm_id": arm.arm_id,
-                "alpha": arm.alpha,
-                "beta": arm.beta,
-                "mean": arm.alpha / (arm.alpha + arm.beta),
-                "n": arm.n,
-                "prior": arm.prior,
-            }
-            for arm in selection.arms
-        ),
+        decision_id=found.decision_id,
+        arm_id=found.arm_id,
+        params=found.params,
+        sampled_value=found.sampled_value,
+        arms_state=tuple(shown_arm(arm) for arm in found.arms),
         metadata={
-            "propensity": selection.propensity,
-            "policy_version": selection.version,
-            "fresh": selection.is_fresh,
+            "propensity": found.propensity,
+            "policy_version": found.version,
+            "fresh": found.is_fresh,
         },
     )

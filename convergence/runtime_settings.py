@@ -1,6 +1,6 @@
 """What a system offers and how it serves, at run time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -122,7 +122,7 @@ def checked_settings(
 
 
 def reward_of(
-    config: RuntimeConfig,
+    metrics: Sequence[RewardMetric],
     reward: float | None,
     signals: Mapping[str, float] | None,
     engagement_score: float | None,
@@ -132,8 +132,8 @@ def reward_of(
     Raises:
         ValueError: a signal is not in [0, 1].
     """
-    if signals is not None and config.reward_metrics:
-        given = [metric for metric in config.reward_metrics if metric.name in signals]
+    if signals is not None:
+        given = [metric for metric in metrics if metric.name in signals]
         for metric in given:
             if not 0.0 <= signals[metric.name] <= 1.0:
                 raise ValueError(

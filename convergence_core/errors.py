@@ -9,6 +9,8 @@
     │   ├── StoreFormatError      written by a newer version, or not a store
     │   ├── StoreDamagedError     a file is torn, empty or not what its name says
     │   └── StoreWriteError       disk full, read-only, no permission
+    ├── ArmChangedError           an arm's name stands for other parameters        (exit 2)
+    ├── RequestReusedError        an idempotency key stands for two requests       (exit 2)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -101,6 +103,18 @@ class StoreDamagedError(StoreError):
 
 class StoreWriteError(StoreError):
     """A write failed: disk full, read-only folder or no permission. Nothing published is lost."""
+
+
+class ArmChangedError(ConvergenceError):
+    """An arm was offered under the name of another one."""
+
+    exit_code = 2
+
+
+class RequestReusedError(ConvergenceError):
+    """An idempotency key was used for another request before."""
+
+    exit_code = 2
 
 
 class QueryError(ConvergenceError):

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from convergence_core.store.exporting import export
 from convergence_core.store.promotions import save_look
@@ -31,13 +30,9 @@ def fold_store(path: Path) -> FoldReport:
         StoreError: the store cannot be read or written.
     """
     with RuntimeStore(path) as store:
-        counts = export(store, store.database.path.parent)
-        with store.database.reading() as connection:
-            groups: Any = connection.execute(
-                "SELECT system, agent_type FROM groups ORDER BY system, agent_type"
-            ).fetchall()
+        counts = export(store, store.root)
         evidence: dict[str, Evidence] = {}
-        for system, agent_type in groups:
+        for system, agent_type in store.systems():
             try:
                 found = Bandit(store, system, agent_type).evidence()
             except NoArmsError:

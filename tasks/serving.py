@@ -7,57 +7,34 @@ blocks, so async code calls it from a thread; it holds no lock across disk or ne
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
-from convergence_core.bandit import BetaArms, NightlyPrior, Policy, WarmArms
+from convergence_core.bandit import Policy
+from convergence_core.bandit.arms import checked_reward
 from convergence_core.bandit.receipts import ReceiptStatus
 from convergence_core.gate import Contest, Plan, verdict_plan
-from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.records import Json, canonical_json
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import (
-    ArmOffer,
     Group,
     NewDecision,
     StoredArm,
     StoredPolicy,
 )
+from convergence_core.store.runtime_writes import (
+    Connection,
+    NewReward,
+    RewardTerms,
+    log_decision,
+    take_reward,
+)
 from tasks.evidence import Evidence, Folder, design_of, evidence_of
-
-Mode = Literal["regret", "verdict"]
-Sticky = Literal["none", "user", "session"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingSettings:
-    """How a system serves."""
-
-    mode: Mode = "regret"
-    """``regret``: Thompson sampling; ``verdict``: the shares that decide soonest."""
-    sticky: Sticky = "none"
-    """Who keeps an arm: nobody, each user, or each session (``context["session_id"]``)."""
-    floor: float = 0.02
-    """Share of the requests that is spread evenly over all arms, in [0, 1]."""
-    alpha: float = 0.05
-    """Largest probability of naming a winner that is none."""
-    min_effect: float = 0.0
-    """Least difference in mean reward that makes a winner."""
-    expires_after_s: float | None = 86_400.0
-    """Seconds after which a reward is late; ``None``: never."""
-    late_counts: bool = False
-    """Whether the posterior learns from late rewards."""
-    discount: float = 1.0
-    """Share of its evidence that an arm keeps at each of its rewards, in (0, 1]."""
-    rewards_per_false_alarm: float | None = None
-    """Watch for drift, with so many rewards from one false alarm to the next at least; ``None``:
-    do not watch."""
-    explore_after_alarm: float = 0.2
-    """Share of the requests spread evenly after an alarm."""
-    explore_for: int = 100
-    """Rewards for which it is."""
+from tasks.offers import best_shares
+from tasks.operations import Operation, performed
+from tasks.serving_settings import ServingSettings, stored_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +65,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Served:
+class Served:
     """A policy version ready to choose by."""
 
     group: Group
@@ -119,38 +96,94 @@ class Bandit:
             store: shared by all processes of this machine.
             system: name of the optimized system.
             agent_type: its kind of agent.
-            settings: how it serves.
+            settings: how it serves; by default what the store keeps of it.
             seed: same seed and same rewards, same choices; ``None``: from the system's entropy.
         """
         self.system, self.agent_type = system, agent_type
-        self.settings = settings or ServingSettings()
+        self.settings = settings or stored_settings(store, system)
         self._store = store
         self._folder = Folder(
             store, alpha=self.settings.alpha, min_effect=self.settings.min_effect
         )
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
-        self._served: _Served | None = None
+        self._served: Served | None = None
 
     def select(
         self,
         user_id: str,
         *,
         context: Mapping[str, Json] | None = None,
+        request_key: str | None = None,
     ) -> Selection:
         """Choose an arm and log the decision durably.
 
+        Args:
+            user_id: whom it serves.
+            context: features of the request.
+            request_key: name of the request; asked again under it, it is answered alike.
+
         Raises:
             NoArmsError: nothing is on offer.
+            RequestReusedError: the name stands for another request.
             StoreWriteError: the decision could not be logged.
         """
+        return performed(self._store, self.selecting(user_id, context, request_key))
+
+    def selecting(
+        self,
+        user_id: str,
+        context: Mapping[str, Json] | None = None,
+        request_key: str | None = None,
+    ) -> Operation[Selection]:
+        """Return ``select`` as an operation."""
+        return _Selecting(self, user_id, context, request_key)
+
+    def update(self, decision_id: str, reward: float) -> Learned:
+        """Take in the reward of a decision; durable when this returns.
+
+        Raises:
+            ValueError: the reward is not in [0, 1].
+            StoreWriteError: it could not be stored.
+        """
+        new = NewReward(system=self.system, decision_id=decision_id, reward=reward)
+        return performed(self._store, self.updating(new))
+
+    def updating(self, new: NewReward) -> Operation[Learned]:
+        """Return ``update`` as an operation."""
+        return Updating(new, self._store.now_us, self.settings.terms)
+
+    def n_on_offer(self) -> int:
+        """Return how many arms are on offer."""
+        group = self._store.group(self.system, self.agent_type)
+        if group is None:
+            return 0
+        return sum(not arm.is_retired for arm in self._store.arms(group.group_id))
+
+    def evidence(self) -> Evidence:
+        """Return what the traffic shows so far; it may be looked at any time.
+
+        Raises:
+            NoArmsError: fewer than two arms were ever offered.
+        """
+        group = self._group()
+        arms = self._store.arms(group.group_id)
+        contest = self._folder.contest(group.group_id, arms)
+        if contest is None:
+            raise NoArmsError(f"`{self.system}` has no two arms to compare")
+        return evidence_of(contest, arms)
+
+    def ask(
+        self, user_id: str, context: Mapping[str, Json] | None, request_key: str | None
+    ) -> tuple[Served, NewDecision]:
+        """Return the policy in force and a decision by it, not logged yet."""
         served = self._current()
         with self._mutex:
             uniform = float(self._rng.random())
         choice = served.policy.choose(uniform)
         now = self._store.now_us()
         expires = self.settings.expires_after_s
-        asked = NewDecision(
+        return served, NewDecision(
             decision_id=decision_id(now),
             user_id=user_id,
             arm_id=served.arms[choice.arm].arm_id,
@@ -160,8 +193,11 @@ class Bandit:
             created_us=now,
             expires_us=None if expires is None else now + int(expires * 1e6),
             unit=self._unit(user_id, context),
+            request_key=request_key,
         )
-        logged = self._store.decide(served.group.group_id, asked)
+
+    def answer(self, served: Served, logged: NewDecision) -> Selection:
+        """Return what a logged decision means for its request."""
         arm = next((a for a in served.arms if a.arm_id == logged.arm_id), None)
         if arm is None:  # kept from before this process learned of it
             arm = next(
@@ -176,51 +212,9 @@ class Bandit:
             propensity=logged.propensity,
             sampled_value=sampled,
             version=logged.version,
-            is_fresh=logged is asked,
+            is_fresh=logged.is_fresh,
             arms=served.arms,
         )
-
-    def n_on_offer(self) -> int:
-        """Return how many arms are on offer."""
-        group = self._store.group(self.system, self.agent_type)
-        if group is None:
-            return 0
-        return sum(not arm.is_retired for arm in self._store.arms(group.group_id))
-
-    def update(self, decision_id: str, reward: float) -> Learned:
-        """Take in the reward of a decision; durable when this returns.
-
-        Raises:
-            ValueError: the reward is not in [0, 1].
-            StoreWriteError: it could not be stored.
-        """
-        settings = self.settings
-        receipt, alarm = self._store.reward(
-            self.system,
-            decision_id,
-            reward,
-            discount=settings.discount,
-            late_counts=settings.late_counts,
-            rewards_per_false_alarm=settings.rewards_per_false_alarm,
-            explore_for=settings.explore_for,
-        )
-        told = None
-        if alarm is not None:
-            told = f"mean reward went from {alarm.before:.3g} to {alarm.after:.3g}"
-        return Learned(status=receipt.status, learned=receipt.learns, alarm=told)
-
-    def evidence(self) -> Evidence:
-        """Return what the traffic shows so far; it may be looked at any time.
-
-        Raises:
-            NoArmsError: fewer than two arms were ever offered.
-        """
-        group = self._group()
-        arms = self._store.arms(group.group_id)
-        contest = self._folder.contest(group.group_id, arms)
-        if contest is None:
-            raise NoArmsError(f"`{self.system}` has no two arms to compare")
-        return evidence_of(contest, arms)
 
     def _unit(self, user_id: str, context: Mapping[str, Json] | None) -> str | None:
         if self.settings.sticky == "user":
@@ -236,7 +230,7 @@ class Bandit:
             raise NoArmsError(f"nothing is on offer for `{self.system}` / `{self.agent_type}`")
         return group
 
-    def _current(self) -> _Served:
+    def _current(self) -> Served:
         """Return the policy in force, making the next version if it is stale."""
         while True:
             group, served = self._group(), self._served
@@ -255,20 +249,20 @@ class Bandit:
                 self._served = made
                 return made
 
-    def _stored(self, group: Group) -> _Served | None:
+    def _stored(self, group: Group) -> Served | None:
         """Return the latest stored version, ``None`` if arms changed since it was made."""
         policy = self._store.policy(group.group_id, group.version)
         arms = tuple(a for a in self._store.arms(group.group_id) if not a.is_retired)
         if policy.design.get("revision") != group.revision:
             return None
-        return _Served(
+        return Served(
             group=group,
             policy=Policy.of(policy.shares, n=policy.n),
             version=policy.version,
             arms=arms,
         )
 
-    def _made(self, group: Group) -> _Served | None:
+    def _made(self, group: Group) -> Served | None:
         """Make and store the next version; ``None``: another process was first."""
         everyone = self._store.arms(group.group_id)
         arms = tuple(arm for arm in everyone if not arm.is_retired)
@@ -294,7 +288,7 @@ class Bandit:
         )
         if not self._store.save_policy(group.group_id, stored):
             return None
-        return _Served(
+        return Served(
             group=replace(group, version=stored.version),
             policy=policy,
             version=stored.version,
@@ -312,30 +306,67 @@ class Bandit:
             wanted = np.array(plan.shares)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
-        return posterior([arm for arm in everyone if not arm.is_retired], group.trust)
+        return best_shares([arm for arm in everyone if not arm.is_retired], group.trust)
 
 
-def posterior(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
-    """Return the probability of each arm to be the best, (n_arms,)."""
-    base_a, base_b, a, b = (
-        np.array([getattr(arm, name) for arm in arms])
-        for name in ("base_alpha", "base_beta", "alpha", "beta")
-    )
-    n = np.array([float(arm.n) for arm in arms])
-    night = BetaArms(prior_alpha=base_a, prior_beta=base_b, alpha=a, beta=b, n=n)
-    if not any(arm.prior is not None for arm in arms):
-        return night.propensities()
-    nightly = np.array([arm.prior is not None for arm in arms])
-    ones = np.ones(len(arms))
-    cold_a, cold_b = np.where(nightly, ones, base_a), np.where(nightly, ones, base_b)
-    cold = BetaArms(
-        prior_alpha=cold_a,
-        prior_beta=cold_b,
-        alpha=cold_a + a - base_a,
-        beta=cold_b + b - base_b,
-        n=n,
-    )
-    return WarmArms(night=night, cold=cold, trust_before=trust).propensities()
+class _Selecting(Operation[Selection]):
+    """A choice of an arm."""
+
+    def __init__(
+        self,
+        bandit: Bandit,
+        user_id: str,
+        context: Mapping[str, Json] | None,
+        request_key: str | None,
+    ) -> None:
+        self._bandit = bandit
+        self._request = (user_id, context, request_key)
+        self._served: Served | None = None
+        self._new: NewDecision | None = None
+        self._logged: NewDecision | None = None
+
+    def prepare(self) -> None:
+        """Choose by the policy in force."""
+        self._served, self._new = self._bandit.ask(*self._request)
+
+    def write(self, connection: Connection) -> None:
+        """Log the decision."""
+        assert self._served is not None  # noqa: S101 - prepared
+        assert self._new is not None  # noqa: S101 - prepared
+        self._logged = log_decision(connection, self._served.group.group_id, self._new)
+
+    def result(self) -> Selection:
+        """Return the arm."""
+        assert self._served is not None  # noqa: S101 - prepared
+        assert self._logged is not None  # noqa: S101 - written
+        return self._bandit.answer(self._served, self._logged)
+
+
+class Updating(Operation[Learned]):
+    """A reward; without terms by the settings that the store keeps."""
+
+    def __init__(
+        self, new: NewReward, now_us: Callable[[], int], terms: RewardTerms | None = None
+    ) -> None:
+        self._new, self._terms, self._now_us = new, terms, now_us
+        self._learned: Learned | None = None
+
+    def prepare(self) -> None:
+        """Refuse what is no reward before a transaction begins."""
+        checked_reward(self._new.reward)
+
+    def write(self, connection: Connection) -> None:
+        """Take the reward in."""
+        receipt, alarm = take_reward(connection, self._new, self._now_us(), self._terms)
+        told = None
+        if alarm is not None:
+            told = f"mean reward went from {alarm.before:.3g} to {alarm.after:.3g}"
+        self._learned = Learned(status=receipt.status, learned=receipt.learns, alarm=told)
+
+    def result(self) -> Learned:
+        """Return what became of it."""
+        assert self._learned is not None  # noqa: S101 - written
+        return self._learned
 
 
 def decision_id(now_us: int) -> str:
@@ -345,27 +376,3 @@ def decision_id(now_us: int) -> str:
     value = value & ~(0x3 << 62) | 0x2 << 62
     text = f"{value:032x}"
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
-
-
-def arm_id_of(params: Mapping[str, Json]) -> str:
-    """Return the id of an arm that was given without one: a hash of its parameters."""
-    return sha256_hex(canonical_json(dict(params)))[:16]
-
-
-def offer_of(
-    params: Mapping[str, Json],
-    arm_id: str | None = None,
-    prior: NightlyPrior | None = None,
-) -> ArmOffer:
-    """Return an offer; without a prior there is no opinion."""
-    name = arm_id or arm_id_of(params)
-    if prior is None:
-        return ArmOffer(arm_id=name, params=params)
-    return ArmOffer(
-        arm_id=name,
-        params=params,
-        prior_alpha=prior.alpha,
-        prior_beta=prior.beta,
-        prior={"mean": prior.mean, "sd": prior.sd, "weight": prior.weight},
-        run_id=prior.run_id,
-    )

@@ -17,6 +17,7 @@ from convergence.cli import (
     promoting,
     results,
     running,
+    serving,
 )
 
 app = typer.Typer(
@@ -68,6 +69,7 @@ app.command(rich_help_panel=PRODUCTION)(promoting.promote)
 app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)
 app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
+app.command(rich_help_panel=PRODUCTION)(serving.serve)
 app.command(rich_help_panel=NIGHTLY)(nightly.up)
 app.command(rich_help_panel=NIGHTLY)(nightly.deploy)
 app.command(rich_help_panel=NIGHTLY)(nightly.down)

@@ -16,6 +16,8 @@ DISCOUNT = 1.0
 """Share of the night's weight that is believed in production."""
 MOST = 40.0
 """Largest weight of a night, in rewards."""
+_SURE = 1e12
+"""Rewards beyond which more of them change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,8 @@ def nightly_prior(
         )
     # At 0 or 1 a Beta has no variance; a hundredth inside, it has some.
     inside = min(max(mean, 0.01), 0.99)
-    n_equivalent = max(inside * (1.0 - inside) / sd**2 - 1.0, 0.0)
+    # Divided twice: the square of a huge deviation is no float.
+    n_equivalent = min(max(inside * (1.0 - inside) / sd / sd - 1.0, 0.0), _SURE)
     return NightlyPrior(
         mean=mean,
         sd=sd,

@@ -6,18 +6,16 @@ posterior is the base plus the acknowledged rewards, each counted once.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from convergence_core.bandit.drift import Alarm
-from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
-from convergence_core.records import canonical_json
+from convergence_core.bandit.receipts import Receipt
+from convergence_core.errors import ArmChangedError
+from convergence_core.records import Json, canonical_json
 from convergence_core.store.journal import wall_clock_us
 from convergence_core.store.layout import ensure_store, store_root
-from convergence_core.store.runtime_drift import sound, watch
 from convergence_core.store.runtime_rows import (
     ArmOffer,
     Group,
@@ -28,6 +26,15 @@ from convergence_core.store.runtime_rows import (
     Tally,
 )
 from convergence_core.store.runtime_schema import RUNTIME_FILE, runtime_schema
+from convergence_core.store.runtime_writes import (
+    Connection,
+    Database,
+    NewReward,
+    RewardTerms,
+    log_decision,
+    revise,
+    take_reward,
+)
 from convergence_core.store.sqlite import Closing, DurableDatabase
 
 _GROUP = (
@@ -45,20 +52,8 @@ _ADD = (
     "(SELECT coalesce(max(seq), 0) FROM rewards), ?, ?, ?, ?) "
     "ON CONFLICT(group_id, arm_id) DO UPDATE SET retired_us = NULL"
 )
-_DECIDE = (
-    "INSERT INTO decisions(decision_id, group_id, user_id, arm_id, version, propensity, fresh, "
-    "context_json, created_us, expires_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_OPEN = (
-    "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
-    "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system "
-    "FROM decisions d JOIN groups g ON g.id = d.group_id WHERE d.decision_id = ?"
-)
-_REWARD = "INSERT INTO rewards(decision_id, group_id, reward, status, received_us) VALUES (?, ?, ?, ?, ?)"
-_LEARN = (
-    "UPDATE arms SET alpha = base_alpha + :kept * (alpha - base_alpha) + :reward, "
-    "beta = base_beta + :kept * (beta - base_beta) + 1.0 - :reward, n = n + 1 "
-    "WHERE group_id = :group_id AND arm_id = :arm_id"
+_POLICY = (
+    "SELECT version, mode, n, arms_json, shares_json, design_json FROM policies WHERE group_id = ?"
 )
 _FIND = (
     "SELECT d.decision_id, g.system, g.agent_type, d.user_id, d.arm_id, a.params_json, d.version, "
@@ -89,7 +84,8 @@ class RuntimeStore(Closing):
         """
         root = store_root(path)
         ensure_store(root)
-        self.database = DurableDatabase(root / RUNTIME_FILE, runtime_schema())
+        self.root = root
+        self.database: Database = DurableDatabase(root / RUNTIME_FILE, runtime_schema())
         self.now_us = now_us
 
     def group(self, system: str, agent_type: str) -> Group | None:
@@ -100,14 +96,20 @@ class RuntimeStore(Closing):
     def offer(
         self, system: str, agent_type: str, arms: Sequence[ArmOffer], *, trust: float
     ) -> Group:
-        """Put arms on offer; one that is there already keeps its posterior and comes back."""
+        """Put arms on offer; one that is there already keeps its posterior and comes back.
+
+        Raises:
+            ArmChangedError: an arm of that name has other parameters; nothing is offered.
+        """
         now = self.now_us()
         with self.database.transaction() as connection:
             connection.execute(
-                "INSERT OR IGNORE INTO groups(system, agent_type, trust) VALUES (?, ?, ?)",
+                "INSERT INTO groups(system, agent_type, trust) VALUES (?, ?, ?) "
+                "ON CONFLICT (system, agent_type) DO NOTHING",
                 (system, agent_type, trust),
             )
             group = _known(connection, system, agent_type)
+            _check_unchanged(connection, group.group_id, arms)
             for arm in arms:
                 prior = None if arm.prior is None else canonical_json(dict(arm.prior))
                 a, b = arm.prior_alpha, arm.prior_beta
@@ -116,7 +118,7 @@ class RuntimeStore(Closing):
                     (group.group_id, arm.arm_id, group.group_id, canonical_json(dict(arm.params)),
                      prior, a, b, a, b, arm.run_id, now),
                 )  # fmt: skip
-            _revise(connection, group.group_id)
+            revise(connection, group.group_id)
             return _known(connection, system, agent_type)
 
     def retire(self, system: str, agent_type: str, arm_id: str) -> bool:
@@ -129,7 +131,7 @@ class RuntimeStore(Closing):
                 (self.now_us(), group.group_id, arm_id),
             )
             changed = connection.changes() > 0
-            _revise(connection, group.group_id)
+            revise(connection, group.group_id)
         return changed
 
     def drop_priors(self, system: str, agent_type: str) -> None:
@@ -143,7 +145,7 @@ class RuntimeStore(Closing):
                 (group.group_id,),
             )
             connection.execute("UPDATE groups SET trust = 0 WHERE id = ?", (group.group_id,))
-            _revise(connection, group.group_id)
+            revise(connection, group.group_id)
 
     def arms(self, group_id: int) -> list[StoredArm]:
         """Return all arms of a group, those retired included, in order of arrival."""
@@ -157,30 +159,17 @@ class RuntimeStore(Closing):
         Raises:
             KeyError: there is none.
         """
-        found = [p for p in self.policies(group_id) if p.version == version]
-        if not found:
+        with self.database.reading() as connection:
+            row = connection.execute(f"{_POLICY} AND version = ?", (group_id, version)).fetchone()
+        if row is None:
             raise KeyError(f"group {group_id} has no policy of version {version}")
-        return found[0]
+        return _policy(row)
 
     def policies(self, group_id: int) -> list[StoredPolicy]:
         """Return all versions, by number."""
         with self.database.reading() as connection:
-            rows: Any = connection.execute(
-                "SELECT version, mode, n, arms_json, shares_json, design_json FROM policies "
-                "WHERE group_id = ? ORDER BY version",
-                (group_id,),
-            ).fetchall()
-        return [
-            StoredPolicy(
-                version=version,
-                mode=mode,
-                n=n,
-                arms=tuple(json.loads(arms)),
-                shares=tuple(json.loads(shares)),
-                design=json.loads(design),
-            )
-            for version, mode, n, arms, shares, design in rows
-        ]
+            rows = connection.execute(f"{_POLICY} ORDER BY version", (group_id,)).fetchall()
+        return [_policy(row) for row in rows]
 
     def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
         """Store a policy as the next version; return ``False`` if another process was first."""
@@ -200,79 +189,63 @@ class RuntimeStore(Closing):
         return True
 
     def decide(self, group_id: int, new: NewDecision) -> NewDecision:
-        """Log a decision durably; a unit that has an arm on offer keeps it.
-
-        Returns:
-            The decision as it was logged.
-        """
+        """Log a decision durably; see ``runtime_writes.log_decision``."""
         with self.database.transaction() as connection:
-            fresh = 1
-            if new.unit is not None:
-                kept = _kept(connection, group_id, new)
-                fresh = int(kept is None)
-                new = kept or new
-            connection.execute(
-                _DECIDE,
-                (new.decision_id, group_id, new.user_id, new.arm_id, new.version, new.propensity,
-                 fresh, new.context_json, new.created_us, new.expires_us),
-            )  # fmt: skip
-        return new
+            return log_decision(connection, group_id, new)
 
     def reward(
-        self,
-        system: str,
-        decision_id: str,
-        reward: float,
-        *,
-        discount: float = 1.0,
-        late_counts: bool = False,
-        rewards_per_false_alarm: float | None = None,
-        explore_for: int = 0,
+        self, system: str, decision_id: str, reward: float, *, terms: RewardTerms | None = None
     ) -> tuple[Receipt, Alarm | None]:
-        """Take in a reward: see ``bandit.receipts`` for what becomes of it.
-
-        Args:
-            system: whose decision it should be; another system's counts as unknown.
-            decision_id: the decision.
-            reward: in [0, 1].
-            discount: share of the evidence that an arm keeps when it learns.
-            late_counts: whether late rewards teach too.
-            rewards_per_false_alarm: watch for drift at this rate; ``None``: do not.
-            explore_for: rewards for which an alarm raises exploration.
+        """Take in a reward durably; see ``runtime_writes.take_reward``.
 
         Raises:
             ValueError: the reward is not in [0, 1]; nothing is stored.
             StoreWriteError: nothing is stored.
         """
-        now = self.now_us()
+        new = NewReward(system=system, decision_id=decision_id, reward=reward)
         with self.database.transaction() as connection:
-            row: Any = connection.execute(_OPEN, (decision_id,)).fetchone()
-            known = row is not None and row[4] == system
-            decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
-            receipt = receive(reward, decision, now, late_counts=late_counts)
-            if receipt.stored is not None:
-                group_id = row[0] if known else None
-                # A late reward that teaches is kept as `ok`, so that the fold stays true.
-                status = "ok" if receipt.learns else receipt.stored
-                connection.execute(_REWARD, (decision_id, group_id, reward, status, now))
-            if not receipt.learns:
-                return receipt, None
+            return take_reward(connection, new, self.now_us(), terms)
+
+    def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
+        """Store how a system serves; every process that serves it follows."""
+        with self.database.transaction() as connection:
             connection.execute(
-                _LEARN,
-                {"kept": discount, "reward": reward, "group_id": row[0], "arm_id": row[1]},
+                "INSERT INTO systems VALUES (?, ?) ON CONFLICT (system) DO UPDATE SET "
+                "settings_json = excluded.settings_json",
+                (system, canonical_json(dict(settings))),
             )
-            connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (row[0],))
-            alarm = None
-            if rewards_per_false_alarm is not None:
-                alarm = watch(connection, row[0], row[1], reward, rewards_per_false_alarm)
-            if alarm is not None:
-                sound(connection, row[0], row[1], alarm, explore_for=explore_for, now=now)
-        return receipt, alarm
+            connection.execute(
+                "UPDATE groups SET revision = revision + 1 WHERE system = ?", (system,)
+            )
+
+    def settings(self, system: str) -> dict[str, Json] | None:
+        """Return how a system serves, ``None`` if nobody ever said."""
+        text = self.settings_text(system)
+        if text is None:
+            return None
+        found: dict[str, Json] = json.loads(text)
+        return found
+
+    def settings_text(self, system: str) -> str | None:
+        """Return the same as it is stored: the same text, the same settings."""
+        with self.database.reading() as connection:
+            row = connection.execute(
+                "SELECT settings_json FROM systems WHERE system = ?", (system,)
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def systems(self) -> list[tuple[str, str]]:
+        """Return system and agent type of every group, sorted."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT system, agent_type FROM groups ORDER BY system, agent_type"
+            ).fetchall()
+        return [(system, agent_type) for system, agent_type in rows]
 
     def decision(self, decision_id: str) -> StoredDecision | None:
         """Return a decision, ``None`` if nobody knows it."""
         with self.database.reading() as connection:
-            row: Any = connection.execute(_FIND, (decision_id,)).fetchone()
+            row = connection.execute(_FIND, (decision_id,)).fetchone()
         if row is None:
             return None
         return StoredDecision(
@@ -285,13 +258,13 @@ class RuntimeStore(Closing):
     def tallies(self, group_id: int) -> list[Tally]:
         """Return the rewards of fresh decisions, counted by version, arm and value."""
         with self.database.reading() as connection:
-            rows: Any = connection.execute(_TALLIES, (group_id,)).fetchall()
+            rows = connection.execute(_TALLIES, (group_id,)).fetchall()
         return [Tally(version=v, arm_id=a, reward=r, n=n) for v, a, r, n in rows]
 
     def rebuilt(self, group_id: int) -> dict[str, tuple[float, float]]:
         """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
         with self.database.reading() as connection:
-            rows: Any = connection.execute(
+            rows = connection.execute(
                 "SELECT a.arm_id, a.base_alpha + coalesce(sum(r.reward), 0), "
                 "a.base_beta + coalesce(sum(1.0 - r.reward), 0) FROM arms a "
                 "LEFT JOIN decisions d ON d.group_id = a.group_id AND d.arm_id = a.arm_id "
@@ -304,7 +277,7 @@ class RuntimeStore(Closing):
     def alarms(self, group_id: int) -> list[tuple[str, float, float, int, int]]:
         """Return (arm, mean before, mean after, its rewards, microseconds) of each alarm."""
         with self.database.reading() as connection:
-            rows: Any = connection.execute(
+            rows = connection.execute(
                 "SELECT arm_id, before, after, n, created_us FROM alarms WHERE group_id = ? "
                 "ORDER BY seq",
                 (group_id,),
@@ -316,8 +289,8 @@ class RuntimeStore(Closing):
         self.database.close()
 
 
-def _group(connection: apsw.Connection, system: str, agent_type: str) -> Group | None:
-    row: Any = connection.execute(_GROUP, (system, agent_type)).fetchone()
+def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
+    row = connection.execute(_GROUP, (system, agent_type)).fetchone()
     if row is None:
         return None
     return Group(
@@ -326,15 +299,32 @@ def _group(connection: apsw.Connection, system: str, agent_type: str) -> Group |
     )  # fmt: skip
 
 
-def _known(connection: apsw.Connection, system: str, agent_type: str) -> Group:
+def _known(connection: Connection, system: str, agent_type: str) -> Group:
     group = _group(connection, system, agent_type)
     if group is None:
         raise KeyError(f"no arms were ever offered for {system} / {agent_type}")
     return group
 
 
-def _revise(connection: apsw.Connection, group_id: int) -> None:
-    connection.execute("UPDATE groups SET revision = revision + 1 WHERE id = ?", (group_id,))
+def _check_unchanged(connection: Connection, group_id: int, arms: Sequence[ArmOffer]) -> None:
+    for arm in arms:
+        row = connection.execute(
+            "SELECT params_json FROM arms WHERE group_id = ? AND arm_id = ?",
+            (group_id, arm.arm_id),
+        ).fetchone()
+        if row is not None and row[0] != canonical_json(dict(arm.params)):
+            raise ArmChangedError(
+                f"the arm `{arm.arm_id}` must keep its parameters, since its rewards are theirs, "
+                f"but got {canonical_json(dict(arm.params))[:200]}, and it has {row[0][:200]}. "
+                "Give the new parameters another name, and retire the old arm."
+            )
+
+
+def _policy(row: Any) -> StoredPolicy:
+    return StoredPolicy(
+        version=row[0], mode=row[1], n=row[2], arms=tuple(json.loads(row[3])),
+        shares=tuple(json.loads(row[4])), design=json.loads(row[5]),
+    )  # fmt: skip
 
 
 def _arm(row: Any) -> StoredArm:
@@ -342,25 +332,4 @@ def _arm(row: Any) -> StoredArm:
         arm_id=row[0], params=json.loads(row[1]), prior=None if row[2] is None else json.loads(row[2]),
         base_alpha=row[3], base_beta=row[4], base_seq=row[5], alpha=row[6], beta=row[7], n=row[8],
         run_id=row[9], is_retired=bool(row[10]),
-    )  # fmt: skip
-
-
-def _kept(connection: apsw.Connection, group_id: int, new: NewDecision) -> NewDecision | None:
-    """Return the decision with the unit's own arm; ``None``: it takes the new one."""
-    row: Any = connection.execute(
-        "SELECT s.arm_id, s.version, s.propensity FROM assignments s "
-        "JOIN arms a ON a.group_id = s.group_id AND a.arm_id = s.arm_id "
-        "WHERE s.group_id = ? AND s.unit = ? AND a.retired_us IS NULL",
-        (group_id, new.unit),
-    ).fetchone()
-    if row is None:
-        connection.execute(
-            "INSERT OR REPLACE INTO assignments VALUES (?, ?, ?, ?, ?)",
-            (group_id, new.unit, new.arm_id, new.version, new.propensity),
-        )
-        return None
-    return NewDecision(
-        decision_id=new.decision_id, user_id=new.user_id, arm_id=row[0], version=row[1],
-        propensity=row[2], context_json=new.context_json, created_us=new.created_us,
-        expires_us=new.expires_us, unit=new.unit,
     )  # fmt: skip

@@ -1,15 +1,16 @@
 """Drift in the runtime state: the watch sees each reward, and an alarm reopens its arm."""
 
 import json
-from typing import Any
-
-import apsw
+from typing import TYPE_CHECKING, Any
 
 from convergence_core.bandit.drift import Alarm, DriftWatch
 
+if TYPE_CHECKING:
+    from convergence_core.store.runtime_writes import Connection
+
 
 def watch(
-    connection: apsw.Connection, group_id: int, arm_id: str, reward: float, rate: float
+    connection: "Connection", group_id: int, arm_id: str, reward: float, rate: float
 ) -> Alarm | None:
     """Let the group's watch see a reward."""
     rows: Any = connection.execute(
@@ -33,7 +34,7 @@ def watch(
 
 
 def sound(
-    connection: apsw.Connection,
+    connection: "Connection",
     group_id: int,
     arm_id: str,
     alarm: Alarm,

@@ -86,6 +86,10 @@ class NewDecision:
     expires_us: int | None
     unit: str | None = None
     """User or session that keeps its arm; ``None``: nobody does."""
+    is_fresh: bool = True
+    """Drawn for this request; false: kept by its unit."""
+    request_key: str | None = None
+    """The caller's name of the request: asked twice, it is answered alike. ``None``: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

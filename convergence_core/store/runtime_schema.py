@@ -15,7 +15,7 @@ from convergence_core.store.sqlite import Schema
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 1
+VERSION = 2
 RUNTIME_FILE = "runtime.sqlite"
 
 _DDL = """
@@ -40,11 +40,14 @@ CREATE TABLE IF NOT EXISTS policies(
 CREATE TABLE IF NOT EXISTS decisions(
   seq INTEGER PRIMARY KEY, decision_id TEXT NOT NULL UNIQUE, group_id INTEGER NOT NULL,
   user_id TEXT NOT NULL, arm_id TEXT NOT NULL, version INTEGER NOT NULL, propensity REAL NOT NULL,
-  fresh INTEGER NOT NULL, context_json TEXT, created_us INTEGER NOT NULL, expires_us INTEGER
+  fresh INTEGER NOT NULL, context_json TEXT, created_us INTEGER NOT NULL, expires_us INTEGER,
+  request_key TEXT
 );
+CREATE UNIQUE INDEX IF NOT EXISTS one_request ON decisions(group_id, request_key)
+  WHERE request_key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS rewards(
   seq INTEGER PRIMARY KEY, decision_id TEXT NOT NULL, group_id INTEGER, reward REAL NOT NULL,
-  status TEXT NOT NULL, received_us INTEGER NOT NULL
+  status TEXT NOT NULL, received_us INTEGER NOT NULL, details_json TEXT
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_reward ON rewards(decision_id)
   WHERE status IN ('ok', 'late');
@@ -61,6 +64,9 @@ CREATE TABLE IF NOT EXISTS looks(
   champion_id TEXT, run_id TEXT, decision TEXT NOT NULL, n INTEGER NOT NULL, log_e REAL NOT NULL,
   log_threshold REAL NOT NULL, details_json TEXT NOT NULL, created_us INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS systems(
+  system TEXT PRIMARY KEY, settings_json TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS exports(
   table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
   PRIMARY KEY (table_name, lo)
@@ -72,7 +78,15 @@ CREATE TABLE IF NOT EXISTS champions(
 """
 
 
-def _bring_up_to_date(connection: "apsw.Connection", _found: int) -> None:
+_FROM_1 = """
+ALTER TABLE decisions ADD COLUMN request_key TEXT;
+ALTER TABLE rewards ADD COLUMN details_json TEXT;
+"""
+
+
+def _bring_up_to_date(connection: "apsw.Connection", found: int) -> None:
+    if found == 1:
+        connection.execute(_FROM_1)
     connection.execute(_DDL)
     connection.pragma("user_version", VERSION)
 

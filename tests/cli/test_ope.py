@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 
 from convergence_core.store.runtime import RuntimeStore
-from tasks.serving import Bandit, ServingSettings, offer_of
+from tasks.offers import offer_of
+from tasks.serving import Bandit
+from tasks.serving_settings import ServingSettings
 from tests.support.commands import Runner
 
 MEANS = {"small": 0.2, "large": 0.6}

@@ -141,7 +141,8 @@ def test_every_question_in_the_documents_gets_an_answer(
     from convergence_core.store import ParquetStore
     from convergence_core.store.runtime import RuntimeStore
     from tasks.folding import fold_store
-    from tasks.serving import Bandit, offer_of
+    from tasks.offers import offer_of
+    from tasks.serving import Bandit
     from tests.support.optimizations import write_project
 
     write_project(tmp_path, optimization__evolution__generations=2)
@@ -222,7 +223,7 @@ def test_documents_name_no_machine_and_no_package_index():
 
 def test_the_runtime_example_runs_as_printed(tmp_path: Path):
     text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
-    (block,) = blocks(text, "python")
+    block, _ = blocks(text, "python")
     (tmp_path / "serve.py").write_text(block, encoding="utf-8")
     printed = in_shell(
         "PYTHONPATH=$CHECKOUT python serve.py".replace("$CHECKOUT", str(ROOT)), tmp_path
@@ -239,7 +240,9 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     import polars as pl
 
     from convergence_core.store.runtime import RuntimeStore
-    from tasks.serving import Bandit, ServingSettings, offer_of
+    from tasks.offers import offer_of
+    from tasks.serving import Bandit
+    from tasks.serving_settings import ServingSettings
 
     rng = np.random.default_rng(0)
     with RuntimeStore(tmp_path / "convergence-data") as store:
@@ -256,6 +259,32 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     log = pl.DataFrame(clicks, schema=["action", "click", "propensity"], orient="row")
     log.write_parquet(tmp_path / "log.parquet")
     text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
-    (block,) = blocks(text, "sh")
+    (block,) = [block for block in blocks(text, "sh") if "convergence ope" in block]
     printed = in_shell("export PYTHONPATH=" + str(ROOT) + "\n" + block, tmp_path)
     assert printed.count("SNIPS") == 2
+
+
+def test_the_service_and_its_client_run_as_printed(tmp_path: Path):
+    """The commands as they are, on a free port; the client's example asks that service."""
+    from convergence_core.store.runtime import RuntimeStore
+    from tasks.offers import offer_of
+
+    with RuntimeStore(tmp_path / "convergence-data") as store:
+        arms = [offer_of({"m": name}, name) for name in ("small", "large")]
+        store.offer("support_bot", "default", arms, trust=0.5)
+    text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    (commands,) = [block for block in blocks(text, "sh") if "convergence serve" in block]
+    (example,) = [block for block in blocks(text, "python") if "Client(" in block]
+    script = (
+        f"export PYTHONPATH={ROOT} COLUMNS=400\nmkfifo told\n"
+        f"{commands.rstrip()} --port 0 > told &\nserver=$!\n"
+        "exec 3< told; read -r line <&3; url=${line##* }\n"
+        'sed "s#http://127.0.0.1:8700#$url#" client.py > asked.py\n'
+        "python asked.py; code=$?\nkill -TERM $server; wait $server && exit $code\n"
+    )
+    (tmp_path / "client.py").write_text(example + "print(chosen.arm_id)\n", encoding="utf-8")
+    assert in_shell(script, tmp_path).strip() in {"small", "large"}
+    with RuntimeStore(tmp_path / "convergence-data") as store:
+        group = store.group("support_bot", "default")
+    assert group is not None
+    assert group.n == 1

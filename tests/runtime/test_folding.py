@@ -9,7 +9,8 @@ from convergence_core.store import ParquetStore, exporting
 from convergence_core.store.promotions import looks
 from convergence_core.store.runtime import RuntimeStore
 from tasks.folding import fold_store
-from tasks.serving import Bandit, offer_of
+from tasks.offers import offer_of
+from tasks.serving import Bandit
 
 DAY_US = 86_400_000_000
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.errors import StoreFormatError
+from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import ArmOffer, NewDecision, StoredPolicy
-from tasks.serving import offer_of
+from convergence_core.store.runtime_writes import RewardTerms
+from tasks.offers import offer_of
+from tasks.serving_settings import stored_settings
 from tests.support.children import start_child
 
 
@@ -45,14 +47,20 @@ def group_id(store: RuntimeStore) -> int:
 
 
 def decide(
-    store: RuntimeStore, decision_id: str = "d1", *, arm: str = "arm 0", unit: str | None = None
+    store: RuntimeStore,
+    decision_id: str = "d1",
+    *,
+    arm: str = "arm 0",
+    unit: str | None = None,
+    key: str | None = None,
+    user: str = "u",
 ) -> NewDecision:
     now = store.now_us()
     return store.decide(
         group_id(store),
         NewDecision(
             decision_id=decision_id,
-            user_id="u",
+            user_id=user,
             arm_id=arm,
             version=1,
             propensity=0.5,
@@ -60,6 +68,7 @@ def decide(
             created_us=now,
             expires_us=now + 1_000,
             unit=unit,
+            request_key=key,
         ),
     )
 
@@ -75,7 +84,8 @@ def counts(store: RuntimeStore) -> dict[str, tuple[float, float]]:
 def statuses(store: RuntimeStore) -> list[str]:
     with store.database.reading() as connection:
         return [
-            str(row[0]) for row in connection.execute("SELECT status FROM rewards ORDER BY seq")
+            str(row[0])
+            for row in connection.execute("SELECT status FROM rewards ORDER BY seq").fetchall()
         ]
 
 
@@ -105,7 +115,7 @@ def test_a_reward_at_the_moment_of_expiry_is_late_and_one_before_is_not(
 def test_late_rewards_teach_where_that_is_asked_for(store: RuntimeStore, clock: Clock):
     decide(store)
     clock.now += 5_000
-    receipt, _ = store.reward("bot", "d1", 1.0, late_counts=True)
+    receipt, _ = store.reward("bot", "d1", 1.0, terms=RewardTerms(late_counts=True))
     assert (receipt.status, receipt.learns) == ("late", True)
     assert counts(store)["arm 0"] == (2.0, 1.0)
 
@@ -166,6 +176,53 @@ def test_rewards_of_kept_arms_are_no_evidence(store: RuntimeStore):
     assert counts(store)["arm 0"] == (4.0, 1.0), "the posterior learns from all"
 
 
+def test_a_request_that_is_asked_again_is_answered_alike(store: RuntimeStore):
+    first = decide(store, "d1", key="k")
+    again = decide(store, "d2", arm="arm 1", key="k")
+    assert again == first
+    assert decide(store, "d3", arm="arm 1", key="other").decision_id == "d3"
+    with pytest.raises(RequestReusedError, match="one request"):
+        decide(store, "d4", key="k", user="another")
+    assert store.decision("d2") is None
+    assert store.decision("d4") is None
+
+
+def test_an_arm_never_changes_its_parameters(store: RuntimeStore):
+    with pytest.raises(ArmChangedError, match=r"`arm 0` must keep its parameters"):
+        store.offer(
+            "bot", "default", [offer_of({}, "new"), offer_of({"t": 7}, "arm 0")], trust=0.5
+        )
+    assert [arm.arm_id for arm in store.arms(group_id(store))] == ["arm 0", "arm 1"]
+
+
+def test_settings_are_kept_and_tell_every_process(store: RuntimeStore):
+    before = store.group("bot", "default")
+    assert store.settings("bot") is None
+    store.save_settings("bot", {"mode": "verdict"})
+    after = store.group("bot", "default")
+    assert before is not None
+    assert after is not None
+    assert after.revision > before.revision
+    assert store.settings("bot") == {"mode": "verdict"}
+    assert stored_settings(store, "bot").mode == "verdict"
+    assert store.systems() == [("bot", "default")]
+
+
+def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
+    with RuntimeStore(tmp_path / "store") as opened:
+        opened.offer("bot", "default", [offer_of({}, "a")], trust=0.5)
+        with opened.database.transaction() as connection:
+            connection.execute(
+                "DROP INDEX one_request; ALTER TABLE decisions DROP COLUMN request_key; "
+                "ALTER TABLE rewards DROP COLUMN details_json; DROP TABLE systems; "
+                "PRAGMA user_version = 1"
+            )
+    with RuntimeStore(tmp_path / "store") as opened:
+        decide(opened, "d1", arm="a", key="k")
+        assert opened.reward("bot", "d1", 1.0)[0].status == "ok"
+        opened.save_settings("bot", {})
+
+
 def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
     decide(store)
     store.reward("bot", "d1", 1.0)
@@ -194,11 +251,10 @@ def test_nightly_priors_can_be_seen_and_dropped(store: RuntimeStore):
 
 def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
     alarms = []
+    terms = RewardTerms(rewards_per_false_alarm=5_000, explore_for=50)
     for n in range(400):
         decide(store, f"d{n}")
-        _, alarm = store.reward(
-            "bot", f"d{n}", 1.0 if n < 200 else 0.0, rewards_per_false_alarm=5_000, explore_for=50
-        )
+        _, alarm = store.reward("bot", f"d{n}", 1.0 if n < 200 else 0.0, terms=terms)
         if alarm is not None:
             alarms.append(n)
             break
@@ -237,7 +293,7 @@ def test_a_system_that_was_never_offered_is_refused(store: RuntimeStore):
 
 def test_a_runtime_state_of_a_newer_version_is_refused(tmp_path: Path):
     with RuntimeStore(tmp_path / "store") as opened, opened.database.transaction() as connection:
-        connection.pragma("user_version", 99)
+        connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreFormatError, match=r"runtime state .* has version 99"):
         RuntimeStore(tmp_path / "store")
 
@@ -281,7 +337,7 @@ def processes(path: Path, n_processes: int, n_pairs: int, *, kill_after: int | N
                 str(d)
                 for (d,) in connection.execute(
                     "SELECT decision_id FROM rewards WHERE status = 'ok'"
-                )
+                ).fetchall()
             }
             check = connection.execute("PRAGMA integrity_check").fetchone()
     assert check == ("ok",)

@@ -1,5 +1,6 @@
 """Requests served: propensities are those in force, evidence is that of fresh decisions."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import convergence
 from convergence.runtime import RuntimeArm, RuntimeConfig
 from convergence_core.errors import ConfigurationError
 from convergence_core.store.runtime import RuntimeStore
-from tasks.serving import Bandit, NoArmsError, ServingSettings, decision_id, offer_of
+from tasks.offers import offer_of
+from tasks.serving import Bandit, NoArmsError, decision_id
+from tasks.serving_settings import ServingSettings
 
 ARMS = [offer_of({"model": name}, name) for name in ("a", "b", "c")]
 
@@ -215,6 +218,37 @@ def test_which_number_is_the_reward(system: str, given: dict[str, float], expect
     )
     assert answer["reward"] == expected
     assert answer["status"] == ("none" if expected is None else "ok")
+
+
+def test_what_is_told_beside_a_reward_is_stored(system: str):
+    chosen = convergence.runtime_select_sync(system, user_id="u")
+    convergence.runtime_update_sync(
+        system, user_id="u", decision_id=chosen.decision_id, signals={"quality": 1.0},
+        grading_score=0.7, metadata={"ticket": 12},
+    )  # fmt: skip
+    store = convergence.runtime._home(system).store
+    with store.database.reading() as connection:
+        (text,) = connection.execute("SELECT details_json FROM rewards").fetchone()
+    assert json.loads(text) == {
+        "grading_score": 0.7,
+        "metadata": {"ticket": 12},
+        "signals": {"quality": 1.0},
+    }
+
+
+def test_settings_hold_for_every_process_that_serves(system: str, tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as other:
+        served = Bandit(other, system)
+        assert served.settings.mode == "regret"
+        convergence.configure_runtime_sync(
+            system, config={**CONFIG, "mode": "verdict", "alpha": 0.01}, storage=tmp_path / "s"
+        )
+        convergence.runtime_select_sync(system, user_id="u")
+        again = Bandit(other, system)
+        assert (again.settings.mode, again.settings.alpha) == ("verdict", 0.01)
+        # Whoever gives no settings serves by those that are kept.
+        known = convergence.configure_runtime_sync(system, storage=tmp_path / "s")
+        assert (known.mode, known.alpha) == ("verdict", 0.01)
 
 
 def test_another_users_decision_is_unknown(system: str):

@@ -447,17 +447,17 @@ def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path:
             play_generation(run)
             names = run.loaded.space.parameters["system"]
             assert names.value_at(2) == world.distilled
+            # The ranking of what was asked is that of the space before it was widened.
+            plain = load(tmp_path / "optimization.yaml").space
+            assert len(plain.parameters["system"].to_json()["choices"]) == 2
+            before = ranking_of(run, plain)
+            assert before == ranking_of(run, run.loaded.space)
         asked = rows(tmp_path, "select candidate_id, origin, params_json from candidates")
         new = [row for row in asked if world.distilled in row["params_json"]]
         assert any(row["origin"] == "sao" for row in new)
         known = {row["candidate_id"] for row in new}
         cells = rows(tmp_path, "select candidate_id from evaluations")
         assert any(row["candidate_id"] in known for row in cells)
-            # The ranking of what was asked is that of the space before it was widened.
-            plain = load(tmp_path / "optimization.yaml").space
-            assert len(plain.parameters["system"].to_json()["choices"]) == 2
-            before = ranking_of(run, plain)
-            assert before == ranking_of(run, run.loaded.space)
         # A resumed run searches the same space.
         run = go_on(tmp_path)
         with run:

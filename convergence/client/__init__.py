@@ -1,0 +1,34 @@
+"""A client of the HTTP service: ``Client``, and ``AsyncClient`` with the same methods.
+
+::
+
+    with Client("http://127.0.0.1:8700", token_env="APP_TOKEN") as client:
+        chosen = client.select("support_bot", user_id="u1")
+        client.update("support_bot", user_id="u1", decision_id=chosen.decision_id, reward=1.0)
+
+What may pass by itself (no connection, 429, 503) is asked again, at most ``retries`` times, as late as
+the service wishes. That is harmless: each choice is asked under a name of its own, and the same reward
+counts once.
+"""
+
+from convergence.client.answers import (
+    Arm,
+    Decision,
+    Gates,
+    Selection,
+    ServiceRefusedError,
+    Updated,
+)
+from convergence.client.asynchronous import AsyncClient
+from convergence.client.synchronous import Client
+
+__all__ = [
+    "Arm",
+    "AsyncClient",
+    "Client",
+    "Decision",
+    "Gates",
+    "Selection",
+    "ServiceRefusedError",
+    "Updated",
+]

@@ -1,0 +1,148 @@
+"""The client of asynchronous code."""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from convergence.client.answers import (
+    Arm,
+    Decision,
+    Gates,
+    Selection,
+    ServiceRefusedError,
+    Updated,
+)
+from convergence.client.asks import (
+    Ask,
+    Requests,
+    gates_of,
+    made,
+    offer_ask,
+    select_ask,
+    system_ask,
+    update_ask,
+)
+
+
+class AsyncClient(Requests):
+    """The service, asked from asynchronous code; see ``Client``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_env: str | None = None,
+        retries: int = 3,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """Ask a service; see ``Client``.
+
+        Raises:
+            ConfigurationError: there is no token.
+        """
+        super().__init__(
+            url, token=token, token_env=token_env, retries=retries, timeout_s=timeout_s
+        )
+        self._http = httpx.AsyncClient(**self._settings)
+
+    async def select(
+        self,
+        system: str,
+        *,
+        user_id: str,
+        agent_type: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        request_key: str | None = None,
+    ) -> Selection:
+        """Choose an arm for a request; see ``Client.select``."""
+        ask = select_ask(system, user_id, agent_type, context, request_key)
+        return made(Selection, await self._asked(ask))
+
+    async def update(
+        self,
+        system: str,
+        *,
+        user_id: str,
+        decision_id: str,
+        reward: float | None = None,
+        signals: Mapping[str, float] | None = None,
+        engagement_score: float | None = None,
+        grading_score: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Updated:
+        """Tell what came of a decision; see ``Client.update``."""
+        ask = update_ask(
+            system, user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
+            engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
+        )  # fmt: skip
+        return made(Updated, await self._asked(ask))
+
+    async def arms(self, system: str, *, agent_type: str | None = None) -> list[Arm]:
+        """List arms, those retired included."""
+        found = await self._asked(system_ask("GET", system, "arms", agent_type=agent_type))
+        return [made(Arm, one) for one in found["arms"]]
+
+    async def offer(
+        self,
+        system: str,
+        arm_id: str,
+        params: Mapping[str, Any],
+        *,
+        agent_type: str | None = None,
+        prior: tuple[float, float] | None = None,
+    ) -> Arm:
+        """Put an arm on offer; see ``Client.offer``."""
+        return made(Arm, await self._asked(offer_ask(system, arm_id, params, agent_type, prior)))
+
+    async def retire(self, system: str, arm_id: str, *, agent_type: str | None = None) -> bool:
+        """Take an arm off offer; return whether it was on."""
+        ask = system_ask("DELETE", system, "arms", arm_id, agent_type=agent_type)
+        return bool((await self._asked(ask))["retired"])
+
+    async def decision(self, system: str, *, user_id: str, decision_id: str) -> Decision:
+        """Return a user's decision and its reward."""
+        ask = system_ask("GET", system, "decisions", decision_id, user_id=user_id)
+        return made(Decision, await self._asked(ask))
+
+    async def gates(self, system: str) -> Gates:
+        """Return the evidence of the traffic, every look of a gate, and the champion."""
+        return gates_of(await self._asked(system_ask("GET", system, "gates")))
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.aclose()
+
+    async def _asked(self, ask: Ask) -> dict[str, Any]:
+        attempt = 0
+        while True:
+            try:
+                outcome: httpx.Response | httpx.TransportError = await self._http.request(
+                    ask.method, ask.path, json=ask.json, params=ask.params, headers=ask.headers
+                )
+            except httpx.TransportError as error:
+                outcome = error
+            wait = self.wait_s(attempt, outcome)
+            if wait is None:
+                break
+            await asyncio.sleep(wait)
+            attempt += 1
+        if isinstance(outcome, httpx.TransportError):
+            raise ServiceRefusedError(None, str(outcome) or type(outcome).__name__) from outcome
+        return self.answer_of(ask, outcome)

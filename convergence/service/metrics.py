@@ -1,0 +1,65 @@
+"""Numbers of the service for Prometheus: requests, decisions, rewards, alarms, time, line."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Metrics:
+    """Of one process."""
+
+    def __init__(self, n_waiting: Callable[[], float]) -> None:
+        """Count from zero; ``n_waiting`` tells how many requests are in line."""
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "convergence_requests", "Requests answered.", ("route", "status"),
+            registry=self._registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "convergence_request_seconds", "Time to answer.", ("route",), buckets=_SECONDS,
+            registry=self._registry,
+        )  # fmt: skip
+        self._decisions = Counter(
+            "convergence_decisions", "Arms chosen.", ("system", "arm"), registry=self._registry
+        )
+        self._rewards = Counter(
+            "convergence_rewards", "Rewards by what became of them.", ("system", "status"),
+            registry=self._registry,
+        )  # fmt: skip
+        self._alarms = Counter(
+            "convergence_drift_alarms", "Alarms that a mean reward has changed.", ("system",),
+            registry=self._registry,
+        )  # fmt: skip
+        waiting = Gauge(
+            "convergence_waiting", "Requests that wait for their commit.", registry=self._registry
+        )
+        waiting.set_function(n_waiting)
+        # Finding a child by its labels costs more than counting does.
+        self._request = lru_cache(1_024)(self._requests.labels)
+        self._second = lru_cache(256)(self._seconds.labels)
+        self._decision = lru_cache(4_096)(self._decisions.labels)
+        self._reward = lru_cache(1_024)(self._rewards.labels)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Count an answer; ``route`` is the path's template."""
+        self._request(route, str(status)).inc()
+        self._second(route).observe(seconds)
+
+    def decided(self, system: str, arm_id: str) -> None:
+        """Count a choice."""
+        self._decision(system, arm_id).inc()
+
+    def rewarded(self, system: str, status: str, *, is_alarm: bool) -> None:
+        """Count a reward."""
+        self._reward(system, status).inc()
+        if is_alarm:
+            self._alarms.labels(system).inc()
+
+    def page(self) -> bytes:
+        """Return all numbers as text."""
+        return generate_latest(self._registry)

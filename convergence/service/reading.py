@@ -1,0 +1,98 @@
+"""Bodies of the two routes that every request takes, read straight by pydantic.
+
+FastAPI would look through a route's parameters anew for each request, which costs as much as all the
+rest. What these routes take is told to the schema by ``described`` instead.
+"""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from convergence.service.bodies import SelectBody, UpdateBody
+from convergence.service.problems import RefusedError
+
+LONGEST = 200
+"""Characters of a name in the address or a header."""
+KEY = "Idempotency-Key"
+
+_Body = TypeVar("_Body", bound=BaseModel)
+_REFERENCE = "#/components/schemas/{model}"
+
+
+def described(body: type[BaseModel], *, has_key: bool = False) -> dict[str, Any]:
+    """Return what a route takes, for its place in the OpenAPI schema."""
+    name = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+    parameters: list[dict[str, Any]] = [
+        {"name": "system", "in": "path", "required": True, "schema": name}
+    ]
+    if has_key:
+        parameters.append(
+            {
+                "name": KEY,
+                "in": "header",
+                "required": False,
+                "schema": name,
+                "description": "Name of this request: sent again under it, it is answered alike.",
+            }
+        )
+    schema = {"$ref": _REFERENCE.format(model=body.__name__)}
+    return {
+        "parameters": parameters,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+    }
+
+
+def read_bodies() -> dict[str, Any]:
+    """Return the schemas of these bodies, by their names."""
+    found: dict[str, Any] = {}
+    for body in (SelectBody, UpdateBody):
+        schema = body.model_json_schema(ref_template=_REFERENCE)
+        found |= schema.pop("$defs", {})
+        found[body.__name__] = schema
+    return found
+
+
+async def body_of(request: Request, kind: type[_Body]) -> _Body:
+    """Return a request's body.
+
+    Raises:
+        RefusedError: it is not of this form.
+    """
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise RefusedError(
+            422,
+            "The request is not of this form.",
+            errors=[
+                f"{'.'.join(('body', *map(str, one['loc'])))}: {one['msg']}"
+                for one in error.errors(include_input=False, include_url=False)[:20]
+            ],
+        ) from None
+
+
+def system_of(request: Request) -> str:
+    """Return the system of a request's address.
+
+    Raises:
+        RefusedError: no name is as long.
+    """
+    return _name("path.system", request.path_params["system"])
+
+
+def key_of(request: Request) -> str | None:
+    """Return a request's own name, ``None`` without one.
+
+    Raises:
+        RefusedError: no name is as long, or it is empty.
+    """
+    found = request.headers.get(KEY)
+    return None if found is None else _name(f"header.{KEY}", found)
+
+
+def _name(place: str, text: str) -> str:
+    if not 1 <= len(text) <= LONGEST:
+        told = f"{place}: must have 1 to {LONGEST} characters"
+        raise RefusedError(422, "The request is not of this form.", errors=[told])
+    return text

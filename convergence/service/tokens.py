@@ -1,0 +1,124 @@
+"""Who may ask: bearer tokens by the name of their environment variable, each with scopes.
+
+A token is known by the SHA-256 of its text, so that neither memory nor time of a comparison tells
+it. Weak ones are refused before the service starts: they are the only lock there is.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from convergence_core.errors import ConfigurationError, Problem
+
+Scope = Literal["select", "update", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+LEAST_LENGTH = 32
+"""Characters of a token; 43 hold 256 bits in base 64."""
+LEAST_VARIETY = 10
+"""Different characters in it."""
+_FIX = (
+    'Make one with `python -c "import secrets; print(secrets.token_urlsafe(32))"` and export it '
+    "under that name."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One who may ask."""
+
+    name: str
+    """Of the environment variable."""
+    scopes: frozenset[Scope]
+
+    def may(self, *scopes: Scope) -> bool:
+        """Return whether it has one of these scopes; ``admin`` has all."""
+        return "admin" in self.scopes or not self.scopes.isdisjoint(scopes)
+
+
+class Tokens:
+    """All who may ask."""
+
+    def __init__(self, by_secret: Mapping[str, Token]) -> None:
+        """Keep the tokens of these secrets."""
+        self._by_digest = {_digest(secret.encode()): token for secret, token in by_secret.items()}
+
+    def of(self, authorization: bytes | None) -> Token | None:
+        """Return whose ``Authorization`` header it is; ``None``: nobody's."""
+        if authorization is None or authorization[:7].lower() != b"bearer ":
+            return None
+        return self._by_digest.get(_digest(authorization[7:].strip()))
+
+
+def read_tokens(specs: Sequence[str], environment: Mapping[str, str] | None = None) -> Tokens:
+    """Return the tokens that were named.
+
+    Args:
+        specs: ``NAME`` or ``NAME=scope,scope``: an environment variable and what its bearer may
+            do; without scopes all.
+        environment: in place of the process's.
+
+    Raises:
+        ConfigurationError: there is none, one is not set, weak, given twice, or of no scope.
+    """
+    values = os.environ if environment is None else environment
+    problems: list[Problem] = []
+    found: dict[str, Token] = {}
+    if not specs:
+        problems.append(
+            _problem("must name an environment variable that holds a token", "", f"{_FIX}")
+        )
+    for spec in specs:
+        name, equals, listed = spec.partition("=")
+        scopes = [scope.strip() for scope in listed.split(",")] if equals else list(SCOPES)
+        unknown = [scope for scope in scopes if scope not in SCOPES]
+        secret = values.get(name, "")
+        if unknown:
+            problems.append(
+                _problem(
+                    f"must have scopes among {', '.join(SCOPES)}", ", ".join(unknown),
+                    f"Write e.g. {name}=select,update.",
+                )
+            )  # fmt: skip
+        elif not secret:
+            problems.append(_problem("must name a variable that is set", name, _FIX))
+        elif (weakness := weakness_of(secret)) is not None:
+            problems.append(
+                _problem(f"must name a token that is not weak: {name} {weakness}", "", _FIX)
+            )
+        elif secret in found:
+            problems.append(
+                _problem(
+                    f"must name different tokens; {name} and {found[secret].name} are the same",
+                    "", _FIX,
+                )
+            )  # fmt: skip
+        else:
+            known = frozenset(scope for scope in SCOPES if scope in scopes)
+            found[secret] = Token(name, known)
+    if problems:
+        raise ConfigurationError(problems)
+    return Tokens(found)
+
+
+def weakness_of(secret: str) -> str | None:
+    """Return why a token could be guessed, ``None`` if it hardly can."""
+    if len(secret) < LEAST_LENGTH:
+        return f"has fewer than {LEAST_LENGTH} characters"
+    if not secret.isascii() or not secret.isprintable() or " " in secret:
+        return "has characters that a header cannot carry"
+    if len(set(secret)) < LEAST_VARIETY:
+        return f"has fewer than {LEAST_VARIETY} different characters"
+    half = len(secret) // 2
+    if any(secret == (secret[:n] * len(secret))[: len(secret)] for n in range(1, half + 1)):
+        return "repeats itself"
+    return None
+
+
+def _problem(rule: str, value: str, fix: str) -> Problem:
+    return Problem(key="--token", rule=rule, value=value, fix=fix)
+
+
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()

@@ -1,0 +1,38 @@
+"""Requests as operations: prepared, written in a transaction, answered when it is durable.
+
+Many may share one commit (``Committer``). Each is prepared outside of the transaction, where
+reading and computing holds up nobody; what it writes is decided in memory, so that it can be written
+again if the transaction has to be.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_writes import Connection
+
+Result = TypeVar("Result")
+
+
+class Operation(ABC, Generic[Result]):
+    """One request."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Read and compute what has to be written; no transaction is open."""
+
+    @abstractmethod
+    def write(self, connection: Connection) -> None:
+        """Write; may be called again after a transaction that was rolled back."""
+
+    @abstractmethod
+    def result(self) -> Result:
+        """Return the answer; what was written is durable by then."""
+
+
+def performed(store: RuntimeStore, operation: Operation[Result]) -> Result:
+    """Perform one operation in a transaction of its own."""
+    operation.prepare()
+    with store.database.transaction() as connection:
+        operation.write(connection)
+    return operation.result()

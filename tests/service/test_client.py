@@ -1,0 +1,100 @@
+"""The clients: both ask alike, ask again what may pass, and tell what was refused."""
+
+import asyncio
+import secrets
+
+import httpx
+import pytest
+
+from convergence.client import AsyncClient, Client, ServiceRefusedError
+from convergence.service.running import Service
+from convergence_core.errors import ConfigurationError
+from tests.service.conftest import SECRETS
+from tests.support.http_server import Answer, LoopbackServer, Request
+
+NOBODYS = secrets.token_urlsafe(32)
+NAME = "CONVERGENCE_TEST_TOKEN"
+CHOSEN = {
+    "decision_id": "d", "arm_id": "a", "params": {}, "sampled_value": 0.5, "propensity": 1.0,
+    "policy_version": 1, "fresh": True, "added_by_a_later_service": 1,
+}  # fmt: skip
+
+
+def test_the_async_client_does_the_same(service: Service):
+    async def serve() -> None:
+        async with AsyncClient(service.url, token=SECRETS["admin"]) as client:
+            for name in ("a", "b"):
+                await client.offer("a bot ü", name, {"n": name}, prior=(0.5, 0.1))
+            chosen = await client.select("a bot ü", user_id="u")
+            assert chosen.decision_id is not None
+            told = await client.update(
+                "a bot ü", user_id="u", decision_id=chosen.decision_id, reward=1.0
+            )
+            assert told.status == "ok"
+            found = await client.decision("a bot ü", user_id="u", decision_id=chosen.decision_id)
+            assert found.reward == 1.0
+            assert (await client.gates("a bot ü")).champion is None
+            assert await client.retire("a bot ü", "b")
+            assert [arm.retired for arm in await client.arms("a bot ü")] == [False, True]
+
+    asyncio.run(serve())
+
+
+def test_refusals_are_told_with_their_status(service: Service):
+    with (
+        Client(service.url, token=SECRETS["select"]) as client,
+        pytest.raises(ServiceRefusedError, match="lacks the scope admin") as refused,
+    ):
+        client.offer("bot", "a", {})
+    assert refused.value.status == 403
+    with (
+        Client(service.url, token=secrets.token_urlsafe(32)) as client,
+        pytest.raises(ServiceRefusedError, match="tokens that it knows"),
+    ):
+        client.select("bot", user_id="u")
+
+
+def test_what_may_pass_is_asked_again_under_the_same_name():
+    keys: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        keys.append({k.lower(): v for k, v in request.headers.items()}["idempotency-key"])
+        if len(keys) < 3:
+            return Answer({"detail": "later"}, status=(429, 503)[len(keys) - 1])
+        return Answer(CHOSEN)
+
+    with LoopbackServer(answer) as server, Client(server.url, token=NOBODYS) as client:
+        assert client.select("bot", user_id="u").arm_id == "a"
+        assert len(set(keys)) == 1
+        client.select("bot", user_id="u")
+    assert len(set(keys)) == 2
+
+
+def test_what_does_not_pass_is_told_after_the_last_try():
+    with LoopbackServer(lambda _: Answer({"detail": "never"}, status=503)) as server:
+        with (
+            Client(server.url, token=NOBODYS, retries=1) as client,
+            pytest.raises(ServiceRefusedError, match="never") as refused,
+        ):
+            client.select("bot", user_id="u")
+        assert len(server.requests) == 2
+        assert refused.value.status == 503
+
+
+def test_nobody_there_is_told():
+    async def ask() -> None:
+        async with AsyncClient("http://127.0.0.1:9", token=NOBODYS, retries=1) as client:
+            await client.select("bot", user_id="u")
+
+    with pytest.raises(ServiceRefusedError, match="no answer") as refused:
+        asyncio.run(ask())
+    assert refused.value.status is None
+    assert isinstance(refused.value.__cause__, httpx.TransportError)
+
+
+def test_a_client_needs_its_token(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(NAME, raising=False)
+    with pytest.raises(ConfigurationError, match="token_env"):
+        Client("http://127.0.0.1:9", token_env=NAME)
+    monkeypatch.setenv(NAME, NOBODYS)
+    Client("http://127.0.0.1:9", token_env=NAME).close()

@@ -1,0 +1,331 @@
+"""The HTTP service on loopback: what it answers, and whom."""
+
+import json
+import re
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import httpx
+import pytest
+
+from convergence.client import Client
+from convergence.service.running import Service, ServiceError, ServiceOptions, is_loopback
+from convergence_core.store.runtime import RuntimeStore
+from tests.service.conftest import SECRETS, Start, all_tokens
+
+ROUTES = [
+    ("POST", "/v1/systems/bot/select"),
+    ("POST", "/v1/systems/bot/update"),
+    ("GET", "/v1/systems/bot/arms"),
+    ("PUT", "/v1/systems/bot/arms/a"),
+    ("DELETE", "/v1/systems/bot/arms/a"),
+    ("GET", "/v1/systems/bot/decisions/d?user_id=u"),
+    ("GET", "/v1/systems/bot/gates"),
+    ("GET", "/health"),
+    ("GET", "/metrics"),
+    ("GET", "/openapi.json"),
+    ("GET", "/docs"),
+    ("GET", "/nothing"),
+]
+SCOPE_OF: dict[int, set[str]] = {0: {"select"}, 1: {"update"}, 2: {"select"}, 3: set(), 4: set(), 5: {"select", "update"},
+            6: {"select"}}  # fmt: skip
+
+
+def bearer(scope: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {SECRETS[scope]}"}
+
+
+@pytest.fixture
+def arms(admin: Client) -> list[str]:
+    for name in ("a", "b", "c"):
+        admin.offer("bot", name, {"model": name})
+    return ["a", "b", "c"]
+
+
+def test_no_token_no_answer(service: Service):
+    for method, path in ROUTES:
+        for headers in ({}, {"Authorization": "Bearer " + "x" * 43}):
+            answer = httpx.request(method, service.url + path, headers=headers, json={})
+            assert answer.status_code == 401, path
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_every_route_asks_for_its_scope(service: Service):
+    bodies: dict[str, dict[str, object]] = {
+        "select": {"user_id": "u"},
+        "update": {"user_id": "u", "decision_id": "d"},
+        "a": {"params": {}},
+    }
+    for number, allowed in SCOPE_OF.items():
+        method, path = ROUTES[number]
+        body = bodies.get(path.rpartition("/")[2]) if method != "DELETE" else None
+        for scope in ("select", "update"):
+            answer = httpx.request(method, service.url + path, headers=bearer(scope), json=body)
+            assert (answer.status_code == 403) == (scope not in allowed), (path, scope)
+        answer = httpx.request(method, service.url + path, headers=bearer("admin"), json=body)
+        assert answer.status_code != 403, path
+
+
+def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], service: Service):
+    chosen = admin.select("bot", user_id="u", context={"language": "de", "words": 12})
+    assert chosen.arm_id in arms
+    assert chosen.params == {"model": chosen.arm_id}
+    assert chosen.propensity == pytest.approx(1 / 3)
+    assert chosen.decision_id is not None
+    told = admin.update(
+        "bot", user_id="u", decision_id=chosen.decision_id, reward=0.5, metadata={"n": 1}
+    )
+    assert (told.status, told.computed_update) == ("ok", {"alpha": 0.5, "beta": 0.5})
+    again = admin.update("bot", user_id="u", decision_id=chosen.decision_id, reward=0.5)
+    assert (again.success, again.status) == (True, "duplicate")
+    other = admin.update("bot", user_id="u", decision_id=chosen.decision_id, reward=0.7)
+    assert (other.success, other.status) == (False, "conflict")
+    nobody = admin.update("bot", user_id="u", decision_id="nobody's", reward=0.7)
+    assert (nobody.success, nobody.status) == (False, "unknown")
+    nothing = admin.update("bot", user_id="u", decision_id=chosen.decision_id)
+    assert (nothing.success, nothing.status) == (False, "none")
+    found = admin.decision("bot", user_id="u", decision_id=chosen.decision_id)
+    assert (found.arm_id, found.reward, found.reward_status) == (chosen.arm_id, 0.5, "ok")
+    (learned,) = [arm for arm in admin.arms("bot") if arm.n]
+    assert (learned.arm_id, learned.alpha, learned.beta) == (chosen.arm_id, 1.5, 1.5)
+    gates = admin.gates("bot")
+    assert gates.champion is None
+    assert sum(gates.evidence["default"]["numbers"]) == 1
+    raw = httpx.post(
+        service.url + "/v1/systems/bot/update", headers=bearer("update"),
+        json={"user_id": "u", "decision_id": "nobody's", "reward": 0.1},
+    )  # fmt: skip
+    assert raw.status_code == 404
+
+
+def test_arms_come_with_their_prior_and_go(admin: Client, arms: list[str]):
+    warm = admin.offer("bot", "w", {"model": "w"}, prior=(0.9, 0.05))
+    assert warm.prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(35.0)}
+    assert admin.retire("bot", "a")
+    assert not admin.retire("bot", "a")
+    assert {admin.select("bot", user_id="u").arm_id for _ in range(60)} <= {"b", "c", "w"}
+    assert [arm.arm_id for arm in admin.arms("bot") if arm.retired] == ["a"]
+    back = admin.offer("bot", "a", {"model": "a"})
+    assert not back.retired
+
+
+def test_a_name_asked_twice_is_answered_alike(service: Service, admin: Client, arms: list[str]):
+    def ask(key: str, user: str = "u") -> httpx.Response:
+        return httpx.post(
+            service.url + "/v1/systems/bot/select", json={"user_id": user},
+            headers={**bearer("select"), "Idempotency-Key": key},
+        )  # fmt: skip
+
+    first = ask("one")
+    assert [ask("one").json() | {"sampled_value": 0} for _ in range(5)] == [
+        first.json() | {"sampled_value": 0}
+    ] * 5
+    assert ask("two").json()["decision_id"] != first.json()["decision_id"]
+    reused = ask("one", "another")
+    assert reused.status_code == 409
+    assert "one request" in reused.json()["detail"]
+
+
+def test_the_same_name_at_once_is_one_decision(admin: Client, arms: list[str]):
+    with ThreadPoolExecutor(8) as pool:
+        found = set(
+            pool.map(
+                lambda _: admin.select("bot", user_id="u", request_key="k").decision_id, range(32)
+            )
+        )
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "user_id"),
+        ({"user_id": ""}, "user_id"),
+        ({"user_id": "u", "more": 1}, "more"),
+        ({"user_id": "u\x00"}, "user_id"),
+        ({"user_id": "u", "context": {"x": [1]}}, "context"),
+        ({"user_id": "u", "context": {"x": "\ud800"}}, "Invalid JSON"),
+    ],
+)
+def test_wrong_bodies_are_refused_by_place(
+    service: Service, arms: list[str], body: dict[str, object], words: str
+):
+    answer = httpx.post(
+        service.url + "/v1/systems/bot/select", content=json.dumps(body).encode(),
+        headers={**bearer("select"), "Content-Type": "application/json"},
+    )  # fmt: skip
+    assert answer.status_code == 422, answer.text
+    assert words in " ".join(answer.json()["errors"])
+
+
+@pytest.mark.parametrize("reward", ["1.5", "-0.1", "NaN", "Infinity", "1e999", '"1"', "true"])
+def test_what_is_no_reward_is_refused_and_learned_from_by_nobody(
+    service: Service, admin: Client, arms: list[str], reward: str
+):
+    chosen = admin.select("bot", user_id="u")
+    answer = httpx.post(
+        service.url + "/v1/systems/bot/update",
+        headers={**bearer("update"), "Content-Type": "application/json"},
+        content=f'{{"user_id": "u", "decision_id": "{chosen.decision_id}", "reward": {reward}}}',
+    )  # fmt: skip
+    assert answer.status_code == 422, answer.text
+    assert sum(arm.n for arm in admin.arms("bot")) == 0
+
+
+def test_unknown_systems_and_arms_are_not_found(service: Service):
+    for method, path, body in (
+        ("POST", "/v1/systems/none/select", {"user_id": "u"}),
+        ("GET", "/v1/systems/none/arms", None),
+        ("GET", "/v1/systems/none/gates", None),
+        ("DELETE", "/v1/systems/none/arms/a", None),
+        ("GET", "/v1/systems/none/decisions/d?user_id=u", None),
+        ("GET", "/nothing", None),
+    ):
+        answer = httpx.request(method, service.url + path, headers=bearer("admin"), json=body)
+        assert answer.status_code == 404, path
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_arm_keeps_its_parameters(service: Service, admin: Client, arms: list[str]):
+    answer = httpx.put(
+        service.url + "/v1/systems/bot/arms/a", headers=bearer("admin"), json={"params": {"x": 1}}
+    )
+    assert answer.status_code == 409
+    assert "must keep its parameters" in answer.json()["detail"]
+
+
+def test_bodies_have_a_limit_even_without_a_length(start: Start):
+    service = start(max_body=2_000)
+    url, headers = service.url + "/v1/systems/bot/select", bearer("select")
+    body = json.dumps({"user_id": "u", "context": {"x": "y" * 3_000}}).encode()
+    assert httpx.post(url, headers=headers, content=body).status_code == 413
+    parts = (body[n : n + 500] for n in range(0, len(body), 500))
+    assert httpx.post(url, headers=headers, content=parts).status_code == 413
+
+
+def test_each_token_has_a_rate(start: Start):
+    service = start(rate=2.0)
+    codes = [
+        httpx.get(service.url + "/health", headers=bearer("select")).status_code for _ in range(6)
+    ]
+    assert codes[:2] == [200, 200]
+    assert 429 in codes
+    refused = httpx.get(service.url + "/health", headers=bearer("select"))
+    if refused.status_code == 429:
+        assert int(refused.headers["retry-after"]) >= 1
+    assert httpx.get(service.url + "/health", headers=bearer("update")).status_code == 200
+
+
+def test_methods_that_a_path_does_not_know_are_refused_with_those_it_does(service: Service):
+    answer = httpx.patch(service.url + "/v1/systems/bot/arms/a", headers=bearer("admin"))
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"PUT", "DELETE"}
+
+
+def test_the_numbers_are_those_of_the_traffic(service: Service, admin: Client, arms: list[str]):
+    for n in range(4):
+        chosen = admin.select("bot", user_id="u")
+        admin.update("bot", user_id="u", decision_id=str(chosen.decision_id), reward=n % 2)
+    page = httpx.get(service.url + "/metrics", headers=bearer("select"))
+    assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+    decided = re.findall(r'convergence_decisions_total\{arm="\w",system="bot"\} (\d+)', page.text)
+    assert sum(map(int, decided)) == 4
+    assert 'convergence_rewards_total{status="ok",system="bot"} 4.0' in page.text
+    select = 'convergence_requests_total{route="/v1/systems/{system}/select",status="200"} 4.0'
+    assert select in page.text
+    assert "convergence_waiting 0.0" in page.text
+
+
+def test_docs_are_open_only_where_asked(start: Start):
+    service = start(has_docs=True)
+    schema = httpx.get(service.url + "/openapi.json").json()
+    assert schema["security"] == [{"token": []}]
+    assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    named = {path.replace("{system}", "bot") for path in schema["paths"]}
+    assert named == {
+        *("/v1/systems/bot/select", "/v1/systems/bot/update", "/v1/systems/bot/arms"),
+        *("/v1/systems/bot/arms/{arm_id}", "/v1/systems/bot/decisions/{decision_id}"),
+        *("/v1/systems/bot/gates", "/health", "/metrics"),
+    }
+    assert httpx.get(service.url + "/docs").status_code == 200
+    assert httpx.get(service.url + "/health").status_code == 401
+
+
+def test_requests_at_once_are_all_counted(admin: Client, arms: list[str]):
+    rewards = [n % 11 / 10 for n in range(120)]
+
+    def serve(reward: float) -> tuple[str, float]:
+        chosen = admin.select("bot", user_id="u")
+        told = admin.update("bot", user_id="u", decision_id=str(chosen.decision_id), reward=reward)
+        assert told.status == "ok"
+        return chosen.arm_id, reward
+
+    with ThreadPoolExecutor(16) as pool:
+        served = list(pool.map(serve, rewards))
+    for arm in admin.arms("bot"):
+        own = [reward for arm_id, reward in served if arm_id == arm.arm_id]
+        assert arm.n == len(own)
+        assert arm.alpha == pytest.approx(1 + sum(own))
+
+
+def test_an_address_that_is_taken_is_told(store: RuntimeStore):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServiceError, match=f"`--port` {port} of 127.0.0.1 cannot"):
+            Service(store, all_tokens(), ServiceOptions(port=port))
+
+
+def test_answers_do_not_wait_for_acknowledgements(service: Service):
+    """asyncio turns Nagle's algorithm off for sockets whose protocol is named."""
+    assert service._socket.proto == socket.IPPROTO_TCP
+
+
+def test_loopback_is_the_default_and_known():
+    assert is_loopback(ServiceOptions().host)
+    assert [is_loopback(host) for host in ("::1", "localhost", "192.0.2.1", "bot.example")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_what_waits_has_a_limit(store: RuntimeStore, start: Start):
+    """While the store is held, requests gather; beyond the limit they are refused at once."""
+    service = start(most_waiting=1)
+    with Client(service.url, token=SECRETS["admin"], retries=0) as client:
+        client.offer("bot", "a", {})
+        held, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with store.database.transaction():
+                held.set()
+                release.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        with ThreadPoolExecutor(8) as pool:
+            asks = [
+                pool.submit(
+                    httpx.post, service.url + "/v1/systems/bot/select",
+                    headers=bearer("select"), json={"user_id": "u"}, timeout=60,
+                )
+                for _ in range(8)
+            ]  # fmt: skip
+            refused = next(as_completed(asks)).result()
+            assert refused.status_code == 503
+            assert refused.headers["retry-after"] == "1"
+            release.set()
+            codes = sorted(ask.result().status_code for ask in asks)
+        holder.join()
+    assert 200 in codes
+
+
+def test_names_without_a_letter_that_databases_take_are_nobodys(service: Service):
+    for path in ("arms/%00", "arms/a%00b", "decisions/d?user_id=%00", "arms?agent_type=a%00"):
+        method = "PUT" if path.startswith("arms/") else "GET"
+        answer = httpx.request(
+            method, f"{service.url}/v1/systems/bot/{path}", headers=bearer("admin"),
+            json={"params": {}} if method == "PUT" else None,
+        )  # fmt: skip
+        assert answer.status_code == 404, path

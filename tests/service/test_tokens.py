@@ -1,0 +1,80 @@
+"""Tokens: only those that are set, strong and known open the door."""
+
+import secrets
+
+import pytest
+
+from convergence.service.limits import Bucket
+from convergence.service.tokens import read_tokens, weakness_of
+from convergence_core.errors import ConfigurationError
+
+STRONG = secrets.token_urlsafe(32)
+OTHER = secrets.token_urlsafe(32)
+
+
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        ("short", "fewer than 32 characters"),
+        ("a" * 40, "different characters"),
+        ("0123456789" * 4, "repeats itself"),
+        ("correct horse battery staple, they say", "header cannot carry"),
+        ("Zürich-öffnet-die-Türen-für-jedermann", "header cannot carry"),
+    ],
+)
+def test_weak_tokens_are_refused_and_never_repeated(secret: str, why: str):
+    assert why in str(weakness_of(secret))
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        read_tokens(["MINE"], {"MINE": secret})
+    assert secret not in str(refused.value)
+
+
+def test_strong_tokens_are_not_weak():
+    for _ in range(200):
+        assert weakness_of(secrets.token_urlsafe(32)) is None
+        assert weakness_of(secrets.token_hex(32)) is None
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        ([], "must name an environment variable"),
+        (["UNSET"], "variable that is set"),
+        (["MINE=select,everything"], "everything"),
+        (["MINE", "TWIN"], "are the same"),
+    ],
+)
+def test_tokens_without_sense_are_refused(specs: list[str], words: str):
+    with pytest.raises(ConfigurationError, match=words):
+        read_tokens(specs, {"MINE": STRONG, "TWIN": STRONG})
+
+
+def test_a_token_may_do_what_its_scopes_say():
+    tokens = read_tokens(["APP=select,update", "BOSS"], {"APP": STRONG, "BOSS": OTHER})
+    app = tokens.of(f"Bearer {STRONG}".encode())
+    boss = tokens.of(f"bearer {OTHER}".encode())
+    assert app is not None
+    assert boss is not None
+    assert (app.may("select"), app.may("update"), app.may("admin")) == (True, True, False)
+    assert boss.may("admin")
+    assert boss.may("select")
+
+
+@pytest.mark.parametrize("header", [None, b"", b"Bearer", b"Bearer ", b"Basic x"])
+def test_other_headers_are_nobodys(header: bytes | None):
+    assert read_tokens(["APP"], {"APP": STRONG}).of(header) is None
+    assert read_tokens(["APP"], {"APP": STRONG}).of(b"Bearer " + OTHER.encode()) is None
+    assert read_tokens(["APP"], {"APP": STRONG}).of(STRONG.encode()) is None
+
+
+def test_a_bucket_lets_its_rate_through_and_says_how_long_to_wait():
+    now = 0.0
+    bucket = Bucket(2.0, lambda: now)
+    assert [bucket.take() for _ in range(3)] == [0.0, 0.0, 0.5]
+    now = 0.5
+    assert bucket.take() == 0.0
+    assert bucket.take() == pytest.approx(0.5)
+    now = 100.0
+    assert [bucket.take() for _ in range(3)] == [0.0, 0.0, 0.5], (
+        "it never holds more than a second"
+    )
