@@ -17,7 +17,7 @@ def test_planted_copies_and_leaks_are_dropped():
 @pytest.mark.slow
 def test_a_run_is_repeatable_and_a_judge_changes_it():
     landscape = LANDSCAPES["mixed"]
-    runs = {judge: play(landscape, judge, 3) for judge in ("off", "good", "lying")}  # type: ignore[arg-type]  # as written
+    runs = {judge: play(landscape, judge, 3) for judge in ("off", "good", "lying")}
     assert play(landscape, "good", 3) == runs["good"]
     assert len(set(runs.values())) == 3
     assert runs["off"][2] == 0.0
