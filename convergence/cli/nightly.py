@@ -97,6 +97,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
             cron=cron,
             keep_days=keep_days,
             suffix="" if name is None else f"-{name}",
+            prefers=loaded.configuration.society.prefers,
         )
         done = deploying.deploy(planned, pool=pool, timezone=timezone, folder=Path.cwd())
     if as_json:

@@ -48,6 +48,7 @@ def plan(
     cron: str = "0 2 * * *",
     keep_days: int | None = None,
     suffix: str = "",
+    prefers: bool = True,
 ) -> tuple[Planned, ...]:
     """Return the deployments of one optimized system.
 
@@ -58,8 +59,17 @@ def plan(
         cron: when it is optimized.
         keep_days: see ``flows.maintain``.
         suffix: appended to each name, so that several systems have deployments of their own.
+        prefers: whether the system writes preferences, which rounds alone go on with.
     """
     tags = ("convergence", f"system:{system}")
+    weekly = Planned(
+        entrypoint="flows.sao.sao",
+        name=f"weekly{suffix}",
+        description=f"Write preferences for {system}, on the evidence of its newest run.",
+        parameters={"config": str(config)},
+        cron="0 5 * * 0",
+        tags=(*tags, "weekly"),
+    )
     return (
         Planned(
             entrypoint="flows.optimize.optimize",
@@ -92,4 +102,5 @@ def plan(
             cron="30 4 * * *",
             tags=(*tags, "daily"),
         ),
+        *((weekly,) if prefers else ()),
     )

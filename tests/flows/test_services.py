@@ -166,6 +166,7 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
         "adhoc-twice",
         "hourly-twice",
         "daily-twice",
+        "weekly-twice",
     }
     by_name = {d.name: d for d in found}
     (schedule,) = by_name["nightly-twice"].schedules
