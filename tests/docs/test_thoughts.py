@@ -38,6 +38,7 @@ def test_every_module_of_the_papers_page_exists():
         places = (
             ROOT / name,
             ROOT / "convergence_core/rlp" / name,
+            ROOT / "convergence_core/sao" / name,
             ROOT / "convergence_core" / name,
         )
         assert any(place.exists() for place in places), name

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-torch = pytest.importorskip("torch", reason='needs the extra "train" (PyTorch)')
+torch = pytest.importorskip("torch", reason='needs the extra "training" (PyTorch)')
 
 from convergence.plugins.learning.rlp_weights import WeightsConfig, WeightsTrainer  # noqa: E402
 from tests.docs.test_documents import ROOT, blocks  # noqa: E402

@@ -1,4 +1,4 @@
-"""RLP on open weights, as the paper trains them: needs PyTorch (``pip install "…[train]"``).
+"""RLP on open weights, as the paper trains them: needs PyTorch (``pip install "…[training]"``).
 
 One network theta writes a thought c and predicts what follows with it; a slow copy phi never sees a
 thought (arXiv 2510.01265, section 2 and its equations 5, 7 and 8)::
