@@ -15,7 +15,7 @@ from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.runs import N_CANDIDATES, N_CASES, evaluate
 from convergence_core.posterior import SpaceModel
 from convergence_core.recommend import recommend
-from convergence_core.records import Candidate, Params
+from convergence_core.records import Candidate, Params, Trial
 from convergence_core.sampler import Advice, AskRequest, Expert, SearchState
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.sao import learning
