@@ -115,7 +115,7 @@ def runtime_select_sync(
     """
     from tasks.operations import performed  # noqa: PLC0415 - brings SQLite
 
-    home = _home(system)
+    home = home_of(system)
     operation = home.selecting(system, user_id=user_id, agent_type=agent_type, context=context)
     return _shown(performed(home.store, operation))
 
@@ -149,7 +149,7 @@ def runtime_update_sync(
     from convergence.systems import Reward, shown_update  # noqa: PLC0415 - NumPy
     from tasks.operations import performed  # noqa: PLC0415 - brings SQLite
 
-    home = _home(system)
+    home = home_of(system)
     told = Reward(
         user_id=user_id,
         decision_id=decision_id or "",
@@ -169,7 +169,7 @@ def runtime_get_decision_sync(
     system: str, *, user_id: str, decision_id: str
 ) -> dict[str, Any] | None:
     """Return a decision and its reward, ``None`` if this user has none of that id."""
-    return _home(system).decision(system, user_id, decision_id)
+    return home_of(system).decision(system, user_id, decision_id)
 
 
 def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict
     Raises:
         LookupError: there are no two arms to compare.
     """
-    found = _home(system).bandit(system, agent_type).evidence()
+    found = home_of(system).bandit(system, agent_type).evidence()
     return {name: getattr(found, name) for name in found.__slots__}
 
 
@@ -260,7 +260,8 @@ def _opened(path: Path) -> "Systems":
         return _stores[root]
 
 
-def _home(system: str) -> "Systems":
+def home_of(system: str) -> "Systems":
+    """Return where a system is served from: the folder it was configured in, or the default."""
     with _mutex:
         found = _homes.get(system)
     return _opened(Path(DEFAULT_STORAGE)) if found is None else found

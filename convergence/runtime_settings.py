@@ -54,6 +54,17 @@ class RuntimeConfig(_Part):
     """With fewer arms on offer the first default arm serves, and nothing is learned."""
     reward_metrics: tuple[RewardMetric, ...] = ()
     """How ``signals`` become a reward."""
+    kind: Literal["beta", "gaussian", "linear"] = "beta"
+    """What is believed of an arm: a mean of rewards in [0, 1]; a mean of rewards of any size; or a
+    mean that depends on the request's context and user."""
+    reward_mean: float = 0.5
+    """Gaussian arms: reward that is expected before there is one."""
+    reward_sd: float = Field(default=0.5, gt=0)
+    """Gaussian arms: its standard deviation."""
+    n_features: int = Field(default=16, ge=2, le=256)
+    """Linear arms: coordinates of a request, those of hashed categories included."""
+    pooling: float = Field(default=0.5, ge=0)
+    """Linear arms: how far a user or agent type may lie from all others; 0: all are alike."""
     mode: Literal["regret", "verdict"] = "regret"
     """Traffic that earns most, or that decides soonest who is best."""
     sticky: Literal["none", "user", "session"] = "none"
@@ -80,6 +91,18 @@ class RuntimeConfig(_Part):
     """Probability that the night is right, before any reward."""
     seed: int | None = Field(default=None, ge=0)
     """Same seed and same rewards, same choices. ``None``: from the machine's entropy."""
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> "RuntimeConfig":
+        if self.kind == "beta":
+            return self
+        if self.mode != "regret" or self.rewards_per_false_alarm is not None:
+            raise ValueError(
+                f"mode verdict and rewards_per_false_alarm need kind beta, but got {self.kind}"
+            )
+        if self.kind == "linear" and self.discount != 1.0:
+            raise ValueError("a discount needs kind beta or gaussian, but got linear")
+        return self
 
 
 def checked_settings(

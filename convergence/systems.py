@@ -12,13 +12,15 @@ from typing import Any
 
 from convergence.runtime_settings import RuntimeArm, RuntimeConfig, reward_of
 from convergence_core.bandit.priors import nightly_prior
+from convergence_core.errors import NoArmsError
 from convergence_core.records import Json, canonical_json
 from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import ArmOffer, StoredArm
+from convergence_core.store.runtime_rows import ArmOffer, Group, StoredArm
 from convergence_core.store.runtime_writes import Connection, NewReward
 from tasks.offers import arm_id_of, offer_of
 from tasks.operations import Operation
-from tasks.serving import Bandit, Learned, NoArmsError, Selection, Updating as LoggedReward
+from tasks.rewarding import Learned, Updating as LoggedReward
+from tasks.serving import Bandit, Selection
 from tasks.serving_settings import ServingSettings
 
 
@@ -95,7 +97,9 @@ class Systems:
     ) -> list[ArmOffer]:
         """Put arms on offer, live; return them by their names."""
         offers = [_offer(arm, config) for arm in arms]
-        self.store.offer(config.system, agent_type, offers, trust=config.prior_trust)
+        self.store.offer(
+            config.system, agent_type, offers, trust=config.prior_trust, kind=config.kind
+        )
         return offers
 
     def config(self, system: str) -> RuntimeConfig:
@@ -148,6 +152,51 @@ class Systems:
         """Return the reward that is meant; ``None``: there is none."""
         metrics = () if told.signals is None else self.config(system).reward_metrics
         return reward_of(metrics, told.reward, told.signals, told.engagement_score)
+
+    def arms(self, system: str, agent_type: str | None = None) -> list[dict[str, Any]]:
+        """Return all arms with what is believed of them, those retired included.
+
+        Raises:
+            NoArmsError: nothing was ever offered there.
+        """
+        kinds = [kind for name, kind in self.store.systems() if name == system]
+        if not kinds or agent_type not in {None, *kinds}:
+            raise NoArmsError(f"nothing was ever offered for `{system}`")
+        found = []
+        for kind in kinds if agent_type is None else [agent_type]:
+            group = self.known_group(system, kind)
+            for arm in self.store.arms(group.group_id):
+                more = {
+                    "params": dict(arm.params),
+                    "run_id": arm.run_id,
+                    "retired": arm.is_retired,
+                }
+                found.append({**shown_arm(arm), "agent_type": kind, **more})
+        return found
+
+    def retire(self, system: str, arm_id: str, agent_type: str | None = None) -> bool:
+        """Take an arm off offer, live; return whether it was on.
+
+        Raises:
+            NoArmsError: no arm of that name was ever offered there.
+        """
+        group = self.known_group(system, agent_type)
+        if arm_id not in {arm.arm_id for arm in self.store.arms(group.group_id)}:
+            raise NoArmsError(f"no arm `{arm_id}` was ever offered for `{system}`")
+        kind = agent_type or self.config(system).agent_type
+        return self.store.retire(system, kind, arm_id)
+
+    def known_group(self, system: str, agent_type: str | None) -> Group:
+        """Return a group.
+
+        Raises:
+            NoArmsError: nothing was ever offered there.
+        """
+        kind = agent_type or self.config(system).agent_type
+        group = self.store.group(system, kind)
+        if group is None:
+            raise NoArmsError(f"nothing was ever offered for `{system}` / `{kind}`")
+        return group
 
     def decision(self, system: str, user_id: str, decision_id: str) -> dict[str, Any] | None:
         """Return a user's decision and its reward, ``None`` if there is none of that id."""

@@ -10,6 +10,7 @@
     │   ├── StoreDamagedError     a file is torn, empty or not what its name says
     │   └── StoreWriteError       disk full, read-only, no permission
     ├── ArmChangedError           an arm's name stands for other parameters        (exit 2)
+    ├── NoArmsError               nothing is on offer, or nothing to compare       (exit 2)
     ├── RequestReusedError        an idempotency key stands for two requests       (exit 2)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
@@ -107,6 +108,12 @@ class StoreWriteError(StoreError):
 
 class ArmChangedError(ConvergenceError):
     """An arm was offered under the name of another one."""
+
+    exit_code = 2
+
+
+class NoArmsError(ConvergenceError, LookupError):
+    """Nothing is on offer there, or no two arms to compare."""
 
     exit_code = 2
 

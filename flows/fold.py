@@ -4,16 +4,19 @@ from pathlib import Path
 
 from prefect import flow, get_run_logger
 
-from tasks.folding import FoldReport, fold_store
+from tasks.drift_events import emit_alarms
+from tasks.folding import FoldReport, fold_store, mark_told
 from tasks.process_redaction import redacted_errors
 
 
 @flow(name="fold", flow_run_name="fold {store}")
-def fold(store: str = "./convergence-data") -> FoldReport:
-    """Export the decisions and rewards of a store and look at its evidence.
+def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldReport:
+    """Export the decisions and rewards of a store; look at its evidence, guards and alarms.
 
     Args:
         store: folder of the store; relative to the working directory of the worker.
+        drift_events: emit an event for each new alarm of drift, on which an automation may start
+            ``optimize/nightly``.
     """
     with redacted_errors():
         report = fold_store(Path(store))
@@ -21,4 +24,9 @@ def fold(store: str = "./convergence-data") -> FoldReport:
         logger.info("%d decisions and %d rewards exported", report.n_decisions, report.n_rewards)
         for name, found in report.evidence.items():
             logger.info("%s: winner %s, regret %.1f", name, found.winner, found.regret)
+        for name, watched in report.guards.items():
+            logger.info("%s: promoted %s, %s", name, watched.promoted, watched.decision)
+        if drift_events:
+            emit_alarms(report.alarms)
+            mark_told(Path(store), report.alarms)
         return report

@@ -113,8 +113,8 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         weights={case.case_id: case.weight for case in run.loaded.cases},
     )
     if gate is not None and winner_id is not None:
-        record(run, gate, run.progress.search.archive.members[winner_id].candidate)
         result = replace(result, gate=gate)
+        record(run, result, gate, run.progress.search.archive.members[winner_id].candidate)
     result = write_results(
         replace(result, final_look=final_look),
         run.store,

@@ -6,7 +6,7 @@ the same past, whatever has run or gone on since.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from convergence_core.config import Configuration
 from convergence_core.errors import ResumeError
@@ -16,6 +16,7 @@ from convergence_core.store import ParquetStore
 from convergence_core.store.protocols import RunRecord
 from convergence_core.warm_start import WarmStart, warm_start
 from tasks.loading import Loaded
+from tasks.production import TAG as PRODUCTION, Production, production_tag, with_production
 
 TAG = "warm_start"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
@@ -34,16 +35,20 @@ class Past:
     start: WarmStart
     case_weights: Mapping[str, float]
     """Search case → weight in the mean reward."""
+    production: Production = field(default_factory=Production)
+    """What requests taught, counted among earlier runs."""
 
     def told(self) -> str | None:
         """Return a line on what the run starts from; ``None``: from nothing."""
-        if not self.start.n_runs:
-            return None
-        runs = f"{self.start.n_runs} earlier run{'s' * (self.start.n_runs != 1)}"
+        n_runs = self.start.n_runs - self.production.is_apart
+        asked = self.production.told()
+        if not n_runs:
+            return None if asked is None else f"starts from {asked}"
+        runs = f"{n_runs} earlier run{'s' * (n_runs != 1)}"
         line = f"starts from {runs} ({self.start.n_candidates:,} candidates)"
         if self.start.n_dropped:
             line += f"; {self.start.n_dropped:,} more do not fit today's search space"
-        return line
+        return line if asked is None else f"{line}; {asked}"
 
     def learned(self, search: SearchState) -> str | None:
         """Return a line on how far this evidence lets earlier runs be believed; see ``told``."""
@@ -85,7 +90,8 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
         and record.n_generations
         and ROUNDS_TAG not in record.tags
     ]
-    return {TAG: " ".join(found[: config.runs])} if found else {}
+    earlier = {TAG: " ".join(found[: config.runs])} if found else {}
+    return {**earlier, **production_tag(store.path, system, config.production)}
 
 
 def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded, model: SpaceModel) -> Past:
@@ -113,11 +119,22 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded, model: Spa
             )
         state = SearchState.from_json(json.loads(str(rows[0]["sampler_state_json"])))
         archives.append((run_id, state.archive))
+    production = Production()
+    if PRODUCTION in record.tags:
+        archives, production = with_production(
+            archives,
+            store.path,
+            record.name,
+            space=loaded.space,
+            last=int(record.tags[PRODUCTION]),
+            discount=loaded.configuration.optimization.warm_start.production,
+        )
     start = warm_start(
         model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )
     return Past(
         surrogate=model.believing(start.runs),
         start=start,
+        production=production,
         case_weights={case.case_id: case.weight for case in loaded.search_cases},
     )

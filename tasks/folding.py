@@ -1,14 +1,18 @@
 """Bringing production home: decisions and rewards to the tables, evidence to the list of looks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from convergence_core.errors import NoArmsError
 from convergence_core.store.exporting import export
 from convergence_core.store.promotions import save_look
 from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import GateLook
+from convergence_core.store.runtime_rows import GateLook, StoredAlarm
+from convergence_core.store.runtime_watches import told, untold_alarms
 from tasks.evidence import Evidence
-from tasks.serving import Bandit, NoArmsError
+from tasks.guarding import GuardLook, look
+from tasks.serving import Bandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +25,14 @@ class FoldReport:
     """Rewards that were new."""
     evidence: dict[str, Evidence]
     """System and agent type → what all of its traffic shows now."""
+    guards: dict[str, GuardLook]
+    """System and agent type → what the watch over its promotion sees."""
+    alarms: tuple[StoredAlarm, ...]
+    """Alarms of drift that nobody outside was told of yet."""
 
 
 def fold_store(path: Path) -> FoldReport:
-    """Export a store's decisions and rewards, and look at the evidence of every system once.
+    """Export a store's decisions and rewards, and look at evidence and guard of every system once.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -32,7 +40,11 @@ def fold_store(path: Path) -> FoldReport:
     with RuntimeStore(path) as store:
         counts = export(store, store.root)
         evidence: dict[str, Evidence] = {}
+        guards: dict[str, GuardLook] = {}
         for system, agent_type in store.systems():
+            watched = look(store, system, agent_type)
+            if watched is not None:
+                guards[f"{system}/{agent_type}"] = watched
             try:
                 found = Bandit(store, system, agent_type).evidence()
             except NoArmsError:
@@ -40,9 +52,21 @@ def fold_store(path: Path) -> FoldReport:
             evidence[f"{system}/{agent_type}"] = found
             if counts["rewards"]:
                 save_look(store, _look(store, system, agent_type, found))
+        alarms = tuple(untold_alarms(store))
     return FoldReport(
-        n_decisions=counts["decisions"], n_rewards=counts["rewards"], evidence=evidence
+        n_decisions=counts["decisions"],
+        n_rewards=counts["rewards"],
+        evidence=evidence,
+        guards=guards,
+        alarms=alarms,
     )
+
+
+def mark_told(path: Path, alarms: Sequence[StoredAlarm]) -> None:
+    """Remember that somebody outside was told of these alarms."""
+    if alarms:
+        with RuntimeStore(path) as store:
+            told(store, alarms)
 
 
 def _look(store: RuntimeStore, system: str, agent_type: str, found: Evidence) -> GateLook:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from convergence_core.config import Configuration
 from convergence_core.gate import PairedGate
 from convergence_core.records import Candidate, Trial, sha256_hex
-from convergence_core.result import GateReport
+from convergence_core.result import GateReport, RunResult
 from convergence_core.store.promotions import crown, save_look
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import Champion, GateLook
+from tasks.promoting import put_on_offer
 from tasks.runs import Run, now_us
 
 
@@ -74,8 +75,8 @@ def _held_out(trials: Sequence[Trial], candidate_id: str) -> dict[str, float]:
     return {case: math.fsum(rewards) / len(rewards) for case, rewards in seen.items()}
 
 
-def record(run: Run, report: GateReport, winner: Candidate) -> None:
-    """Store the look, and crown the candidate where no person is asked."""
+def record(run: Run, result: RunResult, report: GateReport, winner: Candidate) -> None:
+    """Store the look; where no person is asked, crown the candidate and put it on offer."""
     with RuntimeStore(run.store.path) as store:
         is_new = save_look(
             store,
@@ -103,6 +104,7 @@ def record(run: Run, report: GateReport, winner: Candidate) -> None:
         )
         adopts = not run.configuration.promotion.require_adoption
         if is_new and adopts and report.decision == "promote":
+            put_on_offer(store, result)
             crown(
                 store,
                 Champion(

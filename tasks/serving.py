@@ -5,16 +5,14 @@ all processes share: whoever finds the version stale makes the next one, and eve
 blocks, so async code calls it from a thread; it holds no lock across disk or network.
 """
 
-import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.bandit import Policy
-from convergence_core.bandit.arms import checked_reward
-from convergence_core.bandit.receipts import ReceiptStatus
+from convergence_core.bandit import Encoder, GaussianArms, Policy
+from convergence_core.errors import NoArmsError
 from convergence_core.gate import Contest, Plan, verdict_plan
 from convergence_core.records import Json, canonical_json
 from convergence_core.store.runtime import RuntimeStore
@@ -24,16 +22,17 @@ from convergence_core.store.runtime_rows import (
     StoredArm,
     StoredPolicy,
 )
+from convergence_core.store.runtime_watches import watching
 from convergence_core.store.runtime_writes import (
     Connection,
     NewReward,
-    RewardTerms,
     log_decision,
-    take_reward,
 )
+from tasks.contextual import Contextual
 from tasks.evidence import Evidence, Folder, design_of, evidence_of
-from tasks.offers import best_shares
+from tasks.offers import best_shares, decision_id, gaussian_arms
 from tasks.operations import Operation, performed
+from tasks.rewarding import Learned, Updating
 from tasks.serving_settings import ServingSettings, stored_settings
 
 
@@ -55,27 +54,16 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What became of a reward."""
-
-    status: ReceiptStatus
-    learned: bool
-    alarm: str | None
-    """The alarm it raised, in words; ``None``: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """A policy version ready to choose by."""
 
     group: Group
     policy: Policy
     version: int
+    """0: contextual arms have a policy for each request."""
     arms: tuple[StoredArm, ...]
-
-
-class NoArmsError(LookupError):
-    """Nothing is on offer."""
+    moments: tuple[np.ndarray, np.ndarray] | None = None
+    """Means and standard deviations of the arms; ``None``: they are Beta."""
 
 
 class Bandit:
@@ -108,6 +96,7 @@ class Bandit:
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
         self._served: Served | None = None
+        self._contextual: Contextual | None = None
 
     def select(
         self,
@@ -164,9 +153,13 @@ class Bandit:
         """Return what the traffic shows so far; it may be looked at any time.
 
         Raises:
-            NoArmsError: fewer than two arms were ever offered.
+            NoArmsError: fewer than two arms were ever offered, or their rewards are no evidence.
         """
         group = self._group()
+        if group.kind != "beta":
+            raise NoArmsError(
+                f"`{self.system}` has {group.kind} arms, and evidence needs beta arms"
+            )
         arms = self._store.arms(group.group_id)
         contest = self._folder.contest(group.group_id, arms)
         if contest is None:
@@ -177,7 +170,7 @@ class Bandit:
         self, user_id: str, context: Mapping[str, Json] | None, request_key: str | None
     ) -> tuple[Served, NewDecision]:
         """Return the policy in force and a decision by it, not logged yet."""
-        served = self._current()
+        served = self._current(user_id, context)
         with self._mutex:
             uniform = float(self._rng.random())
         choice = served.policy.choose(uniform)
@@ -204,7 +197,12 @@ class Bandit:
                 a for a in self._store.arms(served.group.group_id) if a.arm_id == logged.arm_id
             )
         with self._mutex:
-            sampled = float(self._rng.beta(arm.alpha, arm.beta))
+            if served.moments is None or arm not in served.arms:
+                sampled = float(self._rng.beta(max(arm.alpha, 0.5), max(arm.beta, 0.5)))
+            else:
+                means, sds = served.moments
+                place = served.arms.index(arm)
+                sampled = float(self._rng.normal(means[place], sds[place]))
         return Selection(
             decision_id=logged.decision_id,
             arm_id=logged.arm_id,
@@ -230,10 +228,12 @@ class Bandit:
             raise NoArmsError(f"nothing is on offer for `{self.system}` / `{self.agent_type}`")
         return group
 
-    def _current(self) -> Served:
+    def _current(self, user_id: str, context: Mapping[str, Json] | None) -> Served:
         """Return the policy in force, making the next version if it is stale."""
         while True:
             group, served = self._group(), self._served
+            if group.kind == "linear":
+                return self._for_request(group, user_id, context)
             if (
                 served is not None
                 and (served.version, served.group.revision) == (group.version, group.revision)
@@ -249,6 +249,40 @@ class Bandit:
                 self._served = made
                 return made
 
+    def _for_request(
+        self, group: Group, user_id: str, context: Mapping[str, Json] | None
+    ) -> Served:
+        """Return the policy of contextual arms for one request."""
+        if self._contextual is None:
+            encoder = Encoder(n_features=self.settings.n_features, pooling=self.settings.pooling)
+            self._contextual = Contextual(self._store, group.group_id, self.agent_type, encoder)
+        arms = self._on_offer(self._store.arms(group.group_id))
+        believed = self._contextual.believed(arms, user_id, context)
+        return Served(
+            group=group,
+            policy=Policy.of(believed.propensities, n=group.n, explore=self.settings.floor),
+            version=0,
+            arms=arms,
+            moments=(believed.means, believed.sds),
+        )
+
+    def _on_offer(self, everyone: Sequence[StoredArm]) -> tuple[StoredArm, ...]:
+        arms = tuple(arm for arm in everyone if not arm.is_retired)
+        if not arms:
+            raise NoArmsError(f"all arms of `{self.system}` / `{self.agent_type}` are retired")
+        return arms
+
+    def _moments(
+        self, group: Group, arms: Sequence[StoredArm]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        if group.kind != "gaussian":
+            return None
+        found = self._gaussian(arms)
+        return found.means, found.sds
+
+    def _gaussian(self, arms: Sequence[StoredArm]) -> GaussianArms:
+        return gaussian_arms(arms, mean=self.settings.reward_mean, sd=self.settings.reward_sd)
+
     def _stored(self, group: Group) -> Served | None:
         """Return the latest stored version, ``None`` if arms changed since it was made."""
         policy = self._store.policy(group.group_id, group.version)
@@ -260,21 +294,21 @@ class Bandit:
             policy=Policy.of(policy.shares, n=policy.n),
             version=policy.version,
             arms=arms,
+            moments=self._moments(group, arms),
         )
 
     def _made(self, group: Group) -> Served | None:
         """Make and store the next version; ``None``: another process was first."""
         everyone = self._store.arms(group.group_id)
-        arms = tuple(arm for arm in everyone if not arm.is_retired)
-        if not arms:
-            raise NoArmsError(f"all arms of `{self.system}` / `{self.agent_type}` are retired")
+        arms = self._on_offer(everyone)
         contest = None
         if self.settings.mode == "verdict":
             contest = self._folder.contest(group.group_id, everyone)
         explore = self.settings.floor
         if group.n < group.explore_until:
             explore = max(explore, self.settings.explore_after_alarm)
-        policy = Policy.of(self._shares(group, everyone, contest), n=group.n, explore=explore)
+        shares = self._shares(group, everyone, contest)
+        policy = Policy.of(self._held_back(group, arms, shares), n=group.n, explore=explore)
         out = [] if contest is None else np.flatnonzero(contest.out).tolist()
         design = design_of(everyone, [everyone[place].arm_id for place in out])
         design["revision"] = group.revision
@@ -293,7 +327,20 @@ class Bandit:
             policy=policy,
             version=stored.version,
             arms=arms,
+            moments=self._moments(group, arms),
         )
+
+    def _held_back(
+        self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray
+    ) -> np.ndarray:
+        """Return the shares with that of a former champion whose successor is watched."""
+        guard = watching(self._store, group.group_id)
+        names = [arm.arm_id for arm in arms]
+        if guard is None or not {guard.promoted, guard.champion} <= set(names):
+            return shares
+        kept = np.zeros(len(arms))
+        kept[names.index(guard.champion)] = guard.holdback
+        return np.asarray((1.0 - guard.holdback) * shares / shares.sum() + kept)
 
     def _shares(
         self, group: Group, everyone: Sequence[StoredArm], contest: Contest | None
@@ -306,7 +353,10 @@ class Bandit:
             wanted = np.array(plan.shares)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
-        return best_shares([arm for arm in everyone if not arm.is_retired], group.trust)
+        arms = [arm for arm in everyone if not arm.is_retired]
+        if group.kind == "gaussian":
+            return self._gaussian(arms).propensities()
+        return best_shares(arms, group.trust)
 
 
 class _Selecting(Operation[Selection]):
@@ -340,39 +390,3 @@ class _Selecting(Operation[Selection]):
         assert self._served is not None  # noqa: S101 - prepared
         assert self._logged is not None  # noqa: S101 - written
         return self._bandit.answer(self._served, self._logged)
-
-
-class Updating(Operation[Learned]):
-    """A reward; without terms by the settings that the store keeps."""
-
-    def __init__(
-        self, new: NewReward, now_us: Callable[[], int], terms: RewardTerms | None = None
-    ) -> None:
-        self._new, self._terms, self._now_us = new, terms, now_us
-        self._learned: Learned | None = None
-
-    def prepare(self) -> None:
-        """Refuse what is no reward before a transaction begins."""
-        checked_reward(self._new.reward)
-
-    def write(self, connection: Connection) -> None:
-        """Take the reward in."""
-        receipt, alarm = take_reward(connection, self._new, self._now_us(), self._terms)
-        told = None
-        if alarm is not None:
-            told = f"mean reward went from {alarm.before:.3g} to {alarm.after:.3g}"
-        self._learned = Learned(status=receipt.status, learned=receipt.learns, alarm=told)
-
-    def result(self) -> Learned:
-        """Return what became of it."""
-        assert self._learned is not None  # noqa: S101 - written
-        return self._learned
-
-
-def decision_id(now_us: int) -> str:
-    """Return a UUID of version 7 (RFC 9562): it sorts by milliseconds."""
-    value = (now_us // 1_000) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from convergence_core.records import Json
 from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import ArmKind
 from convergence_core.store.runtime_writes import RewardTerms
 
 Mode = Literal["regret", "verdict"]
@@ -16,6 +17,17 @@ Sticky = Literal["none", "user", "session"]
 class ServingSettings:
     """How a system serves."""
 
+    kind: ArmKind = "beta"
+    """What is believed of an arm's rewards: a mean of numbers in [0, 1], a mean of numbers of any
+    size, or a mean that depends on the request."""
+    reward_mean: float = 0.5
+    """Gaussian arms: reward that is expected before there is one."""
+    reward_sd: float = 0.5
+    """Gaussian arms: its standard deviation."""
+    n_features: int = 16
+    """Linear arms: coordinates of a request."""
+    pooling: float = 0.5
+    """Linear arms: how far a user or an agent type may lie from all others."""
     mode: Mode = "regret"
     """``regret``: Thompson sampling; ``verdict``: the shares that decide soonest."""
     sticky: Sticky = "none"

@@ -15,6 +15,7 @@ from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.runs import N_CANDIDATES, N_CASES, evaluate
 from convergence_core.posterior import SpaceModel
 from convergence_core.recommend import recommend
+from convergence_core.records import Trial
 from convergence_core.sampler import Advice, AskRequest, Expert, SearchState
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.sao import learning
@@ -124,7 +125,7 @@ def _expert(sao: SaoState, state: SearchState, space: Space) -> Expert | None:
 
 
 def _learned(
-    sao: SaoState, expert: Expert, surrogate: SpaceModel, state: SearchState, trials: list
+    sao: SaoState, expert: Expert, surrogate: SpaceModel, state: SearchState, trials: list[Trial]
 ) -> SaoState:
     fitted = surrogate.warm(state.memory).fit(state.archive)
     known = [t for t in trials if t.candidate.candidate_id in sao.opinion]

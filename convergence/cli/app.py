@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from convergence.cli import (
+    arms,
     console,
     datasets,
     environment,
@@ -70,6 +71,8 @@ app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)
 app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
 app.command(rich_help_panel=PRODUCTION)(serving.serve)
+app.add_typer(arms.app, rich_help_panel=PRODUCTION)
+app.command(rich_help_panel=PRODUCTION)(arms.fold)
 app.command(rich_help_panel=NIGHTLY)(nightly.up)
 app.command(rich_help_panel=NIGHTLY)(nightly.deploy)
 app.command(rich_help_panel=NIGHTLY)(nightly.down)

@@ -21,23 +21,41 @@ EXIT_GATE = 100
 """The gate says no."""
 
 
-def promote(
+def promote(  # noqa: PLR0917 - Typer's options
     run: Annotated[
         str | None,
         typer.Argument(metavar="[RUN]", help="Label or id. Default: the latest finished run."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    serve: Annotated[
+        bool, typer.Option(help="Put it on offer to requests, under a guard.")
+    ] = True,
+    agent_type: Annotated[str, typer.Option(help="Whose requests.")] = "default",
+    holdback: Annotated[
+        float,
+        typer.Option(
+            min=0.01, max=0.5, help="Share of the requests that the former champion keeps."
+        ),
+    ] = 0.1,
+    tolerance: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.5, help="How much worse in mean reward is still no rollback."),
+    ] = 0.0,
     store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
     config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Make a run's candidate the champion, if the promotion gate says so.
 
+    It is put on offer to requests with what the night measured as its prior. The former champion, or
+    the defaults, keep a share of them, until a guard confirms the promotion or rolls it back.
+
     Exit code 100: it says no, or does not know yet.
     """
     console.settings.json = as_json
     from convergence_core.store.promotions import champion_of, crown  # noqa: PLC0415 - SQLite
     from convergence_core.store.runtime_rows import Champion  # noqa: PLC0415 - as above
+    from tasks.promoting import put_on_offer  # noqa: PLC0415 - brings NumPy
 
     result = _result(store, config, run)
     gate, winner = result.gate, result.winner
@@ -57,7 +75,7 @@ def promote(
             f"{gate.log_threshold:.2f} nats."
         )
         raise typer.Exit(EXIT_GATE)
-    with _runtime(store, config) as state:
+    with open_runtime(store, config) as state:
         reigning = champion_of(state, result.system)
         if reigning is not None and reigning.candidate_id == winner.candidate_id:
             _answer(
@@ -72,6 +90,11 @@ def promote(
             )
             raise typer.Exit(EXIT_GATE)
         _confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
+        arms: tuple[str | None, str | None] = (None, None)
+        if serve:
+            arms = put_on_offer(
+                state, result, agent_type=agent_type, holdback=holdback, tolerance=tolerance
+            )
         crown(
             state,
             Champion(
@@ -90,10 +113,17 @@ def promote(
             "decision": "promote",
             "candidate_id": winner.candidate_id,
             "params": dict(winner.params),
+            "arm_id": arms[0],
+            "watched_against": arms[1],
         },
         as_json=as_json,
     )
     console.say(f"{winner.label} is the champion of {result.system} now.")
+    if arms[1] is not None:
+        console.say(
+            f"It serves as arm {arms[0]}; a guard compares it with {arms[1]}, which keeps "
+            f"{holdback:.0%} of the requests. `convergence fold` looks."
+        )
 
 
 def rollback(
@@ -103,12 +133,13 @@ def rollback(
     config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Bring back the champion before the present one."""
+    """Bring back the champion before the present one, on offer in its place."""
     console.settings.json = as_json
     from convergence_core.store.promotions import before, champion_of, crown  # noqa: PLC0415
     from convergence_core.store.runtime_rows import Champion  # noqa: PLC0415
+    from tasks.promoting import offer_champion, take_off_offer  # noqa: PLC0415
 
-    with _runtime(store, config) as state:
+    with open_runtime(store, config) as state:
         reigning, former = champion_of(state, system), before(state, system)
         if reigning is None or former is None:
             raise ConfigurationError(
@@ -122,6 +153,8 @@ def rollback(
                 ]
             )
         _confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
+        offer_champion(state, system, former)
+        take_off_offer(state, system, reigning)
         crown(
             state,
             Champion(
@@ -148,12 +181,14 @@ def gates(
     config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List every look of the promotion gate, and who is champion."""
+    """List every look of the gates, alarms of drift, and who is champion."""
     console.settings.json = as_json
     from convergence_core.store.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
+    from convergence_core.store.runtime_watches import alarms  # noqa: PLC0415 - as above
 
-    with _runtime(store, config) as state:
+    with open_runtime(store, config) as state:
         found = looks(state, system)
+        drifts = alarms(state, system)
         names = sorted({look.system for look in found} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
     if as_json:
@@ -162,6 +197,7 @@ def gates(
                 "looks": [
                     {name: getattr(look, name) for name in look.__slots__} for look in found
                 ],
+                "alarms": [{name: getattr(one, name) for name in one.__slots__} for one in drifts],
                 "champions": {
                     name: None
                     if champion is None
@@ -171,6 +207,12 @@ def gates(
             }
         )
         return
+    for one in drifts:
+        console.answer(
+            f"Drift {datetime.fromtimestamp(one.created_us / 1e6, UTC):%Y-%m-%d %H:%M}: arm "
+            f"{one.arm_id} of {one.system}/{one.agent_type} went from {one.before:.3g} to "
+            f"{one.after:.3g}"
+        )
     if not found:
         console.say("No gate has looked at anything yet.")
         return
@@ -213,7 +255,8 @@ def _result(store: Path | None, config: Path | None, name: str | None) -> "RunRe
     return RunResult.from_json(json.loads(record.summary_json))
 
 
-def _runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
+def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
+    """Open the runtime state of a store that exists."""
     from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     path = places.store_path(store, config)

@@ -82,4 +82,6 @@ class Gates:
 
     evidence: Mapping[str, Mapping[str, Any]]
     looks: tuple[Mapping[str, Any], ...]
+    guards: tuple[Mapping[str, Any], ...]
+    alarms: tuple[Mapping[str, Any], ...]
     champion: Mapping[str, Any] | None

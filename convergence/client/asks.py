@@ -157,5 +157,9 @@ def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
 def gates_of(found: Mapping[str, Any]) -> Gates:
     """Return evidence, looks and champion of an answer."""
     return Gates(
-        evidence=found["evidence"], looks=tuple(found["looks"]), champion=found["champion"]
+        evidence=found["evidence"],
+        looks=tuple(found["looks"]),
+        guards=tuple(found["guards"]),
+        alarms=tuple(found["alarms"]),
+        champion=found["champion"],
     )

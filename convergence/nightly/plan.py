@@ -27,6 +27,8 @@ class Planned:
     parameters: Mapping[str, Any]
     cron: str | None = None
     """``None``: started by hand."""
+    is_active: bool = True
+    """Whether its schedule is on; an inactive one can be switched on on Prefect's page."""
     tags: tuple[str, ...] = field(default=("convergence",))
 
     @property
@@ -47,8 +49,8 @@ def plan(
     system: str,
     cron: str = "0 2 * * *",
     keep_days: int | None = None,
+    writes_preferences: bool = False,
     suffix: str = "",
-    prefers: bool = True,
 ) -> tuple[Planned, ...]:
     """Return the deployments of one optimized system.
 
@@ -58,18 +60,10 @@ def plan(
         system: its name.
         cron: when it is optimized.
         keep_days: see ``flows.maintain``.
+        writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         suffix: appended to each name, so that several systems have deployments of their own.
-        prefers: whether the system writes preferences, which rounds alone go on with.
     """
     tags = ("convergence", f"system:{system}")
-    weekly = Planned(
-        entrypoint="flows.sao.sao",
-        name=f"weekly{suffix}",
-        description=f"Write preferences for {system}, on the evidence of its newest run.",
-        parameters={"config": str(config)},
-        cron="0 5 * * 0",
-        tags=(*tags, "weekly"),
-    )
     return (
         Planned(
             entrypoint="flows.optimize.optimize",
@@ -102,5 +96,13 @@ def plan(
             cron="30 4 * * *",
             tags=(*tags, "daily"),
         ),
-        *((weekly,) if prefers else ()),
+        Planned(
+            entrypoint="flows.sao.sao",
+            name=f"weekly{suffix}",
+            description=f"Write preferences for {system}, on the evidence of its newest run.",
+            parameters={"config": str(config)},
+            cron="0 5 * * 0",
+            is_active=writes_preferences,
+            tags=(*tags, "weekly"),
+        ),
     )

@@ -25,18 +25,19 @@ from convergence.systems import (
     NothingToldError,
     Reward,
     Systems,
-    shown_arm,
     shown_update,
 )
-from convergence_core.errors import ArmChangedError, RequestReusedError, StoreError
+from convergence_core.errors import ArmChangedError, NoArmsError, RequestReusedError, StoreError
 from convergence_core.store.promotions import champion_of, looks
+from convergence_core.store.runtime_watches import alarms, guards as guards_of
 from tasks.committing import BusyError, Committer
-from tasks.serving import NoArmsError
 
 System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
+_GUARD = ("promoted", "champion", "alpha", "tolerance", "holdback", "decision")
+_ALARM = ("agent_type", "arm_id", "before", "after", "n", "created_us")
 _log = logging.getLogger("convergence.service")
 
 
@@ -183,7 +184,7 @@ def _add_arms(app: FastAPI, systems: Systems) -> None:
     async def arms(system: System, request: Request, agent_type: AgentType = None) -> Response:
         """List arms with what is believed of them, those retired included. Scope: select."""
         _require(request, "select")
-        return _json(await asyncio.to_thread(_arms, systems, system, agent_type))
+        return _json({"arms": await asyncio.to_thread(systems.arms, system, agent_type)})
 
     @app.put(
         "/v1/systems/{system}/arms/{arm_id}",
@@ -207,7 +208,8 @@ def _add_arms(app: FastAPI, systems: Systems) -> None:
     ) -> Response:
         """Take an arm off offer; its decisions and rewards are kept. Scope: admin."""
         _require(request, "admin")
-        return _json(await asyncio.to_thread(_retired, systems, system, arm_id, agent_type))
+        was_on = await asyncio.to_thread(systems.retire, system, arm_id, agent_type)
+        return _json({"arm_id": arm_id, "retired": was_on})
 
 
 def _add_looks(app: FastAPI, systems: Systems) -> None:
@@ -264,23 +266,6 @@ def _add_health(
         return Response(metrics.page(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def _arms(systems: Systems, system: str, agent_type: str | None) -> dict[str, Any]:
-    kinds = [kind for name, kind in systems.store.systems() if name == system]
-    if not kinds or agent_type not in {None, *kinds}:
-        raise RefusedError(404, "Nothing was ever offered there.")
-    found = []
-    for kind in kinds if agent_type is None else [agent_type]:
-        group = systems.store.group(system, kind)
-        assert group is not None  # noqa: S101 - groups are never removed
-        found += [_shown(arm, kind) for arm in systems.store.arms(group.group_id)]
-    return {"arms": found}
-
-
-def _shown(arm: Any, kind: str) -> dict[str, Any]:
-    more = {"params": dict(arm.params), "run_id": arm.run_id, "retired": arm.is_retired}
-    return {**shown_arm(arm), "agent_type": kind, **more}
-
-
 def _offered(systems: Systems, system: str, arm_id: str, body: bodies.ArmBody) -> dict[str, Any]:
     config = systems.config(system)
     kind = body.agent_type or config.agent_type
@@ -289,17 +274,7 @@ def _offered(systems: Systems, system: str, arm_id: str, body: bodies.ArmBody) -
     }  # fmt: skip
     arm = RuntimeArm.model_validate({"arm_id": arm_id, "params": body.params, **prior})
     systems.offer(config, kind, (arm,))
-    listed: list[dict[str, Any]] = _arms(systems, system, kind)["arms"]
-    return next(one for one in listed if one["arm_id"] == arm_id)
-
-
-def _retired(systems: Systems, system: str, arm_id: str, agent_type: str | None) -> dict[str, Any]:
-    kind = agent_type or systems.config(system).agent_type
-    group = systems.store.group(system, kind)
-    known = [] if group is None else systems.store.arms(group.group_id)
-    if arm_id not in {arm.arm_id for arm in known}:
-        raise RefusedError(404, "No arm of that name was ever offered there.")
-    return {"arm_id": arm_id, "retired": systems.store.retire(system, kind, arm_id)}
+    return next(one for one in systems.arms(system, kind) if one["arm_id"] == arm_id)
 
 
 def _gates(systems: Systems, system: str) -> dict[str, Any]:
@@ -308,8 +283,14 @@ def _gates(systems: Systems, system: str) -> dict[str, Any]:
     champion = champion_of(systems.store, system)
     if not kinds and not found and champion is None:
         raise RefusedError(404, "Nobody knows that system.")
-    evidence = {}
+    evidence, guards = {}, []
     for kind in kinds:
+        group = systems.known_group(system, kind)
+        watches = guards_of(systems.store, group.group_id)
+        guards += [
+            {**{name: getattr(one, name) for name in _GUARD}, "agent_type": kind}
+            for one in watches
+        ]
         try:
             told = systems.bandit(system, kind).evidence()
         except NoArmsError:
@@ -317,6 +298,10 @@ def _gates(systems: Systems, system: str) -> dict[str, Any]:
         evidence[kind] = {name: getattr(told, name) for name in told.__slots__}
     return {
         "evidence": evidence,
+        "guards": guards,
+        "alarms": [
+            {name: getattr(one, name) for name in _ALARM} for one in alarms(systems.store, system)
+        ],
         "looks": [
             {name: getattr(look, name) for name in look.__slots__ if name != "system"}
             for look in found
@@ -347,7 +332,8 @@ def _add_refusals(app: FastAPI) -> None:
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
-        ValueError: lambda _: ProblemResponse(422, "A value is out of its range."),
+        # A value that fits the schema and not this system's arms.
+        ValueError: lambda e: ProblemResponse(409, str(e)[:500]),
         RequestValidationError: lambda e: ProblemResponse(
             422,
             "The request is not of this form.",

@@ -68,7 +68,8 @@ class UpdateBody(_Body):
 
     user_id: Name
     decision_id: Name
-    reward: Share | None = None
+    reward: Annotated[float, Field(strict=True)] | None = None
+    """In [0, 1]; of Gaussian arms any finite number."""
     signals: Annotated[dict[str, Share], AfterValidator(_storable)] | None = None
     """Measured parts of the reward, by the names of the system's `reward_metrics`."""
     engagement_score: Share | None = None
@@ -187,6 +188,29 @@ class LookAnswer(BaseModel):
     created_us: int
 
 
+class AlarmAnswer(BaseModel):
+    """An alarm: the mean reward of an arm has changed."""
+
+    agent_type: str
+    arm_id: str
+    before: float
+    after: float
+    n: int
+    created_us: int
+
+
+class GuardAnswer(BaseModel):
+    """The watch over a promotion."""
+
+    agent_type: str
+    promoted: str
+    champion: str
+    alpha: float
+    tolerance: float
+    holdback: float
+    decision: Literal["watching", "rollback", "confirmed", "ended"]
+
+
 class ChampionAnswer(BaseModel):
     """Who is in production."""
 
@@ -202,6 +226,8 @@ class GatesAnswer(BaseModel):
 
     evidence: dict[str, EvidenceAnswer]
     """Agent type → its traffic; those with two arms or more."""
+    guards: list[GuardAnswer]
+    alarms: list[AlarmAnswer]
     looks: list[LookAnswer]
     champion: ChampionAnswer | None
 

@@ -1,4 +1,4 @@
-"""Refusals as ``application/problem+json`` (RFC 9457); none repeats what it was sent."""
+"""Refusals as ``application/problem+json`` (RFC 9457); none repeats a token."""
 
 import json
 from collections.abc import Mapping

@@ -34,6 +34,18 @@ def checked_reward(reward: float) -> float:
     return value
 
 
+def finite_reward(reward: float) -> float:
+    """Return a reward of any scale as a float.
+
+    Raises:
+        ValueError: it is not finite, or so large that its square is not.
+    """
+    value = float(reward)
+    if not abs(value) < 1e150:  # NaN fails as well
+        raise ValueError(f"a reward must be a finite number below 1e150, but got {reward}")
+    return value
+
+
 def checked_discount(discount: float) -> float:
     """Return a discount.
 

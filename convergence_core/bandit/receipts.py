@@ -17,7 +17,7 @@ ones where they are asked to count).
 from dataclasses import dataclass
 from typing import Literal
 
-from convergence_core.bandit.arms import checked_reward
+from convergence_core.bandit.arms import checked_reward, finite_reward
 
 ReceiptStatus = Literal["ok", "late", "duplicate", "conflict", "unknown"]
 StoredStatus = Literal["ok", "late", "conflict", "orphan"]
@@ -45,20 +45,26 @@ class OpenDecision:
 
 
 def receive(
-    reward: float, decision: OpenDecision | None, now_us: int, *, late_counts: bool = False
+    reward: float,
+    decision: OpenDecision | None,
+    now_us: int,
+    *,
+    late_counts: bool = False,
+    is_bounded: bool = True,
 ) -> Receipt:
     """Return what becomes of a reward.
 
     Args:
-        reward: in [0, 1].
+        reward: in [0, 1], or any finite number.
         decision: the one it is for; ``None``: nobody knows it.
         now_us: when it arrived.
         late_counts: whether the posterior learns from late rewards as well.
+        is_bounded: whether rewards lie in [0, 1]; those of Gaussian arms need not.
 
     Raises:
-        ValueError: the reward is not finite or not in [0, 1].
+        ValueError: the reward is not finite, or not in [0, 1] where it is bounded.
     """
-    value = checked_reward(reward)
+    value = checked_reward(reward) if is_bounded else finite_reward(reward)
     if decision is None:
         return Receipt(status="unknown", stored="orphan", learns=False)
     if decision.reward is not None:

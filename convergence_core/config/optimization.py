@@ -81,6 +81,9 @@ class WarmStartConfig(Section):
     agree with this run's. What a seed gives then depends on the runs that the store holds."""
     runs: int = Field(default=2, ge=1, le=10)
     """Earlier runs at most, finished or stopped, newest first."""
+    production: float = Field(default=0.5, ge=0, le=1)
+    """Share of the rewards of requests that count beside those of earlier runs, forty of an arm at
+    most; 0: none."""
 
 
 class OptimizationConfig(Section):

@@ -17,6 +17,7 @@ from convergence_core.records import Json, canonical_json
 from convergence_core.store.journal import wall_clock_us
 from convergence_core.store.layout import ensure_store, store_root
 from convergence_core.store.runtime_rows import (
+    ArmKind,
     ArmOffer,
     Group,
     NewDecision,
@@ -38,12 +39,12 @@ from convergence_core.store.runtime_writes import (
 from convergence_core.store.sqlite import Closing, DurableDatabase
 
 _GROUP = (
-    "SELECT id, n, version, revision, explore_until, trust FROM groups "
+    "SELECT id, n, version, revision, explore_until, trust, kind FROM groups "
     "WHERE system = ? AND agent_type = ?"
 )
 _ARMS = (
     "SELECT arm_id, params_json, prior_json, base_alpha, base_beta, base_seq, alpha, beta, n, "
-    "run_id, retired_us IS NOT NULL FROM arms WHERE group_id = ? ORDER BY position"
+    "run_id, retired_us IS NOT NULL, squares FROM arms WHERE group_id = ? ORDER BY position"
 )
 _ADD = (
     "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
@@ -94,9 +95,22 @@ class RuntimeStore(Closing):
             return _group(connection, system, agent_type)
 
     def offer(
-        self, system: str, agent_type: str, arms: Sequence[ArmOffer], *, trust: float
+        self,
+        system: str,
+        agent_type: str,
+        arms: Sequence[ArmOffer],
+        *,
+        trust: float,
+        kind: ArmKind = "beta",
     ) -> Group:
         """Put arms on offer; one that is there already keeps its posterior and comes back.
+
+        Args:
+            system: whose arms.
+            agent_type: of which kind of agent.
+            arms: what is offered.
+            trust: in nightly priors, of a group that is new.
+            kind: of the arms, of a group that is new.
 
         Raises:
             ArmChangedError: an arm of that name has other parameters; nothing is offered.
@@ -104,11 +118,17 @@ class RuntimeStore(Closing):
         now = self.now_us()
         with self.database.transaction() as connection:
             connection.execute(
-                "INSERT INTO groups(system, agent_type, trust) VALUES (?, ?, ?) "
+                "INSERT INTO groups(system, agent_type, trust, kind) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (system, agent_type) DO NOTHING",
-                (system, agent_type, trust),
+                (system, agent_type, trust, kind),
             )
             group = _known(connection, system, agent_type)
+            if group.kind != kind:
+                raise ArmChangedError(
+                    f"the arms of `{system}` / `{agent_type}` must stay {group.kind}, since their "
+                    f"rewards were learned so, but got {kind}. Serve {kind} arms under another "
+                    "system or agent type."
+                )
             _check_unchanged(connection, group.group_id, arms)
             for arm in arms:
                 prior = None if arm.prior is None else canonical_json(dict(arm.prior))
@@ -274,16 +294,6 @@ class RuntimeStore(Closing):
             ).fetchall()
         return {arm_id: (alpha, beta) for arm_id, alpha, beta in rows}
 
-    def alarms(self, group_id: int) -> list[tuple[str, float, float, int, int]]:
-        """Return (arm, mean before, mean after, its rewards, microseconds) of each alarm."""
-        with self.database.reading() as connection:
-            rows = connection.execute(
-                "SELECT arm_id, before, after, n, created_us FROM alarms WHERE group_id = ? "
-                "ORDER BY seq",
-                (group_id,),
-            ).fetchall()
-        return [tuple(row) for row in rows]
-
     def close(self) -> None:
         """Close the file; safe to call twice."""
         self.database.close()
@@ -295,7 +305,7 @@ def _group(connection: Connection, system: str, agent_type: str) -> Group | None
         return None
     return Group(
         group_id=row[0], n=row[1], version=row[2], revision=row[3], explore_until=row[4],
-        trust=row[5],
+        trust=row[5], kind=row[6],
     )  # fmt: skip
 
 
@@ -331,5 +341,5 @@ def _arm(row: Any) -> StoredArm:
     return StoredArm(
         arm_id=row[0], params=json.loads(row[1]), prior=None if row[2] is None else json.loads(row[2]),
         base_alpha=row[3], base_beta=row[4], base_seq=row[5], alpha=row[6], beta=row[7], n=row[8],
-        run_id=row[9], is_retired=bool(row[10]),
+        run_id=row[9], is_retired=bool(row[10]), squares=row[11],
     )  # fmt: skip

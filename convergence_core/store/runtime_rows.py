@@ -7,6 +7,7 @@ from typing import Literal
 from convergence_core.records import Json
 
 LookKind = Literal["holdout", "traffic", "guard"]
+ArmKind = Literal["beta", "gaussian", "linear"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class StoredArm:
     """Rewards learned from since the arm was made."""
     run_id: str | None
     is_retired: bool
+    squares: float = 0.0
+    """Sum of squared rewards, discounted like the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,8 @@ class Group:
     """Number of rewards until which exploration is raised."""
     trust: float
     """In the nightly priors, before any reward."""
+    kind: ArmKind = "beta"
+    """What is believed of an arm's rewards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +156,40 @@ class Champion:
     run_id: str | None
     reason: str
     created_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAlarm:
+    """An alarm of drift."""
+
+    seq: int
+    system: str
+    agent_type: str
+    arm_id: str
+    before: float
+    """Mean reward before the change, roughly."""
+    after: float
+    """Mean reward since."""
+    n: int
+    """Rewards of the arm by then, since the watch began."""
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGuard:
+    """The watch over a promotion."""
+
+    seq: int
+    promoted: str
+    """Arm that was promoted."""
+    champion: str
+    """Arm of the champion before it."""
+    since: int
+    """Policy version at the promotion; later ones are evidence."""
+    alpha: float
+    tolerance: float
+    """How much worse the promoted one may be."""
+    holdback: float
+    """Share of the requests that the champion keeps while the guard watches."""
+    decision: str
+    """``watching``, ``rollback`` or ``confirmed``."""

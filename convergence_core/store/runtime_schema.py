@@ -5,7 +5,10 @@ A *group* is one system and one agent type: it shares its arms and its posterior
 ``base_seq``, at every moment; the base is the prior, until a drift alarm or a reset moves it.
 ``policies`` keeps every version of the propensities, so that a decision needs to name its version
 only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
-decisions drew their arm; the others repeat the arm that a user or a session has.
+decisions drew their arm; the others repeat the arm that a user or a session has. ``squares`` is the
+sum of squared rewards, which Gaussian arms need; ``state_json`` holds what contextual arms knew after
+the reward ``state_seq``, so that a process need not begin at the first. A row of ``guards`` watches a
+promotion since the policy version ``since``.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +18,7 @@ from convergence_core.store.sqlite import Schema
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 2
+VERSION = 3
 RUNTIME_FILE = "runtime.sqlite"
 
 _DDL = """
@@ -23,13 +26,15 @@ CREATE TABLE IF NOT EXISTS groups(
   id INTEGER PRIMARY KEY, system TEXT NOT NULL, agent_type TEXT NOT NULL,
   n INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL DEFAULT 0, explore_until INTEGER NOT NULL DEFAULT 0,
-  trust REAL NOT NULL, watch_json TEXT, UNIQUE (system, agent_type)
+  trust REAL NOT NULL, watch_json TEXT, kind TEXT NOT NULL DEFAULT 'beta', state_json TEXT,
+  state_seq INTEGER NOT NULL DEFAULT 0, UNIQUE (system, agent_type)
 );
 CREATE TABLE IF NOT EXISTS arms(
   group_id INTEGER NOT NULL, arm_id TEXT NOT NULL, position INTEGER NOT NULL,
   params_json TEXT NOT NULL, prior_json TEXT, base_alpha REAL NOT NULL, base_beta REAL NOT NULL,
   base_seq INTEGER NOT NULL DEFAULT 0, alpha REAL NOT NULL, beta REAL NOT NULL,
   n INTEGER NOT NULL DEFAULT 0, run_id TEXT, created_us INTEGER NOT NULL, retired_us INTEGER,
+  squares REAL NOT NULL DEFAULT 0,
   PRIMARY KEY (group_id, arm_id)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS policies(
@@ -57,7 +62,13 @@ CREATE TABLE IF NOT EXISTS assignments(
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS alarms(
   seq INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, arm_id TEXT NOT NULL, before REAL NOT NULL,
-  after REAL NOT NULL, n INTEGER NOT NULL, created_us INTEGER NOT NULL
+  after REAL NOT NULL, n INTEGER NOT NULL, created_us INTEGER NOT NULL,
+  is_told INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS guards(
+  seq INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, promoted TEXT NOT NULL,
+  champion TEXT NOT NULL, since INTEGER NOT NULL, alpha REAL NOT NULL, tolerance REAL NOT NULL,
+  holdback REAL NOT NULL, decision TEXT NOT NULL, created_us INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS looks(
   seq INTEGER PRIMARY KEY, system TEXT NOT NULL, kind TEXT NOT NULL, candidate_id TEXT,
@@ -78,15 +89,25 @@ CREATE TABLE IF NOT EXISTS champions(
 """
 
 
-_FROM_1 = """
+_FROM = {
+    1: """
 ALTER TABLE decisions ADD COLUMN request_key TEXT;
 ALTER TABLE rewards ADD COLUMN details_json TEXT;
-"""
+""",
+    2: """
+ALTER TABLE groups ADD COLUMN kind TEXT NOT NULL DEFAULT 'beta';
+ALTER TABLE groups ADD COLUMN state_json TEXT;
+ALTER TABLE groups ADD COLUMN state_seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE arms ADD COLUMN squares REAL NOT NULL DEFAULT 0;
+ALTER TABLE alarms ADD COLUMN is_told INTEGER NOT NULL DEFAULT 0;
+""",
+}
+"""What a file of a version lacks against the next one, tables left out."""
 
 
 def _bring_up_to_date(connection: "apsw.Connection", found: int) -> None:
-    if found == 1:
-        connection.execute(_FROM_1)
+    for version in range(found or VERSION, VERSION):
+        connection.execute(_FROM[version])
     connection.execute(_DDL)
     connection.pragma("user_version", VERSION)
 

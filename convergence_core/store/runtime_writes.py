@@ -40,7 +40,7 @@ _ASSIGN = (
 _OPEN = (
     "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
     "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system, d.user_id, "
-    "s.settings_json FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "s.settings_json, g.kind FROM decisions d JOIN groups g ON g.id = d.group_id "
     "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?"
 )
 _REWARD = (
@@ -49,7 +49,8 @@ _REWARD = (
 )
 _LEARN = (
     "UPDATE arms SET alpha = base_alpha + ? * (alpha - base_alpha) + ?, "
-    "beta = base_beta + ? * (beta - base_beta) + ?, n = n + 1 WHERE group_id = ? AND arm_id = ?"
+    "beta = base_beta + ? * (beta - base_beta) + ?, squares = ? * squares + ?, n = n + 1 "
+    "WHERE group_id = ? AND arm_id = ?"
 )
 
 
@@ -119,7 +120,7 @@ class NewReward:
     """Whose decision it should be; another system's counts as unknown."""
     decision_id: str
     reward: float
-    """In [0, 1]."""
+    """In [0, 1]; of Gaussian arms any finite number."""
     user_id: str | None = None
     """Whom the decision should have served; another's counts as unknown. ``None``: anybody."""
     details_json: str | None = None
@@ -161,14 +162,20 @@ def take_reward(
         terms: how it is taken in; by default as the system's settings say.
 
     Raises:
-        ValueError: the reward is not in [0, 1]; nothing is stored.
+        ValueError: the reward is not in [0, 1], or of Gaussian arms not finite; nothing is stored.
     """
     row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
     known = row is not None and row[4] == new.system and new.user_id in {None, row[5]}
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     if terms is None:
         terms = _terms(row[6] if known else None)
-    receipt = receive(new.reward, decision, now, late_counts=terms.late_counts)
+    receipt = receive(
+        new.reward,
+        decision,
+        now,
+        late_counts=terms.late_counts,
+        is_bounded=not known or row[7] != "gaussian",
+    )
     if receipt.stored is not None:
         group_id = row[0] if known else None
         # A late reward that teaches is kept as `ok`, so that the fold stays true.
@@ -180,7 +187,9 @@ def take_reward(
         return receipt, None
     group_id, arm_id = row[0], row[1]
     kept, reward = terms.discount, new.reward
-    connection.execute(_LEARN, (kept, reward, kept, 1.0 - reward, group_id, arm_id))
+    connection.execute(
+        _LEARN, (kept, reward, kept, 1.0 - reward, kept, reward * reward, group_id, arm_id)
+    )
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
     alarm = None
     if terms.rewards_per_false_alarm is not None:

@@ -49,7 +49,12 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     assert adopted.code == 0, adopted.err
     winner = first["winner"]
     assert isinstance(winner, dict)
-    assert json.loads(adopted.out)["params"] == winner["params"]
+    told = json.loads(adopted.out)
+    assert told["params"] == winner["params"]
+    assert told["arm_id"] == winner["candidate_id"]
+    on_offer = {arm["arm_id"]: arm for arm in cli("arms", "list", "known", "--json").json["arms"]}
+    assert set(on_offer) == {told["arm_id"], told["watched_against"]}
+    assert on_offer[told["arm_id"]]["prior"]["weight"] > 0
     assert "already" in cli("promote", first["label"], "--yes").err
 
     # The next run meets the champion: another seed, and the same system.
@@ -87,6 +92,8 @@ def test_a_run_may_promote_without_asking(here: Path, cli: Runner):
         champion = champion_of(store, "known")
     assert champion is not None
     assert "without being asked" in champion.reason
+    arms = cli("arms", "list", "known", "--json").json["arms"]
+    assert champion.candidate_id in {arm["arm_id"] for arm in arms}
 
 
 def test_promotion_needs_a_finished_run(here: Path, cli: Runner):

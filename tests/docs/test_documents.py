@@ -264,6 +264,29 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     assert printed.count("SNIPS") == 2
 
 
+def test_the_commands_of_live_arms_run_as_printed(tmp_path: Path):
+    from convergence_core.store.runtime import RuntimeStore
+    from tasks.offers import offer_of
+
+    with RuntimeStore(tmp_path / "convergence-data") as store:
+        store.offer("support_bot", "default", [offer_of({"m": 1}, "small")], trust=0.5)
+    text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks(text, "sh") if "arms add" in block]
+    printed = in_shell("export PYTHONPATH=" + str(ROOT) + " COLUMNS=200\n" + block, tmp_path)
+    assert "tiny" in printed
+    assert "0.800 as 40 rewards" in printed
+
+
+def test_the_automation_in_the_documents_is_one_that_prefect_knows():
+    import yaml
+    from prefect.automations import Automation
+
+    text = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks(text, "yaml") if "convergence.drift" in block]
+    automation = Automation.model_validate(yaml.safe_load(block))
+    assert automation.trigger.expect == {"convergence.drift"}  # type: ignore[union-attr]
+
+
 def test_the_service_and_its_client_run_as_printed(tmp_path: Path):
     """The commands as they are, on a free port; the client's example asks that service."""
     from convergence_core.store.runtime import RuntimeStore

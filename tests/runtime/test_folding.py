@@ -134,3 +134,36 @@ def test_the_flow_folds_a_store(tmp_path: Path):
     report = fold(str(tmp_path / "store"))
     assert report.n_decisions == 4
     assert set(report.evidence) == {"bot/default"}
+
+
+@pytest.mark.prefect
+def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Through Prefect's own client of events, whose messages are kept by its test double."""
+    from prefect.events.clients import AssertingEventsClient
+    from prefect.events.worker import EventsWorker
+
+    from convergence_core.store.runtime_writes import RewardTerms
+    from flows.fold import fold
+
+    with RuntimeStore(tmp_path / "store") as store:
+        store.offer("bot", "default", [offer_of({}, "a")], trust=0.5)
+        bandit = Bandit(store, "bot", seed=1)
+        terms = RewardTerms(rewards_per_false_alarm=2_000)
+        for number in range(300):
+            chosen = bandit.select("u")
+            reward = 1.0 if number < 100 else 0.0
+            store.reward("bot", chosen.decision_id, reward, terms=terms)
+    assert fold(str(tmp_path / "store")).alarms, "no event was asked for, and none is told"
+    AssertingEventsClient.reset()
+    worker = EventsWorker.instance(AssertingEventsClient)
+    monkeypatch.setattr(EventsWorker, "instance", classmethod(lambda *_: worker))
+    (alarm,) = fold(str(tmp_path / "store"), drift_events=True).alarms
+    assert fold(str(tmp_path / "store"), drift_events=True).alarms == ()
+    worker.drain()
+    events = [
+        e for c in AssertingEventsClient.all for e in c.events if e.event == "convergence.drift"
+    ]
+    (event,) = events
+    assert event.resource["prefect.resource.id"] == "convergence.system.bot"
+    assert event.payload["arm_id"] == alarm.arm_id == "a"
+    assert event.payload["after"] < event.payload["before"]

@@ -11,6 +11,7 @@ import pytest
 from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import ArmOffer, NewDecision, StoredPolicy
+from convergence_core.store.runtime_watches import alarms as found_alarms, told, untold_alarms
 from convergence_core.store.runtime_writes import RewardTerms
 from tasks.offers import offer_of
 from tasks.serving_settings import stored_settings
@@ -215,9 +216,12 @@ def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
             connection.execute(
                 "DROP INDEX one_request; ALTER TABLE decisions DROP COLUMN request_key; "
                 "ALTER TABLE rewards DROP COLUMN details_json; DROP TABLE systems; "
+                "ALTER TABLE groups DROP COLUMN kind; ALTER TABLE groups DROP COLUMN state_json; "
+                "ALTER TABLE groups DROP COLUMN state_seq; ALTER TABLE arms DROP COLUMN squares; "
+                "ALTER TABLE alarms DROP COLUMN is_told; DROP TABLE guards; "
                 "PRAGMA user_version = 1"
             )
-    with RuntimeStore(tmp_path / "store") as opened:
+    with RuntimeStore(tmp_path / "store", now_us=Clock()) as opened:
         decide(opened, "d1", arm="a", key="k")
         assert opened.reward("bot", "d1", 1.0)[0].status == "ok"
         opened.save_settings("bot", {})
@@ -260,8 +264,12 @@ def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
             break
     assert alarms, "no alarm although the mean fell from 1 to 0"
     assert 200 <= alarms[0] < 260
-    stored = store.alarms(group_id(store))
-    assert [row[0] for row in stored] == ["arm 0"]
+    (stored,) = found_alarms(store, "bot")
+    assert (stored.arm_id, stored.agent_type) == ("arm 0", "default")
+    assert found_alarms(store, "another") == []
+    assert untold_alarms(store) == [stored]
+    told(store, [stored])
+    assert untold_alarms(store) == []
     group = store.group("bot", "default")
     assert group is not None
     assert group.explore_until == group.n + 50

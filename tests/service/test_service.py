@@ -160,9 +160,15 @@ def test_wrong_bodies_are_refused_by_place(
     assert words in " ".join(answer.json()["errors"])
 
 
-@pytest.mark.parametrize("reward", ["1.5", "-0.1", "NaN", "Infinity", "1e999", '"1"', "true"])
+@pytest.mark.parametrize(
+    ("reward", "status"),
+    [
+        *(("1.5", 409), ("-0.1", 409), ("1e300", 409)),
+        *(("NaN", 422), ("Infinity", 422), ("1e999", 422), ('"1"', 422), ("true", 422)),
+    ],
+)
 def test_what_is_no_reward_is_refused_and_learned_from_by_nobody(
-    service: Service, admin: Client, arms: list[str], reward: str
+    service: Service, admin: Client, arms: list[str], reward: str, status: int
 ):
     chosen = admin.select("bot", user_id="u")
     answer = httpx.post(
@@ -170,7 +176,7 @@ def test_what_is_no_reward_is_refused_and_learned_from_by_nobody(
         headers={**bearer("update"), "Content-Type": "application/json"},
         content=f'{{"user_id": "u", "decision_id": "{chosen.decision_id}", "reward": {reward}}}',
     )  # fmt: skip
-    assert answer.status_code == 422, answer.text
+    assert answer.status_code == status, answer.text
     assert sum(arm.n for arm in admin.arms("bot")) == 0
 
 

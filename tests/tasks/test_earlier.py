@@ -11,8 +11,12 @@ from convergence_core.errors import ResumeError, RunInterruptedError
 from convergence_core.events import Event, GenerationFinished, RunStarted
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore
+from convergence_core.store.runtime import RuntimeStore
 from tasks.earlier import TAG
+from tasks.offers import offer_of
+from tasks.production import TAG as PRODUCTION
 from tasks.runs import Run
+from tasks.serving import Bandit
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, publish
 
@@ -186,3 +190,64 @@ def test_the_console_says_it_once_until_it_changes():
                 )
             )  # fmt: skip
     assert [line for line in screen.lines if line in {"a", "b"}] == ["a", "b"]
+
+
+def served(folder: Path, params: dict[str, object], rewards: list[float], arm: str = "a") -> None:
+    """Let requests to one arm earn these rewards."""
+    with RuntimeStore(folder / STORE) as store:
+        store.offer("known", "default", [offer_of(params, arm)], trust=0.5)  # type: ignore[arg-type]
+        bandit = Bandit(store, "known")
+        for reward in rewards:
+            bandit.update(bandit.select("u").decision_id, reward)
+        store.retire("known", "default", arm)
+
+
+def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: Path):
+    first = begin(folder)
+    play(first)
+    winner = first.recommend(first.progress.search)
+    assert winner is not None
+    alone = begin(folder)
+    best, next_best, *_ = alone.past.start.winners
+    alone.close()
+    served(folder, dict(best), [0.0] * 100)
+    served(folder, dict(next_best), [1.0] * 50, arm="next")
+    served(folder, {"x": 7.0}, [1.0] * 3, arm="another space")
+    second = begin(folder)
+    assert second.record.tags[PRODUCTION] == "153"
+    production = second.past.production
+    assert (production.n_arms, production.n_rewards) == (2, 150)
+    assert (production.n_counted, production.n_dropped) == (40 + 25, 1)
+    assert second.past.start.winners[0] == next_best, "requests preferred it"
+    told = facts(play(second))
+    assert told is not None
+    assert "production: 150 rewards of 2 arms, of which 65 count (discount 0.5, at most 40" in told
+    assert "1 more do not fit" in told
+    assert told.startswith("starts from 1 earlier run ")
+
+
+def test_production_alone_is_an_evidence_and_a_discount_of_none_leaves_it_out(folder: Path):
+    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 10)
+    run = begin(folder)
+    assert run.past.told() == (
+        "starts from production: 10 rewards of 1 arm, of which 5 count (discount 0.5, at most 40 of "
+        "an arm)"
+    )
+    (asked,) = run.past.start.winners
+    assert asked == {"x": 0.9, "kind": "b"}
+    play(run)
+    without = begin(
+        project(folder, optimization__warm_start={"enabled": True, "runs": 2, "production": 0.0})
+    )
+    assert PRODUCTION not in without.record.tags
+    assert without.past.production.told() is None
+
+
+def test_a_resume_sees_the_production_that_the_run_began_with(folder: Path):
+    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 10)
+    run = begin(folder)
+    stop_after(run, 1)
+    served(folder, {"x": 0.9, "kind": "b"}, [0.0] * 30)
+    again = go_on(folder)
+    assert again.past.production == run.past.production
+    assert again.past.production.n_rewards == 10

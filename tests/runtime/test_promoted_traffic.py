@@ -1,0 +1,93 @@
+"""From a run's result to traffic: the promoted candidate on offer with its night's prior."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from convergence_core.result import CandidateReport, Estimate
+from convergence_core.store.promotions import crown
+from convergence_core.store.runtime import RuntimeStore
+from convergence_core.store.runtime_rows import Champion
+from convergence_core.store.runtime_watches import watching
+from tasks.offers import offer_of
+from tasks.promoting import offer_champion, prior_of, put_on_offer, take_off_offer
+from tests.support.results import bare_result
+
+
+def candidate(name: str, mean: float) -> CandidateReport:
+    estimate = Estimate(mean=mean, low=mean - 0.1, high=mean + 0.1, n_cases=30)
+    return CandidateReport(
+        candidate_id=name, label=name, params={"x": mean}, origin="sample", generation=0,
+        search=estimate, holdout=replace(estimate, mean=mean - 0.02, low=mean - 0.12, high=mean + 0.08),
+    )  # fmt: skip
+
+
+RESULT = replace(
+    bare_result(), system="bot", winner=candidate("w", 0.8), baseline=candidate("b", 0.6)
+)
+
+
+def names(store: RuntimeStore) -> dict[str, bool]:
+    return {arm.arm_id: arm.is_retired for arm in store.arms(1)}
+
+
+def test_the_winner_serves_with_its_prior_and_is_watched_against_the_defaults(tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as store:
+        assert put_on_offer(store, RESULT, holdback=0.2, tolerance=0.01) == ("w", "b")
+        assert names(store) == {"w": False, "b": False}
+        prior = prior_of(candidate("w", 0.8), RESULT.run_id)
+        assert prior is not None
+        (arm, _) = store.arms(1)
+        assert (arm.base_alpha, arm.base_beta) == (prior.alpha, prior.beta)
+        assert prior.mean == 0.78, "the night's most trustworthy estimate: held-out cases"
+        assert arm.run_id == RESULT.run_id
+        guard = watching(store, 1)
+        assert guard is not None
+        assert (guard.promoted, guard.champion) == ("w", "b")
+        assert (guard.holdback, guard.tolerance) == (0.2, 0.01)
+
+
+def test_arms_with_the_same_parameters_are_taken_as_they_are(tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as store:
+        store.offer("bot", "default", [offer_of({"x": 0.8}, "mine")], trust=0.5)
+        assert put_on_offer(store, RESULT)[0] == "mine"
+        assert names(store) == {"mine": False, "b": False}
+
+
+def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as store:
+        put_on_offer(store, RESULT)
+        first = Champion(
+            system="bot", candidate_id="w", params={"x": 0.8}, run_id="r", reason="promoted",
+            created_us=1,
+        )  # fmt: skip
+        crown(store, first)
+        second = replace(RESULT, winner=candidate("v", 0.9))
+        assert put_on_offer(store, second) == ("v", "w")
+        guard = watching(store, 1)
+        assert guard is not None
+        assert (guard.promoted, guard.champion) == ("v", "w"), "one guard watches at a time"
+        # A person rolls it back.
+        reigning = replace(first, candidate_id="v", params={"x": 0.9})
+        offer_champion(store, "bot", first)
+        assert take_off_offer(store, "bot", reigning) == "v"
+        assert names(store) == {"w": False, "b": False, "v": True}
+        assert watching(store, 1) is None
+
+
+def test_the_only_arm_goes_on_serving(tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as store:
+        store.offer("bot", "default", [offer_of({"x": 1}, "only")], trust=0.5)
+        reigning = Champion(
+            system="bot", candidate_id="only", params={"x": 1}, run_id=None, reason="p",
+            created_us=1,
+        )  # fmt: skip
+        assert take_off_offer(store, "bot", reigning) is None
+        assert take_off_offer(store, "nobody", reigning) is None
+        assert names(store) == {"only": False}
+
+
+def test_contextual_arms_are_offered_and_not_watched(tmp_path: Path):
+    with RuntimeStore(tmp_path / "s") as store:
+        store.offer("bot", "default", [offer_of({"x": 1}, "a")], trust=0.5, kind="linear")
+        assert put_on_offer(store, RESULT) == ("w", None)
+        assert watching(store, 1) is None
