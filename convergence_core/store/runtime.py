@@ -298,14 +298,19 @@ class RuntimeStore(Closing):
         """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
         with self.database.reading() as connection:
             rows = connection.execute(
-                "SELECT a.arm_id, a.base_alpha + coalesce(sum(r.reward), 0), "
-                "a.base_beta + coalesce(sum(1.0 - r.reward), 0) FROM arms a "
-                "LEFT JOIN decisions d ON d.group_id = a.group_id AND d.arm_id = a.arm_id "
-                "LEFT JOIN rewards r ON r.decision_id = d.decision_id AND r.status = 'ok' "
-                "AND r.seq > a.base_seq WHERE a.group_id = ? GROUP BY a.group_id, a.arm_id",
+                "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
+                "JOIN decisions d ON d.decision_id = r.decision_id "
+                "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
+                "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
+                "GROUP BY a.group_id, a.arm_id",
                 (group_id,),
             ).fetchall()
-        return {arm_id: (alpha, beta) for arm_id, alpha, beta in rows}
+        sums = {arm_id: (good, bad) for arm_id, good, bad in rows}
+        return {
+            arm.arm_id: (arm.base_alpha + good, arm.base_beta + bad)
+            for arm in self.arms(group_id)
+            for good, bad in (sums.get(arm.arm_id, (0.0, 0.0)),)
+        }
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
