@@ -38,6 +38,7 @@ PACKAGES = (
     "pyyaml",
     "apsw",
     "jellyfish",
+    "datasketch",
     "matplotlib",
 )
 FASTAPI_LIMIT = (0, 150)

@@ -273,12 +273,18 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
         yield f"{plan.final_shortage}."
     if cache.shared:
         yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
-    if configuration.society.thinks and configuration.llm is not None:
-        share = configuration.society.rlp.max_share_usd
-        most = (
-            "as much as they need" if budget.max_usd is None else dollars(share * budget.max_usd)
-        )
-        yield f"Thoughts and their predictions are not in these numbers: they may use {most}."
+    society = configuration.society
+    for is_on, what, share in (
+        (society.thinks, "Thoughts and their predictions", society.rlp.max_share_usd),
+        (society.prefers, "Preferences", society.sao.max_share_usd),
+    ):
+        if is_on and configuration.llm is not None:
+            most = (
+                "as much as they need"
+                if budget.max_usd is None
+                else dollars(share * budget.max_usd)
+            )
+            yield f"{what} are not in these numbers: they may use {most}."
     for key, limit, found in (
         ("max_usd", budget.max_usd, total.usd),
         ("max_tokens", budget.max_tokens, total.tokens),

@@ -24,7 +24,7 @@ Params: TypeAlias = Mapping[str, ParamValue]
 Role = Literal["search", "fresh", "holdout"]
 """Who may see an evaluation: samplers read ``search`` only; the report shows the others apart."""
 
-Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp"]
+Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp", "sao"]
 """How a candidate came to be."""
 
 Status = Literal["ok", "error", "timeout", "skipped"]
@@ -157,6 +157,8 @@ class Reply:
     """Request fields that were left out, each as ``name: reason``."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further numbers the target measured itself, by metric name."""
+    finish_reason: str | None = None
+    """Why a chat model's answer ended; ``None``: not told, or no chat model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from convergence_core.agreement import JudgeReport
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.records import Json, Params, Role, canonical_json
 from convergence_core.rlp.report import ThinkingReport
+from convergence_core.sao.report import PreferenceReport
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -345,6 +346,8 @@ class RunResult:
     """Why this one was chosen; ``None``: no candidate got a reward, or a run that goes on."""
     thinking: ThinkingReport | None = None
     """What thoughts were worth; ``None``: nobody thought."""
+    preferences: PreferenceReport | None = None
+    """What preferences came to; ``None``: none were written."""
     failures: tuple[Failure, ...] = ()
     """Most frequent first."""
     files: Mapping[str, str] = field(default_factory=dict)

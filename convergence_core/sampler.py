@@ -43,6 +43,8 @@ class Advice:
 
     proposals: tuple[Params, ...] = ()
     """Points to consider as candidates (origin ``rlp``)."""
+    preferred: tuple[Params, ...] = ()
+    """Points that preferences would try (origin ``sao``)."""
     winners: tuple[Params, ...] = ()
     """Best points of earlier runs, to be asked again first (origin ``elite``)."""
     experts: tuple[Expert, ...] = ()
@@ -79,7 +81,8 @@ class Plan:
     assignments: tuple[Assignment, ...]
     """One per candidate; no candidate and no cell twice, none of an earlier generation."""
     exogenous: frozenset[Cell] = frozenset()
-    """Cells whose choice owed nothing to thoughts; information gain is measured on these."""
+    """Cells whose choice owed nothing to thoughts or preferences; information gain is measured on
+    these."""
 
     @property
     def n_cells(self) -> int:

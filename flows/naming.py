@@ -14,3 +14,9 @@ def label_of_flow_run() -> str:
     if isinstance(run_id, str) and is_open(run_id):
         return run_of(run_id).label
     return "optimize"
+
+
+def label_of_round() -> str:
+    """Return before which generation a round is played, or that it is played alone."""
+    generation = (runtime.flow_run.parameters or {}).get("generation")
+    return "sao" if generation is None else f"sao before generation {int(generation):02d}"

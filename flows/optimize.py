@@ -10,10 +10,12 @@ from convergence_core.result import RunResult
 from flows.generation import run_generation
 from flows.heartbeats import subflows_beat_themselves
 from flows.naming import label_of_flow_run
+from flows.sao import sao
 from tasks.artifacts import log_notice, show_result, show_start
 from tasks.conclusion import choose_finalists, conclude
 from tasks.opening import Resume, open_run
 from tasks.process_redaction import redacted_errors
+from tasks.runs import prefers
 from tasks.steps import evaluate
 
 
@@ -59,6 +61,8 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         with run, tags(run.tag), subflows_beat_themselves():
             show_start(run)
             while run.goes_on():
+                if prefers(run.run_id):
+                    sao(run_id=run.run_id, generation=run.next_generation)
                 run_generation(run.run_id, run.next_generation)
             finalists = choose_finalists(run)
             trials = evaluate.map(

@@ -27,6 +27,8 @@ from tasks.report import (
     collect_progress,
     leaderboard_rows,
     learning_curve_png,
+    preference_markdown,
+    preference_report,
     report_markdown,
     thinking_markdown,
 )
@@ -127,6 +129,23 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
             markdown=thinking_markdown(result.thinking),
             key=_key(run, "thoughts"),
             description=f"Thoughts of {run.label} {when}",
+        )
+    if result.preferences is not None:
+        create_markdown_artifact(
+            markdown=preference_markdown(result.preferences),
+            key=_key(run, "preferences"),
+            description=f"Preferences of {run.label} {when}",
+        )
+
+
+def show_rounds(run: Run) -> None:
+    """Show what rounds without an optimization came to."""
+    report = preference_report(run.store, run.run_id, run.record.name)
+    if report is not None:
+        create_markdown_artifact(
+            markdown=preference_markdown(report),
+            key=_key(run, "preferences"),
+            description=f"Preferences of {run.label}",
         )
 
 

@@ -33,12 +33,14 @@ from tasks.keys import Epoch
 from tasks.loading import Loaded
 from tasks.metrics import judge_workers, make_metrics
 from tasks.planning import schedule_of
+from tasks.preferences.making import make_preferring, make_writer
 from tasks.prices import check_priced
 from tasks.runs import Run
 from tasks.session import EvaluationSession
 from tasks.standing import Progress
 from tasks.targets import make_target
 from tasks.thoughts.making import make_thinker, make_thinking, thought_workers
+from tasks.widening import widened_by
 from tasks.world import World
 
 Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
@@ -89,9 +91,11 @@ def assemble(
     target = make_target(loaded, world, local_function=local_function)
     metrics = make_metrics(loaded, world, evaluator=evaluator)
     warning = check_priced(loaded, target, world.prices)
-    thinker = make_thinker(configuration, loaded.space, world)
-    weights = {case.case_id: case.weight for case in loaded.search_cases}
     store = ParquetStore(store_path(loaded))
+    loaded = _as_widened(store, record, loaded)
+    thinker = make_thinker(configuration, loaded.space, world)
+    writer = make_writer(configuration, world)
+    weights = {case.case_id: case.weight for case in loaded.search_cases}
     past = read_past(store, record, loaded, make_surrogate(loaded.space))
     sampler = make_sampler(
         configuration, loaded.space, case_weights=weights, surrogate=past.surrogate
@@ -139,6 +143,7 @@ def assemble(
         )
         held.callback(session.close)
         members = progress.search.archive.members
+        tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
         thinking = make_thinking(
             thinker,
             configuration,
@@ -150,7 +155,22 @@ def assemble(
             learned=progress.thoughts,
             params_of={name: member.candidate.params for name, member in members.items()},
             next_generation=progress.next_generation,
-            on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
+            on_notice=tell,
+        )
+        preferring = make_preferring(
+            writer,
+            loaded,
+            world,
+            target,
+            run_id=record.run_id,
+            seed=record.seed,
+            session=session,
+            store=store,
+            journal=journal,
+            surrogate=make_surrogate(loaded.space),
+            learned=progress.preferences,
+            next_generation=progress.next_generation,
+            on_notice=tell,
         )
         held.pop_all()  # from here on they are the run's
     schedule = schedule_of(loaded, tagged_champion(record.tags, loaded.space))
@@ -174,6 +194,7 @@ def assemble(
         retries_missing=retry_missing,
         budget=spending,
         thinking=thinking,
+        preferring=preferring,
     )
 
 
@@ -185,6 +206,14 @@ def _stopper(configuration: Configuration) -> Stopper:
         patience=config.patience,
         min_improvement=config.min_improvement,
     )
+
+
+def _as_widened(store: ParquetStore, record: RunRecord, loaded: Loaded) -> Loaded:
+    """Return the files with the texts that were distilled before the last committed generation."""
+    checkpoint = store.checkpoint(record.run_id)
+    if checkpoint is None:
+        return loaded
+    return widened_by(loaded, Progress.from_checkpoint(checkpoint).preferences)
 
 
 def _progress(checkpoint: Checkpoint | None, sampler: Sampler, seed: int) -> Progress:

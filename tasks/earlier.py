@@ -68,6 +68,10 @@ class Past:
         return f"earlier runs: discount learned {discounts} (0: none, 1: all)"
 
 
+ROUNDS_TAG = "rounds_of_preferences"
+"""Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
+
+
 def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> dict[str, str]:
     """Return the tag that names the earlier runs a new run starts from; empty: none.
 
@@ -82,7 +86,9 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
     found = [
         f"{record.run_id}@{record.n_generations}"
         for record in store.runs(system)
-        if record.status in {"done", "stopped"} and record.n_generations
+        if record.status in {"done", "stopped"}
+        and record.n_generations
+        and ROUNDS_TAG not in record.tags
     ]
     earlier = {TAG: " ".join(found[: config.runs])} if found else {}
     return {**earlier, **production_tag(store.path, system, config.production)}

@@ -18,7 +18,7 @@ from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord
 from tasks.assembly import OFFLINE, Notify, assemble, store_path
 from tasks.champions import champion_tag
-from tasks.earlier import tags_of
+from tasks.earlier import ROUNDS_TAG, tags_of
 from tasks.loading import Loaded, load, load_mapping
 from tasks.runs import Run, is_open, now_us, run_of
 from tasks.version import code_version
@@ -152,6 +152,7 @@ def resume_run(
     name: str | None = None,
     *,
     retry_missing: bool = False,
+    rounds: bool = False,
     budget: Mapping[str, float | None] | None = None,
     mock_url: str | None = None,
     local_function: Callable[..., Any] | None = None,
@@ -168,6 +169,7 @@ def resume_run(
             ``retry_missing`` any.
         retry_missing: ask the cells without a reward once more before anything else; a finished
             run is opened again for it, and its result is written anew.
+        rounds: whether the run holds rounds of preferences alone.
         budget: limits by their key, in place of the run's own; one that a limit ended is opened
             again.
         mock_url: server that answers in place of all chat models, for runs begun so.
@@ -185,9 +187,16 @@ def resume_run(
 
     def goes_on(record: RunRecord) -> bool:
         unfinished = record.status != "done"
+        if (ROUNDS_TAG in record.tags) != rounds:
+            return False
         return unfinished or retry_missing or (bool(raised) and _ended_by_budget(record))
 
     record = store.run(name) if name is not None else _latest(store, goes_on)
+    if not rounds and ROUNDS_TAG in record.tags:
+        raise ResumeError(
+            f"run {record.label} holds rounds of preferences alone. Run the flow `sao` again: it "
+            "goes on from the system's last saved round."
+        )
     if not goes_on(record):
         raise ResumeError(
             f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
@@ -259,7 +268,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     loaded = load(config)
     path = store_path(loaded)
     if run_id is None and flow_run_id is not None:
-        run_id = _begun_by(path, flow_run_id)
+        run_id = begun_by(path, flow_run_id)
     if run_id is not None:
         return resume_run(path, run_id, on_notice=on_notice)
     budget = {"max_calls": max_calls, "max_usd": max_usd}
@@ -292,14 +301,16 @@ def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
     """Return the system's latest run if it was left unfinished with this configuration."""
     if not (path / "store.json").is_file():
         return None
-    latest = next(iter(ParquetStore(path).runs(configuration.api.name)), None)
+    runs = ParquetStore(path).runs(configuration.api.name)
+    latest = next((record for record in runs if ROUNDS_TAG not in record.tags), None)
     if latest is None or latest.status == "done":
         return None
     same = latest.config_sha256 == sha256_hex(configuration.to_json())
     return latest.run_id if same else None
 
 
-def _begun_by(path: Path, flow_run_id: str) -> str | None:
+def begun_by(path: Path, flow_run_id: str) -> str | None:
+    """Return the unfinished run that a flow run began; ``None``: it began none."""
     for record in ParquetStore(path).runs():
         if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
             return record.run_id

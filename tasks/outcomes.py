@@ -39,6 +39,7 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
             "first_token_ms": reply.first_token_ms,
             "dropped": list(reply.dropped),
             "extra": dict(reply.extra),
+            **({"finish_reason": reply.finish_reason} if reply.finish_reason else {}),
         }
     }
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import CandidateFault, ConfigurationError, Problem
 from convergence_core.target import Target
 from tasks.judging.making import judge_configs, llm_of
+from tasks.shipped import shipped
 
 if TYPE_CHECKING:
     from tasks.loading import Loaded
@@ -103,9 +103,5 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
 
 @cache
 def _read() -> Mapping[str, Any]:
-    # Installed, the data lie in the package of the front door, which lies beside this one.
-    root = Path(__file__).resolve().parents[1]
-    installed, checkout = root / "convergence/_data" / _NAME, root / "data" / _NAME
-    path = installed if installed.is_file() else checkout
-    found: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    found: Mapping[str, Any] = yaml.safe_load(shipped(_NAME).read_text(encoding="utf-8"))
     return found

@@ -21,6 +21,7 @@ from convergence_core.goals import FittedGoals, Goals
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import (
     Assignment,
+    Candidate,
     Cell,
     Evaluation,
     Trial,
@@ -28,6 +29,7 @@ from convergence_core.records import (
 from convergence_core.result import ResultStatus
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
+from convergence_core.sao.state import SaoState
 from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Stopper
 from convergence_core.store import Lease, ParquetStore
@@ -41,9 +43,12 @@ from convergence_core.store.protocols import (
 from convergence_core.store.rows import evaluation_row
 from tasks.earlier import Past
 from tasks.loading import Loaded
+from tasks.preferences.concluding import Round
+from tasks.preferences.preferring import Preferring
 from tasks.session import EvaluationSession
 from tasks.standing import Learned, Progress, limit_reached
 from tasks.thoughts.thinking import Taught, Thinking
+from tasks.widening import widen
 
 _LIVING: dict[str, "Run"] = {}
 _LIVING_LOCK = threading.Lock()
@@ -82,6 +87,12 @@ def thinks(run_id: str) -> bool:
     return thinking is not None and thinking.why_off is None
 
 
+def prefers(run_id: str) -> bool:
+    """Whether a round of preferences is due before the next generation of a living run."""
+    run = run_of(run_id)
+    return run.preferring is not None and run.preferring.is_due(run.next_generation)
+
+
 class Run:
     """One optimization in progress. A context manager: leaving it closes what it holds.
 
@@ -108,6 +119,7 @@ class Run:
         retries_missing: bool = False,
         budget: Budget,
         thinking: Thinking | None = None,
+        preferring: Preferring | None = None,
     ) -> None:
         self.record = record
         self.loaded = loaded
@@ -123,6 +135,8 @@ class Run:
         self.maybe_paid = tuple(maybe_paid)
         self.thinking = thinking
         """``None``: nobody thinks."""
+        self.preferring = preferring
+        """``None``: there are no preferences."""
         self._exogenous: frozenset[Cell] = frozenset()
         self._retries_missing = retries_missing
         self._budget = budget
@@ -235,7 +249,7 @@ class Run:
         advice = Advice()
         if self.thinking is not None:
             advice = self.thinking.advice(self.next_generation)
-        plan, self._rng_state = self._ask(advice)
+        plan, self._rng_state = self._ask(self._preferred(advice))
         self._exogenous = plan.exogenous
         return plan
 
@@ -249,11 +263,34 @@ class Run:
         """Read what the thoughts predict of candidates that are chosen without them."""
         if self.thinking is None or self.thinking.commitment(self.next_generation) is None:
             return None
-        plan, _ = self._ask(Advice(reserves=True))
+        preferred = self._preferred(Advice()).preferred
+        plan, _ = self._ask(Advice(reserves=True, preferred=preferred))
         own = {cell.candidate_id for cell in plan.exogenous}
         reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
         most = -(-len(plan.assignments) // 2)
         return self.thinking.predict(self.next_generation, reserved[:most], self.progress.search)
+
+    def prefer(self) -> Round | None:
+        """Play the round of preferences before the next generation; ``None``: there is none."""
+        if self.preferring is None or self._repair() is not None:
+            return None
+        found = self.preferring.play(self.next_generation, self.progress.search, self.leader())
+        if found is not None:
+            widen(self, found.state.variants)
+        return found
+
+    def leader(self) -> Candidate | None:
+        """Return whom the evidence so far would hand over; ``None`` before the first reward."""
+        found = self.recommend(self.progress.search)
+        members = self.progress.search.archive.members
+        return None if found is None else members[found.candidate_id].candidate
+
+    def _preferred(self, advice: Advice) -> Advice:
+        """Return advice with what preferences add to it."""
+        if self.preferring is None:
+            return advice
+        leader = self.leader() if self.preferring.now.variants else None
+        return self.preferring.advice(advice, self.progress.search, leader)
 
     def _share_left(self, generation: int) -> float:
         return max(0.0, 1.0 - generation / self.schedule.n_generations)
@@ -330,6 +367,9 @@ class Run:
                 self._exogenous,
                 self._share_left(self.next_generation + 1),
             )
+        preferred = None
+        if self.preferring is not None:
+            preferred = self.preferring.learn(() if is_repair else trials, self.progress.search)
         progress = replace(
             self.progress,
             next_generation=self.next_generation + 1,
@@ -345,9 +385,14 @@ class Run:
             n_repairs=self.progress.n_repairs + is_repair,
             spent=limit_reached(trials),
             thoughts=self.progress.thoughts if taught is None else taught.after.to_json(),
+            preferences=self.progress.preferences if preferred is None else preferred.to_json(),
         )
         return Learned(
-            trials=tuple(trials), progress=progress, recommendation=recommendation, taught=taught
+            trials=tuple(trials),
+            progress=progress,
+            recommendation=recommendation,
+            taught=taught,
+            preferred=preferred,
         )
 
     def recommend(
@@ -378,8 +423,15 @@ class Run:
             for evaluation in evaluations
         ]
 
-    def commit(self, progress: Progress, taught: Taught | None = None) -> None:
+    def commit(
+        self,
+        progress: Progress,
+        taught: Taught | None = None,
+        preferred: SaoState | None = None,
+    ) -> None:
         """Move on to this progress, which the store has made durable."""
+        if self.preferring is not None and preferred is not None:
+            self.preferring.commit(preferred)
         if self.thinking is not None and taught is not None:
             self.thinking.commit(taught)
         if progress.n_repairs > self.progress.n_repairs:
@@ -446,8 +498,9 @@ class Run:
         self._closed = True
         with _LIVING_LOCK:
             _LIVING.pop(self.run_id, None)
-        if self.thinking is not None:
-            self.thinking.close()
+        for part in (self.thinking, self.preferring):
+            if part is not None:
+                part.close()
         self.session.close()
         self.journal.close()
         self.store.close()

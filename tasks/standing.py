@@ -8,6 +8,7 @@ from typing import Any
 from convergence_core.recommend import Recommendation
 from convergence_core.records import Json, Params, Trial, canonical_json
 from convergence_core.sampler import SearchState
+from convergence_core.sao.state import SaoState
 from convergence_core.stopper import Progress as StopperProgress
 from convergence_core.store.protocols import Checkpoint
 from tasks.thoughts.thinking import Taught
@@ -31,6 +32,8 @@ class Progress:
     """Which limit of the budget cut a generation short, in words; ``None``: none did."""
     thoughts: Json = None
     """What was learned of thinking, as JSON; ``None``: nobody thinks."""
+    preferences: Json = None
+    """What was learned of preferences, as JSON; ``None``: there are none."""
 
     def params_of(self, candidate_id: str) -> Params:
         """Return the parameters of a candidate that was asked."""
@@ -50,6 +53,7 @@ class Progress:
                     "n_repairs": self.n_repairs,
                     "spent": self.spent,
                     "thoughts": self.thoughts,
+                    "preferences": self.preferences,
                 }
             ),
         )
@@ -68,6 +72,7 @@ class Progress:
             n_repairs=numbers.get("n_repairs", 0),
             spent=numbers.get("spent"),
             thoughts=numbers.get("thoughts"),
+            preferences=numbers.get("preferences"),
         )
 
 
@@ -81,6 +86,8 @@ class Learned:
     """Whom this evidence would hand over; ``None`` before the first reward."""
     taught: Taught | None = None
     """What thoughts taught; ``None``: nobody thinks."""
+    preferred: SaoState | None = None
+    """What preferences have taught; ``None``: there are none."""
 
 
 def limit_reached(trials: Sequence[Trial]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 from prefect import runtime, task
 from prefect.cache_policies import NO_CACHE
 
-from convergence_core.events import GenerationFinished, GenerationStarted
+from convergence_core.events import GenerationFinished, GenerationStarted, RunFinished
 from convergence_core.records import Assignment, Trial
 from convergence_core.rlp.rows import prediction_rows, text_rows, thought_rows, update_rows
 from convergence_core.sampler import Plan
@@ -20,8 +20,9 @@ from convergence_core.store.rows import (
     generation_row,
     payload_rows,
 )
+from tasks.preferences.alone import save_rounds
 from tasks.process_redaction import redacted_errors
-from tasks.runs import run_of
+from tasks.runs import Run, run_of
 from tasks.sealed import Sealed
 from tasks.standing import Learned
 from tasks.thoughts.thinking import Taught
@@ -43,6 +44,57 @@ def predict(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the ta
     """Read what each thought predicts of candidates chosen without it; return how many of them."""
     commitment = run_of(run_id).predict()
     return 0 if commitment is None else len(commitment.subjects)
+
+
+@task(task_run_name="prefer before generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
+def prefer(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
+    """Play the round of preferences before a generation; return how many pairs it kept.
+
+    Nothing of it is visible before the generation is saved. Faults of the model are errors with a
+    reason, and no rows.
+    """
+    played = run_of(run_id).prefer()
+    return 0 if played is None else sum(pair.dropped_by is None for pair in played.pairs)
+
+
+@task(task_run_name="save round {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
+def save_round(run_id: str, generation: int) -> None:  # noqa: ARG001 - names the task run
+    """Publish a round that was played without an optimization.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop, so the round may be incomplete.
+        StoreWriteError: the round is not visible then.
+    """
+    run = run_of(run_id)
+    run.check_stop()
+    save_rounds(run, runtime.flow_run.id)
+
+
+def goes_on_with_rounds(run_id: str) -> bool:
+    """Whether another round of preferences is to be played without an optimization.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop.
+    """
+    run = run_of(run_id)
+    run.check_stop()
+    return run.preferring is not None and run.preferring.may_go_on and run.leader() is not None
+
+
+def finish_rounds(run_id: str) -> None:
+    """Mark a run of rounds as done, with why it ended."""
+    run = run_of(run_id)
+    found = run.preferring
+    why = "no preferences can be written" if found is None else found.why_off
+    if why is None and found is not None:
+        nobody = "no run of this system has a reward yet"
+        why = (
+            nobody if run.leader() is None else found.state.rounds.why_ended or "alarm of coverage"
+        )
+    run.save("done", why)
+    run.emit(RunFinished(run_id=run_id, status="done", reason=why or ""))
 
 
 @task(task_run_name="sample generation {generation:02d}", cache_policy=NO_CACHE)
@@ -114,8 +166,10 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
         ],
     }
     tables |= thought_tables(run_id, step.taught)
+    for name, rows in preference_tables(run, generation).items():
+        tables[name] = [*tables.get(name, []), *rows]
     run.store.publish(run_id, generation, tables)
-    run.commit(step.progress, step.taught)
+    run.commit(step.progress, step.taught, step.preferred)
     leader = step.recommendation
     run.emit(
         GenerationFinished(
@@ -130,6 +184,14 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
             warm_start=run.past.learned(step.progress.search),
         )
     )
+
+
+def preference_tables(run: Run, generation: int) -> dict[str, list[Row]]:
+    """Return the rows of the round that was played before a generation."""
+    played = None if run.preferring is None else run.preferring.round
+    if played is None or played.generation != generation:
+        return {}
+    return dict(played.tables)
 
 
 def thought_tables(run_id: str, taught: Taught | None) -> dict[str, list[Row]]:

@@ -43,7 +43,7 @@ class Simulated:
         self._slope, self._spread = SLOPES[kind]
         self._kind, self._value = kind, value
         self._rng = np.random.default_rng([seed, 77])
-        points = [space.sample(self._rng) for _ in range(20_000)]
+        points = [space.sample(self._rng) for _ in range(5_000)]
         ranked = sorted(points, key=value)
         self._about = {"good": ranked[-1], "useless": points[0], "adversarial": ranked[0]}[kind]
 

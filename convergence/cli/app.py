@@ -7,6 +7,7 @@ import typer
 from convergence.cli import (
     arms,
     console,
+    datasets,
     environment,
     estimating,
     keeping,
@@ -63,6 +64,8 @@ app.command(rich_help_panel=RUN)(mocking.mock)
 app.command(rich_help_panel=READ)(results.runs)
 app.command(rich_help_panel=READ)(results.report)
 app.command(rich_help_panel=READ)(results.query)
+app.add_typer(datasets.exporting, name="export", rich_help_panel=READ)
+app.add_typer(datasets.importing, name="import", rich_help_panel=READ)
 app.command(rich_help_panel=PRODUCTION)(promoting.promote)
 app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
 app.command(rich_help_panel=PRODUCTION)(promoting.gates)

@@ -75,7 +75,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily.
+    """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly.
 
     Twice is as good as once: what is there is brought to what it should be. The server is that of
     Prefect's settings, else the one that `convergence up` started.
@@ -96,6 +96,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
             system=loaded.configuration.api.name,
             cron=cron,
             keep_days=keep_days,
+            writes_preferences=loaded.configuration.society.learning.sao_enabled,
             suffix="" if name is None else f"-{name}",
         )
         done = deploying.deploy(planned, pool=pool, timezone=timezone, folder=Path.cwd())
@@ -110,6 +111,8 @@ def deploy(  # noqa: PLR0917 - Typer's options
         return
     for one in planned:
         when = "by hand" if one.cron is None else f"{one.cron} {timezone}"
+        if not one.is_active:
+            when = "off"
         console.say(f"{one.full_name:<24} {when:<18} {one.description}")
     console.say(f"Run one now: prefect deployment run {planned[0].full_name}")
 

@@ -29,6 +29,7 @@ def show(result: "RunResult") -> None:
     else:
         _show_winner(result, result.winner)
     _show_thinking(result)
+    _show_preferences(result)
     _show_failures(result)
     _show_costs(result)
     if result.files:
@@ -136,6 +137,21 @@ def _show_thinking(result: "RunResult") -> None:
     if report.best is not None:
         console.answer(f"  “{' '.join(report.best.text.split())[:LONGEST_THOUGHT]}”")
     for line in lines_of(report):
+        console.answer(f"  {line}")
+    console.answer(f"  {report.sentence}")
+
+
+def _show_preferences(result: "RunResult") -> None:
+    """Print what preferences came to, and one pair of them."""
+    report = result.preferences
+    if report is None:
+        return
+    from tasks.report.preferring import preference_lines, sample_lines  # noqa: PLC0415 - as above
+
+    console.answer("\nPreferences:", style="bold")
+    for name, text in sample_lines(report):
+        console.answer(f"  {name}: “{' '.join(text.split())[:LONGEST_THOUGHT]}”")
+    for line in preference_lines(report):
         console.answer(f"  {line}")
     console.answer(f"  {report.sentence}")
 

@@ -37,7 +37,7 @@ _SECTIONS: dict[str, Callable[[Migrator, Section, Section], Section]] = {
     "output": migrate_output,
 }
 _GONE = {
-    "society": "thoughts are configured anew, with an `llm`; preferences are not available yet",
+    "society": "thoughts and preferences are configured anew, with an `llm`",
     "legacy": "every run is kept in `storage.path` and can be queried",
     "agent": "there are no connectors yet; move its `models` to `api.models`",
 }

@@ -86,7 +86,9 @@ async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path)
         name=one.name,
         description=one.description,
         parameters=dict(one.parameters),
-        schedules=[] if one.cron is None else [Cron(one.cron, timezone=timezone)],
+        schedules=[]
+        if one.cron is None
+        else [Cron(one.cron, timezone=timezone, active=one.is_active)],
         tags=list(one.tags),
         version=version("convergence-optimizer"),
         work_pool_name=pool,

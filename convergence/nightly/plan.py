@@ -27,6 +27,8 @@ class Planned:
     parameters: Mapping[str, Any]
     cron: str | None = None
     """``None``: started by hand."""
+    is_active: bool = True
+    """Whether its schedule is on; an inactive one can be switched on on Prefect's page."""
     tags: tuple[str, ...] = field(default=("convergence",))
 
     @property
@@ -47,6 +49,7 @@ def plan(
     system: str,
     cron: str = "0 2 * * *",
     keep_days: int | None = None,
+    writes_preferences: bool = False,
     suffix: str = "",
 ) -> tuple[Planned, ...]:
     """Return the deployments of one optimized system.
@@ -57,6 +60,7 @@ def plan(
         system: its name.
         cron: when it is optimized.
         keep_days: see ``flows.maintain``.
+        writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         suffix: appended to each name, so that several systems have deployments of their own.
     """
     tags = ("convergence", f"system:{system}")
@@ -91,5 +95,14 @@ def plan(
             parameters={"store": str(store), "keep_days": keep_days},
             cron="30 4 * * *",
             tags=(*tags, "daily"),
+        ),
+        Planned(
+            entrypoint="flows.sao.sao",
+            name=f"weekly{suffix}",
+            description=f"Write preferences for {system}, on the evidence of its newest run.",
+            parameters={"config": str(config)},
+            cron="0 5 * * 0",
+            is_active=writes_preferences,
+            tags=(*tags, "weekly"),
         ),
     )

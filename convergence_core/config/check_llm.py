@@ -20,7 +20,7 @@ def check_llm(configuration: Configuration, report: Report) -> None:
     for path, llm in llms_of(configuration):
         _check(llm, path, report)
     if configuration.llm is not None and not _is_used(configuration):
-        rule = "has no effect: no metric of type `llm_judge` asks it, and nobody thinks"
+        rule = "has no effect: no metric of type `llm_judge` asks it, and nobody thinks or prefers"
         fix = (
             "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "
             "`society: {enabled: true}`."
@@ -39,7 +39,8 @@ def llms_of(configuration: Configuration) -> Iterator[tuple[Path, LlmConfig]]:
 
 def _is_used(configuration: Configuration) -> bool:
     metrics = configuration.evaluation.metrics.values()
-    return configuration.society.thinks or any(metric.type == "llm_judge" for metric in metrics)
+    society = configuration.society
+    return society.thinks or society.prefers or any(m.type == "llm_judge" for m in metrics)
 
 
 def _check(llm: LlmConfig, path: Path, report: Report) -> None:

@@ -57,7 +57,7 @@ class Refusal:
 
 _REMOVE = "Remove it."
 _GATEWAY = "Use `kind: openai` with a gateway's OpenAI-compatible `endpoint`, or `kind: http`."
-_NO_SOCIETY = "Remove it; `society` knows `enabled`, `learning` and `rlp`."
+_NO_SOCIETY = "Remove it; `society` knows `enabled`, `learning`, `rlp` and `sao`."
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
@@ -85,12 +85,6 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE}: OAuth needs a browser",
         "Put a token into an environment variable and use `type: bearer`.",
         _is_none_of("oauth", "oauth2"),
-    ),
-    Refusal(
-        "search_space.parameters.*.mutate",
-        LATER,
-        "Remove it and list all texts in `variants`.",
-        _is_false,
     ),
     Refusal(
         "evaluation.test_cases.augmentation",
@@ -123,14 +117,12 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("society.auto_generate_agents", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal("society.agents", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal("society.collaboration", f"{GONE}: it had no effect", _NO_SOCIETY),
-    Refusal("society.learning.sao_enabled", LATER, "Remove it, or write false.", _is_false),
     Refusal(
         "society.rlp.use_gpu",
         f"{GONE}: the model is a server, on whatever it runs",
         "Remove it.",
         _is_false,
     ),
-    Refusal("society.sao", LATER, _NO_SOCIETY),
     Refusal(
         "society.storage",
         f"{GONE}: runs are kept in one place",

@@ -85,8 +85,9 @@ class TextParam(Parameter):
     variants: list[Text] = Field(min_length=1, max_length=10_000)
     """Each a path to a `.md`, `.txt` or `.prompt` file relative to the configuration, or the text
     itself."""
-    mutate: Literal[False] = False
-    """Writing new variants is not available yet."""
+    mutate: bool = False
+    """Whether new variants are distilled from preferred answers while a run goes on, and tried like any
+    other; needs `society.learning.sao_enabled`."""
     default: Text | None = None
     """The variant in use today, as written in `variants`."""
 

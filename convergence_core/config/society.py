@@ -1,4 +1,4 @@
-"""``society``: thoughts that predict, and what they may cost."""
+"""``society``: thoughts that predict, preferences that are distrusted, and what they may cost."""
 
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -27,8 +27,9 @@ class LearningConfig(Section):
 
     rlp_enabled: bool = True
     """Whether a model thinks before candidates are chosen, and is paid by what it predicts."""
-    sao_enabled: Literal[False] = False
-    """Only `false`."""
+    sao_enabled: bool = False
+    """Whether a model writes prompts, has them answered twice and judges the answers, for a dataset, a
+    cautious say in the draws, and new texts of parameters with `mutate`."""
 
 
 class RlpConfig(Section):
@@ -82,15 +83,85 @@ class RlpConfig(Section):
         return {key: item for key, item in value.items() if item is not None or key not in known}
 
 
+class SaoConfig(Section):
+    """How preferences are written, judged, filtered and used."""
+
+    every: int = Field(default=3, ge=1, le=100_000)
+    """Generations from one round to the next; each begins before a generation."""
+    model_name: Text | None = None
+    """Model that writes prompts and judges, at the endpoint of `llm`. Absent: that of `llm`."""
+    n_samples: int = Field(default=20, ge=1, le=10_000)
+    """Prompts of one round."""
+    n_personas: int = Field(default=100, ge=1, le=1_000_000)
+    """Personas drawn for a run; those of a round are chosen among them."""
+    temperature: float | None = Field(default=0.6, ge=0, le=2)
+    """How random the incumbent's answers are, of chat models. `null`: as the incumbent says."""
+    prompt_temperature: float | None = Field(default=0.9, ge=0, le=2)
+    """How random prompts are. `null`: not sent, for models that refuse it."""
+    response_pairs: int = Field(default=2, ge=2, le=8)
+    """Answers to each prompt; above 2 all pairs of them are judged."""
+    max_prompt_length: int = Field(default=512, ge=16, le=100_000)
+    """Longest prompt, in tokens; one that is cut off is dropped."""
+    max_response_length: int = Field(default=2048, ge=16, le=1_000_000)
+    """Longest answer, in tokens, of chat models that nothing else limits; one that is cut off is
+    dropped, and so is one above 4,000 characters."""
+    min_response_length: int = Field(default=50, ge=0, le=4_000)
+    """Shortest answer, in characters."""
+    similarity_threshold: float = Field(default=0.9, gt=0, le=1)
+    """Share of words in common (Jaccard) from which two texts count as one."""
+    quality_filter: bool = True
+    """Whether answers are filtered by length, refusals and likeness, and prompts by likeness. Filters
+    of cut-off answers, of held-out cases and of unsure judgements stay on."""
+    diversity_factor: float = Field(default=0.7, ge=0, le=1)
+    """What being unlike earlier personas counts when the next are chosen; the rest is how hard like
+    ones were to judge."""
+    iterative_rounds: int = Field(default=3, ge=1, le=1_000)
+    """Rounds of a run at most; an alarm, or a judge that contradicts itself, ends them sooner."""
+    batch_size: int = Field(default=10, ge=1, le=512)
+    """Requests of a round in flight at most, within the limits of `llm` and of the run."""
+    audit_items: int = Field(default=50, ge=0, le=1_000)
+    """Grounded pairs that the judge is tried on in each round."""
+    max_share_usd: float = Field(default=0.2, gt=0, le=1)
+    """Share of `budget.max_usd` that preferences may cost. Without `max_usd` there is no limit of their
+    own."""
+    use_logprobs: Literal["auto"] | bool = "auto"
+    """How judgements are read: `true`: from log-probabilities and decisions alone; `false`: from plain
+    verdicts, of which those count on which both orders agree; `auto`: from the best that its server
+    can do."""
+    released_alarms: int = Field(default=0, ge=0)
+    """Alarms of coverage that a person has looked into: after three others nothing goes on."""
+    dpo_beta: float = Field(default=0.1, gt=0)
+    """Told in exports, for trainers; nothing here trains."""
+    dpo_learning_rate: float = Field(default=1e-6, gt=0)
+    """Told in exports, for trainers."""
+    dpo_epochs: int = Field(default=1, ge=1)
+    """Told in exports, for trainers."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: Any) -> Any:
+        """As elsewhere, but a temperature left empty is one that is not sent."""
+        if not isinstance(value, dict):
+            return value
+        known = cls.model_fields.keys() - {"temperature", "prompt_temperature"}
+        return {key: item for key, item in value.items() if item is not None or key not in known}
+
+
 class SocietyConfig(Section):
-    """Thoughts before choices."""
+    """Thoughts before choices, and preferences between answers."""
 
     enabled: bool = False
-    """Whether anybody thinks. It takes an `llm`; without one the run says so and goes on."""
+    """Whether anybody thinks or prefers. It takes an `llm`; without one the run says so and goes on."""
     learning: LearningConfig = Field(default_factory=LearningConfig)
     rlp: RlpConfig = Field(default_factory=RlpConfig)
+    sao: SaoConfig = Field(default_factory=SaoConfig)
 
     @property
     def thinks(self) -> bool:
         """Whether thoughts are to be written."""
         return self.enabled and self.learning.rlp_enabled
+
+    @property
+    def prefers(self) -> bool:
+        """Whether preferences are to be written."""
+        return self.enabled and self.learning.sao_enabled

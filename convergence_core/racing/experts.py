@@ -20,6 +20,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from convergence_core.evolution import Pool
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.kernel import Distances, covariance
+from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.racing.field import Field
 from convergence_core.records import sha256_hex
 from convergence_core.rlp.experts import LEAST_NU, MOST_NU
@@ -87,23 +88,28 @@ class Panel:
             places = np.flatnonzero(turns == k)
             if len(places):
                 drawn[places] = self.field.draws(
-                    known, all_new, self.rng, len(places), with_expert(self.field, expert)
+                    known, all_new, self.rng, len(places), with_expert(self.field.fitted, expert)
                 )
         return drawn
 
 
-def with_expert(field: Field, expert: Expert) -> GaussianProcess:
-    """Return the process with an expert's pseudo-observations; see the module."""
-    learned = field.fitted.learned
-    assert learned is not None  # noqa: S101 - a panel has evidence
+def with_expert(fitted: FittedSpaceModel, expert: Expert) -> GaussianProcess:
+    """Return the process with an expert's pseudo-observations; see the module.
+
+    Args:
+        fitted: the base's model, with evidence.
+        expert: whose predictions are added.
+    """
+    learned = fitted.learned
+    assert learned is not None  # noqa: S101 - without evidence nobody is heard
     process, n = learned.process, len(expert.places)
     if n == 0:
         return process
     means = np.clip(np.array(expert.means), 0.01, 0.99)
     variances = np.array(expert.variances)
     nu = np.clip(means * (1.0 - means) / variances - 1.0, LEAST_NU, MOST_NU)
-    unit = np.maximum(learned.warp.slope(means) ** 2 * variances, trial_variance(field.fitted))
-    places = field.encoding.encode(expert.places)
+    unit = np.maximum(learned.warp.slope(means) ** 2 * variances, trial_variance(fitted))
+    places = fitted.model.encoding.encode(expert.places)
     return condition(process, places, learned.warp.forward(means), unit * n / nu)
 
 

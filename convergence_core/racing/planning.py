@@ -132,7 +132,7 @@ class Draft:
         exogenous = frozenset(
             cell
             for assignment in assignments
-            if assignment.candidate.origin != "rlp"
+            if assignment.candidate.origin not in ("rlp", "sao")
             for cell in assignment.cells
             if cell not in self._touched
         )
@@ -195,6 +195,7 @@ def first_in(space: Space, request: AskRequest, archive: Archive) -> list[Candid
     offered: tuple[tuple[tuple[Params, ...], Origin], ...] = (
         (advice.winners, "elite"),
         (advice.proposals, "rlp"),
+        (advice.preferred, "sao"),
     )
     for points, origin in offered:
         seen = {*archive.members, *found}

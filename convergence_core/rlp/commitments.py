@@ -14,8 +14,8 @@ import numpy as np
 
 from convergence_core.rlp.regions import Region
 
-Estimator: TypeAlias = Literal["echo", "decisions", "chat", "elicited", "pairwise"]
-"""Rungs of the ladder of probability channels, best first."""
+Estimator: TypeAlias = Literal["echo", "decisions", "chat", "elicited", "pairwise", "verdict"]
+"""Rungs of the ladder of probability channels, best first; ``verdict`` is for judges alone."""
 ESTIMATORS: tuple[Estimator, ...] = ("echo", "decisions", "chat", "elicited", "pairwise")
 
 Forecasts: TypeAlias = Mapping[str, np.ndarray]

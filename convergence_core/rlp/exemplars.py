@@ -6,7 +6,6 @@ written before their outcomes, so none can tell one.
 """
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.replay import Replay
+from convergence_core.texts import jaccard, word_set
 
 MOST: Final = 3
 LEAST_N: Final = 8
@@ -40,17 +40,17 @@ def exemplars(replay: Replay, *, most: int = MOST, least_n: int = LEAST_N) -> li
         (name for name, bound in bounds.items() if bound > 0), key=lambda n: (-bounds[n], n)
     )
     chosen: list[str] = []
-    words = {name: _words(replay.thoughts[name].text) for name in left}
+    words = {name: word_set(replay.thoughts[name].text) for name in left}
     while left and len(chosen) < most:
         best = max(
             left,
             key=lambda n: (
                 RELEVANCE * bounds[n]
                 - (1.0 - RELEVANCE)
-                * max((_alike(words[n], words[c]) for c in chosen), default=0.0)
+                * max((jaccard(words[n], words[c]) for c in chosen), default=0.0)
             ),
         )
-        if any(_alike(words[best], words[c]) == 1.0 for c in chosen):
+        if any(jaccard(words[best], words[c]) == 1.0 for c in chosen):
             left.remove(best)
             continue
         chosen.append(best)
@@ -67,12 +67,3 @@ def worth_rescoring(replay: Replay, *, most: int, least_n: int = LEAST_N) -> lis
     }
     ranked = sorted((n for n, mean in means.items() if mean > 0), key=lambda n: (-means[n], n))
     return [replay.thoughts[name] for name in ranked[:most]]
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", text.casefold()))
-
-
-def _alike(a: frozenset[str], b: frozenset[str]) -> float:
-    """Return the share of words in common (Jaccard)."""
-    return len(a & b) / len(a | b) if a | b else 1.0

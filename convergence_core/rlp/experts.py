@@ -8,7 +8,7 @@ prior Beta(mu nu, (1 - mu) nu) at a candidate, on top of the same data:
 A thought has read the data already, so its prior repeats some of them; nu <= 5 bounds that. Weights
 follow the evidence (a fixed-share mixture of experts, Herbster & Warmuth 1998):
 
-    w_k <- .99 w_k e_k / Z + .01 w0_k,    e_0 = 1,    w0_0 = .8, the rest equal
+    w_k <- .99 w_k e_k / Z + .01 w0_k,    e_0 = 1,    w0_0 = .6, the rest equal
 
 so an expert has influence only as far as its predictions came true.
 """
@@ -21,7 +21,9 @@ import numpy as np
 
 from convergence_core.rlp.bins import mean_of, variance_of
 
-BASE_WEIGHT: Final = 0.8
+BASE_WEIGHT: Final = 0.6
+"""More leaves good thoughts without a measurable gain where the search learns fast by itself; with
+less, lies cost more than a few percent of regret (docs/benchmarks.md)."""
 SHARE: Final = 0.01
 LEAST_NU, MOST_NU = 1.0, 5.0
 EDGE: Final = 0.01

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from convergence_core.store.columns import quoted
 from convergence_core.store.damage import OFFLINE, damaged_error
 from convergence_core.store.layout import (
     CATALOG_FILE,
@@ -11,7 +12,6 @@ from convergence_core.store.layout import (
     writing,
 )
 from convergence_core.store.resolver import resolve
-from convergence_core.store.tables import quoted
 from convergence_core.store.views import view_statements
 
 

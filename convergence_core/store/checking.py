@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convergence_core.store.columns import Table
 from convergence_core.store.damage import OFFLINE
 from convergence_core.store.layout import JOURNAL_FILE, PART_FILE, generation_file
 from convergence_core.store.resolver import Resolution, resolve
 from convergence_core.store.sqlite import integrity_problem
-from convergence_core.store.tables import EVALUATIONS, GENERATIONS, TABLES, Table
+from convergence_core.store.tables import EVALUATIONS, GENERATIONS, TABLES
 
 if TYPE_CHECKING:
     import duckdb

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from convergence_core.errors import StoreDamagedError
-from convergence_core.store.tables import quoted
+from convergence_core.store.columns import quoted
 
 OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 """DuckDB settings under which it never reaches for the network."""

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from convergence_core.store.columns import Table
 from convergence_core.store.layout import writing
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.protocols import Row
 from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.tables import DECISIONS, REWARDS, Table
+from convergence_core.store.tables import DECISIONS, REWARDS
 
 MOST_ROWS = 100_000
 """Rows of one range."""

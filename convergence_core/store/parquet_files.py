@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convergence_core.store.columns import Column, ColumnType, Table, quoted
 from convergence_core.store.damage import OFFLINE, damaged_error
 from convergence_core.store.layout import (
     make_folder,
@@ -22,7 +23,7 @@ from convergence_core.store.layout import (
     writing,
 )
 from convergence_core.store.protocols import Row
-from convergence_core.store.tables import SCHEMA_VERSION, Column, ColumnType, Table, quoted
+from convergence_core.store.tables import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from convergence_core.errors import QueryError
+from convergence_core.store.columns import quoted
 from convergence_core.store.damage import OFFLINE, damaged_error
 from convergence_core.store.layout import publish_file, temporary_name, write_error, writing
 from convergence_core.store.resolver import Resolution, resolve
-from convergence_core.store.tables import quoted
 from convergence_core.store.views import VIEW_NAMES, view_statements
 
 if TYPE_CHECKING:

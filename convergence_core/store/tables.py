@@ -6,107 +6,20 @@ format. An id is never used twice; the ids missing below belong to columns of ta
 that nothing fills yet.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+
+from convergence_core.store.columns import Column, Table
+from convergence_core.store.society_tables import (
+    POLICY_UPDATES,
+    PREDICTIONS,
+    PREFERENCE_AUDITS,
+    PREFERENCE_ROUNDS,
+    PREFERENCES,
+    THOUGHTS,
+)
 
 SCHEMA_VERSION = 3
 """Written into every file; raised whenever a column is added."""
-
-ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
-"""``ts`` is microseconds since the epoch, UTC; ``map`` holds numbers by name."""
-
-SQL_TYPES: Mapping[ColumnType, str] = {
-    "text": "VARCHAR",
-    "i32": "INTEGER",
-    "i64": "BIGINT",
-    "f64": "DOUBLE",
-    "bool": "BOOLEAN",
-    "ts": "TIMESTAMP WITH TIME ZONE",
-    "map": "MAP(VARCHAR, DOUBLE)",
-    "text[]": "VARCHAR[]",
-}
-"""DuckDB's name of each type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column. All are nullable: NULL means unknown, never zero."""
-
-    field_id: int
-    name: str
-    type: ColumnType
-    meaning: str
-    unit: str = ""
-
-    @property
-    def sql_type(self) -> str:
-        """DuckDB's type."""
-        return SQL_TYPES[self.type]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: its key is kept by file names and by the writer, not by an index."""
-
-    name: str
-    meaning: str
-    key: tuple[str, ...]
-    columns: tuple[Column, ...]
-
-    def column(self, name: str) -> Column:
-        """Return a column by name.
-
-        Raises:
-            KeyError: there is none.
-        """
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(f"table {self.name} has no column {name!r}")
-
-    def field_ids_sql(self) -> str:
-        """Return the value of COPY's ``FIELD_IDS``."""
-        ids = ", ".join(f'"{column.name}": {_field_id_sql(column)}' for column in self.columns)
-        return "{" + ids + "}"
-
-    def schema_sql(self) -> str:
-        """Return the value of ``read_parquet``'s ``schema``: columns by field id."""
-        entries = ", ".join(
-            f"{column.field_id}: {{name: '{column.name}', type: '{column.sql_type}', "
-            "default_value: NULL}"
-            for column in self.columns
-        )
-        return f"map {{{entries}}}"
-
-    def empty_sql(self) -> str:
-        """Return a SELECT with these columns and no row."""
-        columns = ", ".join(
-            f'NULL::{column.sql_type} AS "{column.name}"' for column in self.columns
-        )
-        return f"SELECT {columns} WHERE false"
-
-    def files_sql(self, files: Sequence[str]) -> str:
-        """Return a SELECT over parquet files of this table, oldest schema or newest."""
-        if not files:
-            return self.empty_sql()
-        names = ", ".join(quoted(file) for file in files)
-        return f"SELECT * FROM read_parquet([{names}], schema={self.schema_sql()})"  # noqa: S608 - names are quoted, the rest is this registry
-
-
-def quoted(text: str) -> str:
-    """Return a text as an SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _field_id_sql(column: Column) -> str:
-    if column.type == "map":
-        first = 1_000 + 10 * column.field_id
-        return f"{{__duckdb_field_id: {column.field_id}, key: {first + 1}, value: {first + 2}}}"
-    if column.type == "text[]":
-        return f"{{__duckdb_field_id: {column.field_id}, element: {1_001 + 10 * column.field_id}}}"
-    return str(column.field_id)
-
 
 RUNS = Table(
     "runs",
@@ -170,7 +83,7 @@ CANDIDATES = Table(
         Column(1, "run_id", "text", "the run"),
         Column(2, "candidate_id", "text", "hash of the active parameters"),
         Column(3, "generation", "i32", "first asked"),
-        Column(4, "origin", "text", "default, sample, mutation, crossover, elite or rlp"),
+        Column(4, "origin", "text", "default, sample, mutation, crossover, elite, rlp or sao"),
         Column(5, "parent_ids", "text[]", "candidates it was bred from"),
         Column(6, "params_json", "text", "active parameters, canonical JSON"),
         Column(7, "params_sha256", "text", "hash of params_json: finds repeats across runs"),
@@ -312,88 +225,12 @@ REWARDS = Table(
     ),
 )
 
-THOUGHTS = Table(
-    "thoughts",
-    "One text written before the outcomes it is judged by; the silent and the failed ones too.",
-    ("run_id", "generation", "thought_id"),
-    (
-        Column(1, "run_id", "text", "the run"),
-        Column(2, "generation", "i32", "the generation whose outcomes it is judged by"),
-        Column(3, "thought_id", "text", "hash of run, generation and number"),
-        Column(4, "agent_id", "text", "strategy that wrote it; none: nothing was thought"),
-        Column(5, "text_sha256", "text", "the text in payloads"),
-        Column(6, "prediction", "f64", "mean predicted reward; NULL: pairs, or none", "[0, 1]"),
-        Column(7, "logp_with", "f64", "mean log-likelihood of the outcomes with it", "nats"),
-        Column(8, "logp_without", "f64", "the same of the baseline", "nats"),
-        Column(9, "information_gain", "f64", "its reward; NULL: not scored", "nats"),
-        Column(10, "advantage", "f64", "as used in the policy's update"),
-        Column(11, "created_at", "ts", "when it was durable: before any outcome"),
-        Column(12, "prompt_sha256", "text", "hash of what the thinker was asked"),
-        Column(13, "estimator", "text", "echo, decisions, chat, elicited or pairwise"),
-        Column(14, "n_outcomes", "i32", "outcomes it was scored on"),
-        Column(15, "gain_se", "f64", "standard error of its gain over outcomes", "nats"),
-        Column(16, "paper_gain", "f64", "gain over the same model without a thought", "nats"),
-        Column(17, "e_value", "f64", "evidence of this generation; above 1: it helped"),
-        Column(18, "log_policy", "f64", "log-probability of its strategy when it was drawn"),
-        Column(19, "weight", "f64", "probability of a place that it had in the draws"),
-        Column(20, "tokens_out", "i64", "tokens of the text"),
-        Column(21, "cost_usd", "f64", "of the text alone; its predictions are in attempts", "USD"),
-        Column(22, "reason", "text", "why it earned no reward; NULL: it did, or was silent"),
-    ),
-)
-
-PREDICTIONS = Table(
-    "predictions",
-    "One thought and one outcome that it predicted: the memory that thoughts are learned from.",
-    ("run_id", "generation", "thought_id", "subject"),
-    (
-        Column(1, "run_id", "text", "the run"),
-        Column(2, "generation", "i32", "when the outcome came"),
-        Column(3, "thought_id", "text", "the thought"),
-        Column(4, "subject", "text", "the candidate; of pairs: both, joined by |"),
-        Column(5, "position", "i32", "number within the generation"),
-        Column(6, "observed", "i32", "the outcome: bin of the reward, or which of a pair"),
-        Column(7, "p", "f64", "probability given to it, with the thought"),
-        Column(8, "baseline", "f64", "probability that the baseline gave it"),
-        Column(9, "gain", "f64", "information gain", "nats"),
-        Column(10, "paper_gain", "f64", "against the same model without a thought", "nats"),
-        Column(11, "crps_gain", "f64", "difference of scores; no information gain"),
-        Column(12, "estimator", "text", "where the probabilities come from"),
-        Column(13, "is_rescored", "bool", "the thought is of an earlier generation: no reward"),
-        Column(14, "forecast_json", "text", "distribution as read, with the thought"),
-        Column(15, "no_thought_json", "text", "the same without a thought"),
-        Column(16, "statistical_json", "text", "distribution of the search's own posterior"),
-        Column(17, "committed_at", "ts", "when all predictions were durable"),
-    ),
-)
-
-POLICY_UPDATES = Table(
-    "policy_updates",
-    "One update of the policy that chooses what to think.",
-    ("run_id", "generation", "update_id"),
-    (
-        Column(1, "run_id", "text", "the run"),
-        Column(2, "generation", "i32", "after whose outcomes"),
-        Column(3, "update_id", "text", "number of the update"),
-        Column(4, "policy", "text", "which policy: rlp"),
-        Column(5, "step", "i64", "gradient steps taken"),
-        Column(6, "loss", "f64", "of the clipped objective and the entropy"),
-        Column(7, "kl", "f64", "from the policy before it", "nats"),
-        Column(8, "grad_norm", "f64", "of the last gradient"),
-        Column(
-            10, "stats", "map", "p_…: probability of a strategy; w_…: weight of an expert; more"
-        ),
-        Column(11, "created_at", "ts", "when the generation's predictions were durable"),
-        Column(12, "params_sha256", "text", "hash of the parameters after it"),
-        Column(13, "params_json", "text", "the parameters after it"),
-    ),
-)
-
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS),
         *(THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+        *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS),
         *(DECISIONS, REWARDS),
     )
 }
@@ -404,7 +241,8 @@ RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS),
-    *(THOUGHTS, PREDICTIONS, POLICY_UPDATES, GENERATIONS),
+    *(THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+    *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, GENERATIONS),
 )
 """Tables published per generation, in the order of publishing: the commit marker last."""
 

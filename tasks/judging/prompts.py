@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from convergence_core.agreement import JudgeMode
-from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.fencing import fenced, mark_of
+from convergence_core.records import Json
 
 EVALUATOR_VERSION: Final = "judge-1"
 """Version of the texts below; part of every request, so that a new text asks anew."""
-
-MARK_DIGITS: Final = 16
 
 _ROLE: Final = """\
 You are a strict and impartial judge of answers that an automated system gave. You judge by the \
@@ -102,18 +101,10 @@ def judge_messages(
     """
     mark = mark_of([text for _, text in blocks])
     shown = [f"The mark of this message's blocks is {mark}."]
-    shown += [f"[[BEGIN {name} {mark}]]\n{text}\n[[END {name} {mark}]]" for name, text in blocks]
+    shown += [fenced(name, text, mark) for name, text in blocks]
     shown.append(_ENDINGS[mode])
     system = f"{_ROLE}\n\n{_TASKS[mode]}\n\nThe rubric:\n{rubric.strip()}"
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": "\n\n".join(shown)},
     ]
-
-
-def mark_of(texts: Sequence[str]) -> str:
-    """Return a mark that occurs in none of the texts; their order does not matter."""
-    mark = sha256_hex(canonical_json([EVALUATOR_VERSION, *sorted(texts)]))[:MARK_DIGITS]
-    while any(mark in text for text in texts):
-        mark = sha256_hex(mark)[:MARK_DIGITS]
-    return mark

@@ -6,6 +6,7 @@ from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.markdown import leaderboard_markdown, report_markdown
 from tasks.report.page import report_html
 from tasks.report.plots import learning_curve_png
+from tasks.report.preferring import preference_markdown, preference_report
 from tasks.report.thinking import thinking_markdown
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "leaderboard_markdown",
     "leaderboard_rows",
     "learning_curve_png",
+    "preference_markdown",
+    "preference_report",
     "report_html",
     "report_markdown",
     "thinking_markdown",

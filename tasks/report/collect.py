@@ -29,6 +29,7 @@ from tasks.report.curve import Height, Recommend, learning_curve
 from tasks.report.evidence import Evidence, read_evidence
 from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
+from tasks.report.preferring import preference_report
 from tasks.report.thinking import thinking_report
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ def collect(
             space=space,
             params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
         ),
+        preferences=preference_report(store, record.run_id, record.name),
         failures=evidence.failures,
     )
 

@@ -26,6 +26,7 @@ from tasks.report.front import front_blocks
 from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
+from tasks.report.preferring import preference_blocks
 from tasks.report.thinking import thinking_blocks
 from tasks.report.wording import clean, plural, short
 
@@ -57,6 +58,7 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
         *_course(result, wanted),
         *explanation_blocks(result, wanted),
         *thinking_blocks(result.thinking),
+        *preference_blocks(result.preferences),
         *_leaderboard(result),
         *costs(result),
         *_not_done(result),

@@ -131,9 +131,9 @@ def _map(value: Any) -> dict[str, float]:
 
 def thinking_markdown(report: ThinkingReport) -> str:
     """Return the state of thoughts as Markdown: sentence, thought, gains, policy, weights."""
-    lines = [f"**{report.sentence}**", "", *(f"* {_plain(line)}" for line in lines_of(report))]
+    lines = [f"**{report.sentence}**", "", *(f"* {plain_line(line)}" for line in lines_of(report))]
     if report.best is not None:
-        lines += ["", *(f"> {_plain(part)}" for part in report.best.text.splitlines() or [""])]
+        lines += ["", *(f"> {plain_line(part)}" for part in report.best.text.splitlines() or [""])]
     names = sorted({name for point in report.curve for name in point.probabilities})
     lines += [
         "",
@@ -149,7 +149,7 @@ def thinking_markdown(report: ThinkingReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain(text: str) -> str:
+def plain_line(text: str) -> str:
     """Return a line in which nothing is markup."""
     line = " ".join(clean(text).split())
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", line)

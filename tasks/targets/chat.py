@@ -137,6 +137,7 @@ class ChatTarget:
             provider=self.provider,
             first_token_ms=completion.first_token_ms,
             dropped=mapped.dropped,
+            finish_reason=completion.finish_reason,
         )
 
     async def aclose(self) -> None:

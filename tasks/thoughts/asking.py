@@ -1,4 +1,4 @@
-"""Calls of thinker and predictor: each a ``PaidCall`` like any other, never made twice.
+"""Calls of thinker, predictor and judge of preferences: each a ``PaidCall`` like any other, never made twice.
 
 What the journal keeps of an answer is what scoring reads: a text, or numbers. So a resumed run
 reads the very numbers that were committed.
@@ -18,7 +18,8 @@ from tasks.asking import PaidCall
 
 THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
-Purpose: TypeAlias = Literal["thought", "prediction"]
+SAO: Final = "sao"
+Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
 RawPath: TypeAlias = Literal["completions", "decisions", "systemone"]
 """Endpoints beside chat."""
 
@@ -74,6 +75,8 @@ class Model:
     timeout_s: float = 60.0
     credential: str | None = None
     """Name of the environment variable of the key."""
+    reads_for: Purpose = PREDICTION
+    """Who pays where probabilities are read."""
     prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
 
     def chat(

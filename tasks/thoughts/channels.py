@@ -21,12 +21,12 @@ import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
-from convergence_core.rlp.bins import N_BINS, normalized, unrounded
+from convergence_core.rlp.bins import normalized, unrounded
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.target import Completion
 from tasks.asking import PaidCall
-from tasks.thoughts.asking import PREDICTION, Answered, Model, ThoughtAsker, UnreadableError
-from tasks.thoughts.wording import Wording, prompt
+from tasks.thoughts.asking import Answered, Model, ThoughtAsker, UnreadableError
+from tasks.thoughts.wording import Options, prompt
 
 TOP: Final = 20
 """Most log-probabilities that a chat answers with."""
@@ -77,11 +77,11 @@ class Rung:
     """What all rungs are made of."""
 
     model: Model
-    wording: Wording
+    wording: Options
 
 
 class Echo(Rung):
-    """Rung 1: teacher forcing over ``/v1/completions``, ten echoes of each candidate at once."""
+    """Rung 1: teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
 
     estimator: Estimator = "echo"
 
@@ -92,14 +92,14 @@ class Echo(Rung):
     async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
         text = prompt(arm.context, arm.questions[name])
         answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
-        logs = numbers(answered.reply.value, "logprobs", N_BINS)
+        logs = numbers(answered.reply.value, "logprobs", len(self.wording.options))
         return normalized(np.exp(logs - logs.max())), answered
 
     def call(self, text: str, *, temperature: float = 1.0, repeat: int = 0) -> PaidCall:
         """Return the request of the log-probabilities of all options after a prompt."""
         listed: list[Json] = [f"{text} {option}" for option in self.wording.options]
         return self.model.exchange(
-            PREDICTION,
+            self.model.reads_for,
             "completions",
             {
                 "prompt": listed,
@@ -196,7 +196,7 @@ class Decisions(Rung):
             listed.reverse()
         asked, read = _DIALECTS[self.dialect]
         return self.model.exchange(
-            PREDICTION,
+            self.model.reads_for,
             self.dialect,
             asked(context, questions, listed),
             limit=len(questions),
@@ -313,7 +313,7 @@ class Chat(Rung):
     ) -> PaidCall:
         """Return the request of the next token's likeliest words."""
         return self.model.chat(
-            PREDICTION,
+            self.model.reads_for,
             [{"role": "user", "content": text}],
             limit=1,
             repeat=repeat,

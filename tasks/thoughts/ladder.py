@@ -13,7 +13,7 @@ Rung 1 needs i to iv, rung 2 iv to vi, rung 3 ii, iv and v; rungs 4 and 5 need o
 A rung that fails is left for the next; where none stands, nothing is scored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -21,9 +21,9 @@ import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
-from convergence_core.rlp.bins import N_BINS, looks_rounded
+from convergence_core.rlp.bins import looks_rounded
 from convergence_core.rlp.commitments import ESTIMATORS, Estimator
-from tasks.thoughts.asking import PREDICTION, Exchanger, Model, ThoughtAsker, UnreadableError
+from tasks.thoughts.asking import Exchanger, Model, ThoughtAsker, UnreadableError
 from tasks.thoughts.channels import (
     CENSORED,
     Arm,
@@ -34,7 +34,7 @@ from tasks.thoughts.channels import (
     Echo,
     numbers,
 )
-from tasks.thoughts.wording import Wording
+from tasks.thoughts.wording import Options
 from tasks.thoughts.written import CHANNELS
 
 ECHO_GAP: Final = 0.01
@@ -84,19 +84,21 @@ def rungs_of(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
 
 async def climb(
     model: Model,
-    wording: Wording,
+    wording: Options,
     asker: ThoughtAsker,
     *,
     allowed: Sequence[Estimator] = ESTIMATORS,
+    channels: Mapping[Estimator, Callable[[Model, Any], Channel]] = CHANNELS,
     both_orders: bool = False,
 ) -> Ladder:
     """Return the best rung that a server can stand on.
 
     Args:
-        model: to be probed.
-        wording: how it is asked.
+        model: who is asked.
+        wording: what the probes are made of; for written rungs, all that these need.
         asker: makes the calls.
         allowed: rungs, best first.
+        channels: makers of the rungs.
         both_orders: see ``Decisions``.
     """
     refused: dict[Estimator, str] = {}
@@ -104,13 +106,13 @@ async def climb(
         if name in ("echo", "decisions") and not isinstance(model.llm, Exchanger):
             refused[name] = "the provider has no such endpoint"
             continue
-        probe = _Probe(model, wording, asker)
+        probe = _Probe(model, wording, asker, channels)
         try:
             await probe.check(name)
         except (RefusedError, UnreadableError, EvaluationFault) as error:
             refused[name] = f"{error}"[:200]
             continue
-        channel = CHANNELS[name](model, wording)
+        channel = channels[name](model, wording)
         if isinstance(channel, Decisions):
             channel = replace(
                 channel,
@@ -123,8 +125,15 @@ async def climb(
 
 
 class _Probe:
-    def __init__(self, model: Model, wording: Wording, asker: ThoughtAsker) -> None:
+    def __init__(
+        self,
+        model: Model,
+        wording: Options,
+        asker: ThoughtAsker,
+        channels: Mapping[Estimator, Callable[[Model, Any], Channel]],
+    ) -> None:
         self._model = model
+        self._channels = channels
         self._wording = wording
         self._asker = asker
         self._n = 0
@@ -146,7 +155,7 @@ class _Probe:
                 await self._decisions()
             case "chat":
                 await self._chat()
-            case "elicited" | "pairwise":
+            case "elicited" | "pairwise" | "verdict":
                 await self._written(name)
 
     # -- rung 1: i to iv
@@ -157,7 +166,7 @@ class _Probe:
 
         async def read(prompt: str, temperature: float) -> np.ndarray:
             call = channel.call(prompt, temperature=temperature, repeat=self._next())
-            return numbers(await self._ask(call, "echo"), "logprobs", N_BINS)
+            return numbers(await self._ask(call, "echo"), "logprobs", len(self._wording.options))
 
         first = await read(text, 1.0)
         await read(other, 1.0)
@@ -173,7 +182,7 @@ class _Probe:
     async def _next_token(self, text: str) -> tuple[str, float]:
         """Return the likeliest word after a prompt, with what stands before it, and its log."""
         call = self._model.exchange(
-            PREDICTION,
+            self._model.reads_for,
             "completions",
             {"prompt": text, "max_tokens": 1, "logprobs": 1, "temperature": 0.0},
             limit=1,
@@ -197,7 +206,7 @@ class _Probe:
             return {"n": len(logs), "n_prompt": n_prompt, "first": logs[0], "last": after}
 
         call = self._model.exchange(
-            PREDICTION,
+            self._model.reads_for,
             "completions",
             {"prompt": text, "echo": True, "logprobs": 0, "max_tokens": 0},
             repeat=self._next(),
@@ -279,7 +288,7 @@ class _Probe:
         arm = Arm(
             label=f"probe/{name}/{self._next()}", context="", questions={"a": text, "b": other}
         )
-        told = await CHANNELS[name](self._model, self._wording).tell(arm, self._asker)
+        told = await self._channels[name](self._model, self._wording).tell(arm, self._asker)
         if not told.forecasts:
             raise RefusedError("; ".join(told.notes) or "nothing could be read")
 

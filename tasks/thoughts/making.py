@@ -1,6 +1,6 @@
 """From a configuration to who thinks; from a run's store to what was learned so far."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from convergence_core.config import Configuration
@@ -25,9 +25,9 @@ NO_LLM: Final = "RLP off: no `llm` is configured"
 
 
 def thought_workers(configuration: Configuration) -> int:
-    """Return the most calls of thoughts in flight."""
-    llm = configuration.llm
-    return 1 if llm is None or not configuration.society.thinks else llm.parallel_workers
+    """Return the most calls of thoughts and preferences in flight."""
+    llm, society = configuration.llm, configuration.society
+    return 1 if llm is None or not (society.thinks or society.prefers) else llm.parallel_workers
 
 
 def settings_of(configuration: Configuration) -> Settings:
@@ -141,20 +141,24 @@ def make_thinking(
         replay=replay,
         purse=Purse(
             limit_usd=None if limit is None else limit * rlp.max_share_usd,
-            spent_usd=spent_on_thoughts(
-                journal.attempts(run_id, generation=None, all_generations=True), next_generation
+            spent_usd=spent_on(
+                (THOUGHT, PREDICTION),
+                journal.attempts(run_id, generation=None, all_generations=True),
+                next_generation,
             ),
         ),
         on_notice=on_notice,
     )
 
 
-def spent_on_thoughts(attempts: Iterable[Mapping[str, Any]], next_generation: int) -> float:
-    """Return what thoughts of committed generations have cost, lost calls at their worst."""
+def spent_on(
+    purposes: Collection[str], attempts: Iterable[Mapping[str, Any]], next_generation: int
+) -> float:
+    """Return what these purposes of committed generations have cost, lost calls at their worst."""
     return sum(
         float(row.get("cost_usd") or row.get("maybe_usd") or 0.0)
         for row in attempts
-        if row["purpose"] in (THOUGHT, PREDICTION)
+        if row["purpose"] in purposes
         and row["generation"] is not None
         and int(row["generation"]) < next_generation
     )

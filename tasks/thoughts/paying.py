@@ -11,11 +11,14 @@ from tasks.thoughts.asking import Answered
 
 @dataclass(slots=True)
 class Purse:
-    """What thoughts may still cost."""
+    """What one part of the society may still cost."""
 
     limit_usd: float | None
     """``None``: no limit of their own."""
     spent_usd: float = 0.0
+    whose: str = "thoughts"
+    key: str = "society.rlp.max_share_usd"
+    """What sets the limit."""
 
     def reserve(self, worst: WorstCase) -> float:
         """Set aside a call's worst case; return it.
@@ -26,8 +29,8 @@ class Purse:
         usd = worst.usd or 0.0
         if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
             raise EvaluatorFault(
-                f"the share of thoughts in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
-                f"{self.limit_usd:.4f} USD; `society.rlp.max_share_usd`)",
+                f"the share of {self.whose} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
+                f"{self.limit_usd:.4f} USD; `{self.key}`)",
                 error_type="budget",
             )
         self.spent_usd += usd

@@ -109,6 +109,11 @@ class Thinking:
         """Where candidates lie."""
         return self._thinker.space
 
+    def widen(self, surrogate: SpaceModel) -> None:
+        """Go on with a surrogate of a wider space."""
+        self._surrogate = surrogate
+        self._thinker = replace(self._thinker, space=surrogate.space)
+
     def commitment(self, generation: int) -> Commitment | None:
         """Return what was committed for a generation; ``None``: nothing."""
         found = self._commitment

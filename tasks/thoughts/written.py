@@ -39,6 +39,7 @@ class Elicited(Rung):
     """Rung 4: ten weights that the model writes; no probability of its own, but its words' worth."""
 
     estimator: Estimator = "elicited"
+    wording: Wording
 
     async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
         """See ``Channel``."""
@@ -119,6 +120,7 @@ class Pairwise(Rung):
     """Rung 5: which of two does better; its subjects are pairs, its outcomes two."""
 
     estimator: Estimator = "pairwise"
+    wording: Wording
 
     async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
         """See ``Channel``; each pair is asked in both orders."""

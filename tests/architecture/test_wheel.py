@@ -32,6 +32,7 @@ def test_the_wheel_carries_the_data_that_commands_need(names: list[str]):
         "convergence/_data/quickstart/corpus.py",
         "convergence/_data/quickstart/metrics.py",
         "convergence/_data/prices/prices.yaml",
+        "convergence/_data/personas/factors.yaml",
         "convergence/_data/recorded-exam/optimization.yaml",
         "convergence/_data/recorded-exam/answers.jsonl",
         "convergence/_data/recorded-exam/cases.jsonl",

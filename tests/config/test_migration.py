@@ -168,7 +168,7 @@ def test_models_and_inline_cases_are_kept():
         ("optimization.execution.retry_delay_seconds", "did not read it"),
         ("output.formats", "'pdf'"),
         ("output.visualizations", "'sankey'"),
-        ("society", "not available yet"),
+        ("society", "are configured anew"),
         ("legacy", "can be queried"),
         ("rate_limiting", "did not read it"),
     ],

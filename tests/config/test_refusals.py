@@ -15,11 +15,9 @@ VALUES: dict[str, list[Any]] = {
     "optimization.execution.runner": ["dask", "ray"],
     "storage.path": ["s3://bucket/x", "gs://bucket", "postgresql://host/db"],
     "legacy": [{}, {"enabled": True}, {"enabled": False, "session_id": "x"}],
-    "society.learning.sao_enabled": [True],
     "society.rlp.use_gpu": [True],
 }
 NAMES = {
-    "search_space.parameters.*.mutate": "search_space.parameters.t.mutate",
     "evaluation.metrics.*.type": "evaluation.metrics.exact_match.type",
 }
 

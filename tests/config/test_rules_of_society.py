@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from convergence_core.config import RlpConfig, parse_mapping
-from convergence_core.config.society import StrategyName
+from convergence_core.config.society import SaoConfig, StrategyName
 from convergence_core.rlp.strategies import STRATEGIES
 from tests.support.config_examples import MINIMAL, edited, problems_of
 
@@ -15,6 +15,36 @@ THINKING = edited({"society": {"enabled": True, "llm": LLM}}, MINIMAL)
 
 def rlp(**fields: Any) -> dict[str, Any]:
     return {"society/rlp": fields}
+
+
+def sao(**fields: Any) -> dict[str, Any]:
+    return {"society/sao": fields}
+
+
+def test_preferences_are_asked_for_and_have_the_defaults_of_the_design():
+    assert not parse_mapping(THINKING).society.prefers
+    wanted = edited({"society/learning": {"sao_enabled": True}}, THINKING)
+    assert parse_mapping(wanted).society.prefers
+    default = SaoConfig()
+    assert (default.every, default.n_samples, default.n_personas) == (3, 20, 100)
+    assert (default.temperature, default.prompt_temperature) == (0.6, 0.9)
+    assert (default.response_pairs, default.iterative_rounds, default.batch_size) == (2, 3, 10)
+    assert (default.min_response_length, default.similarity_threshold) == (50, 0.9)
+    assert (default.max_prompt_length, default.max_response_length) == (512, 2048)
+    assert default.quality_filter
+    assert default.diversity_factor == 0.7
+    assert parse_mapping(edited(sao(temperature=None), wanted)).society.sao.temperature is None
+
+
+TEXTS = {"type": "text", "variants": ["Be brief.", "Be kind."], "mutate": True}
+
+
+def test_texts_mutate_only_where_preferences_are_written():
+    (problem,) = problems_of({"search_space/parameters/t": TEXTS}, THINKING)
+    assert problem.key == "search_space.parameters.t.mutate"
+    assert "needs preferences" in problem.rule
+    wanted = edited({"society/learning": {"sao_enabled": True}}, THINKING)
+    assert problems_of({"search_space/parameters/t": TEXTS}, wanted) == []
 
 
 def test_a_society_that_is_enabled_thinks_and_asks_the_llm():
@@ -60,7 +90,12 @@ def test_without_an_llm_the_configuration_is_fine_and_the_run_will_say_so():
         (rlp(strategies=["novelty", "novelty"]), "society.rlp.strategies", "once"),
         (rlp(use_gpu=True), "society.rlp.use_gpu", "is not supported"),
         (rlp(tought_length=5), "society.rlp.tought_length", "thought_length"),
-        ({"society/learning": {"sao_enabled": True}}, "society.learning.sao_enabled", "yet"),
+        (sao(every=0), "society.sao.every", "must be at least 1"),
+        (sao(response_pairs=1), "society.sao.response_pairs", "must be at least 2"),
+        (sao(similarity_threshold=0), "society.sao.similarity_threshold", "must be above 0"),
+        (sao(diversity_factor=1.1), "society.sao.diversity_factor", "must be at most 1"),
+        (sao(max_share_usd=0), "society.sao.max_share_usd", "must be above 0"),
+        (sao(n_persona=5), "society.sao.n_persona", "n_personas"),
         ({"storage/keep_text": False}, "storage.keep_text", "must be true"),
     ],
 )

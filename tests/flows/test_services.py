@@ -162,15 +162,14 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     assert one == two
     found, automations = asyncio.run(deployed("-twice"))
     assert {d.name for d in found} == {
-        "nightly-twice",
-        "adhoc-twice",
-        "hourly-twice",
-        "daily-twice",
+        f"{name}-twice" for name in ("nightly", "adhoc", "hourly", "daily", "weekly")
     }
     by_name = {d.name: d for d in found}
     (schedule,) = by_name["nightly-twice"].schedules
     assert (schedule.schedule.cron, schedule.schedule.timezone) == ("0 2 * * *", "UTC")
     assert by_name["adhoc-twice"].schedules == []
+    (off,) = by_name["weekly-twice"].schedules
+    assert not off.active
     nightly = by_name["nightly-twice"]
     assert nightly.parameters == {"config": str(tmp_path / "c.yaml")}
     assert "system:s" in nightly.tags

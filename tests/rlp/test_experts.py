@@ -16,7 +16,7 @@ from tests.support.arm_worlds import mean_regret
 
 def test_the_first_weights_leave_most_to_the_base():
     w = Weights.first(4)
-    assert w.values == pytest.approx((0.8, 0.05, 0.05, 0.05, 0.05))
+    assert w.values == pytest.approx((0.6, 0.1, 0.1, 0.1, 0.1))
     assert Weights.first(0).values == (1.0,)
 
 
@@ -24,7 +24,7 @@ def test_an_update_with_all_heard_is_its_equation():
     w = Weights((0.6, 0.3, 0.1))
     e = np.array([1.0, 2.0, 0.5])
     shares = np.array(w.values) * e
-    expected = 0.99 * shares / shares.sum() + 0.01 * np.array([0.8, 0.1, 0.1])
+    expected = 0.99 * shares / shares.sum() + 0.01 * np.array([0.6, 0.2, 0.2])
     assert w.after({1: 2.0, 2: 0.5}).values == pytest.approx(tuple(expected))
 
 

@@ -20,7 +20,8 @@ from tasks.loading import load_mapping
 from tasks.opening import prepare_run
 from tasks.report import collect_progress
 from tasks.runs import Run
-from tasks.thoughts.making import NO_LLM, spent_on_thoughts
+from tasks.thoughts.asking import PREDICTION, THOUGHT
+from tasks.thoughts.making import NO_LLM, spent_on
 from tasks.thoughts.paying import Purse
 from tests.support.configurations import chat_api, mapping
 from tests.support.thinking_server import Kind, ThinkingWorld, thinking_server
@@ -412,4 +413,4 @@ def test_only_thoughts_of_committed_generations_were_spent():
         {"purpose": "evaluation", "generation": 0, "cost_usd": 7.0, "maybe_usd": None},
         {"purpose": "thought", "generation": None, "cost_usd": 9.0, "maybe_usd": None},
     ]
-    assert spent_on_thoughts(attempts, 2) == pytest.approx(0.3)
+    assert spent_on((THOUGHT, PREDICTION), attempts, 2) == pytest.approx(0.3)

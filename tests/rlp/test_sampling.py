@@ -174,7 +174,7 @@ def test_a_conditioned_process_is_one_that_was_fitted_to_all():
     after, sd_after = grown.marginals(places, rows)
     assert np.abs(after - targets).mean() < np.abs(before - targets).mean()
     assert (sd_after < sd_before).all()
-    assert with_expert(field, Expert(name="silent", weight=1.0)) is process
+    assert with_expert(field.fitted, Expert(name="silent", weight=1.0)) is process
 
 
 def test_an_expert_counts_for_five_trials_at_most():
@@ -192,7 +192,7 @@ def test_an_expert_counts_for_five_trials_at_most():
             means=(0.5,) * n_places,
             variances=(0.02,) * n_places,
         )
-        grown = with_expert(field, one)
+        grown = with_expert(field.fitted, one)
         own = grown.factor[n:] @ grown.factor[n:].T
         unit = float(learned.warp.slope(np.array([0.5]))[0] ** 2 * 0.02)
         smooth = own.diagonal() - unit * n_places / 5.0

@@ -19,6 +19,7 @@ from tests.support.store_rows import (
     T0,
     final_tables,
     generation_tables,
+    preference_tables,
     run_record,
     thought_tables,
 )
@@ -31,6 +32,7 @@ def built(tmp_path_factory):
     store.save_run(run_record())
     for generation in range(3):
         tables = generation_tables(generation=generation) | thought_tables(generation=generation)
+        tables |= preference_tables(generation=generation)
         store.publish(RUN, generation, tables)
     store.publish(RUN, -1, final_tables())
     return store.path

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from convergence_core.store import ParquetStore
+from convergence_core.store.columns import Column, Table
 from convergence_core.store.parquet_files import ParquetFiles
-from convergence_core.store.tables import TABLES, Column, Table, describe
+from convergence_core.store.tables import TABLES, describe
 from convergence_core.store.views import DERIVED, describe_views
 from tests.support.store_rows import RUN, generation_tables
 

@@ -93,6 +93,18 @@ def thought_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[Row
     }
 
 
+def preference_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[Row]]:
+    """Return one judged pair of a generation, its round, and one item of the judge's audit."""
+    key: Row = {"run_id": run_id, "generation": generation}
+    return {
+        "preferences": [
+            {**key, "pair_id": "pair-0", "round": 0, "position": 0, "p12": 0.8, "p21": 0.7}
+        ],
+        "preference_rounds": [{**key, "round": 0, "n_kept": 1, "dropped": {"margin": 2.0}}],
+        "preference_audits": [{**key, "item_id": "item-0", "case_id": "case-0", "p_right": 0.9}],
+    }
+
+
 def final_tables(run_id: str = RUN, n: int = 4) -> dict[str, list[Row]]:
     """Return the re-estimation of one candidate."""
     rows = evaluation_rows(run_id, None, ["0000-0"], n, role="holdout")

@@ -20,6 +20,7 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
+from convergence_core.fencing import mark_of
 from convergence_core.records import Case, Json, Params, Reply, canonical_json, sha256_hex
 from convergence_core.target import Completion
 from tasks.asking import PaidCall, PaidMetric
@@ -30,7 +31,7 @@ from tasks.judging import (
     call_count,
 )
 from tasks.judging.labels import hidden
-from tasks.judging.prompts import judge_messages, mark_of, response_format
+from tasks.judging.prompts import judge_messages, response_format
 from tasks.judging.verdicts import UnreadableError, read_verdict
 
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})
@@ -266,7 +267,7 @@ def test_a_mark_that_occurs_is_made_anew(monkeypatch):
     # No text can hold its own hash in practice, so the first hash is made to be one that occurs.
     first = sha256_hex("first")
     hashes = iter([first, sha256_hex("second")])
-    monkeypatch.setattr("tasks.judging.prompts.sha256_hex", lambda _: next(hashes))
+    monkeypatch.setattr("convergence_core.fencing.sha256_hex", lambda _: next(hashes))
     assert mark_of([f"x{first[:16]}x"]) == sha256_hex("second")[:16]
 
 

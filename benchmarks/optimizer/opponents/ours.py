@@ -166,12 +166,13 @@ class Run:
 
     def recommend(self) -> Claim:
         """Return what the product would hand over, and what it would say of it."""
+        surrogate: Any = getattr(self.sampler, "surrogate", None)
         found = recommend(
             self._state,
             rng=self._final_rng,
             level=self.level,
             delta=self.delta,
-            surrogate=getattr(self.sampler, "surrogate", None),
+            surrogate=surrogate,
         )
         assert found is not None, "nothing was told yet"
         winner = self._state.archive.members[found.candidate_id].candidate

@@ -1,0 +1,149 @@
+"""``export preferences`` and ``import preferences``: datasets that trainers read."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from convergence.cli import console, places
+from convergence_core.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from convergence_core.store import ParquetStore
+
+exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
+importing = typer.Typer(no_args_is_help=True, help="Read datasets into a store.")
+
+EXIT_DOUBTS = 100
+"""Nobody should train on these rows."""
+
+
+class Form(StrEnum):
+    """Forms of rows."""
+
+    TRL = "trl"
+    OPENAI = "openai"
+
+
+class WantedSplit(StrEnum):
+    """Which pairs."""
+
+    TRAIN = "train"
+    AUDIT = "audit"
+    ALL = "all"
+
+
+@exporting.callback()
+def export() -> None:
+    """Write datasets out of a store."""
+
+
+@importing.callback()
+def import_() -> None:
+    """Read datasets into a store."""
+
+
+@exporting.command("preferences")
+def export_preferences(  # noqa: PLR0917 - options of a command
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="File: .jsonl, or .json for one array."),
+    ] = Path("preferences.jsonl"),
+    form: Annotated[
+        Form, typer.Option("--format", "-f", help="trl (DPO, reward, SimPO) or openai.")
+    ] = Form.TRL,
+    system: Annotated[
+        str | None, typer.Option(help="Its api.name. Default: the only one that has any.")
+    ] = None,
+    split: Annotated[
+        WantedSplit, typer.Option(help="audit pairs are frozen: do not train on them.")
+    ] = WantedSplit.TRAIN,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Write rows that nobody should train on.")
+    ] = False,
+    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Write preferences as a dataset, with the evidence of each row beside it.
+
+    Exit code 100: nothing was written, since nobody should train on it; see --anyway.
+    """
+    console.settings.json = as_json
+    opened = places.open_store(store, config)
+    from tasks.preferences.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
+
+    name = system or _only_system(opened)
+    dataset = dataset_of(opened, name, split=split.value)
+    if not dataset.pairs:
+        console.say(f"{name} has no preferences of the split {split.value} in this store.")
+        raise typer.Exit(EXIT_DOUBTS)
+    for doubt in dataset.doubts:
+        console.say(f"Nobody should train on these rows: {doubt}.")
+    if dataset.doubts and not anyway:
+        console.say("Nothing was written. With --anyway it is.")
+        raise typer.Exit(EXIT_DOUBTS)
+    configuration = None
+    if config is not None:
+        from tasks.loading import load  # noqa: PLC0415 - where it is named
+
+        configuration = load(config).configuration
+    files = export(dataset, output, form.value, training=training_of(configuration))
+    if as_json:
+        console.answer_json(
+            {
+                "system": name,
+                "rows": len(dataset.pairs),
+                "near_duplicates": dataset.n_duplicates,
+                "doubts": list(dataset.doubts),
+                "files": {what: str(file) for what, file in files.items()},
+            }
+        )
+        return
+    left = f", {dataset.n_duplicates:,} near duplicates left out" if dataset.n_duplicates else ""
+    console.say(f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.")
+
+
+@importing.command("preferences")
+def import_preferences(
+    file: Annotated[Path, typer.Argument(help="Rows of TRL or OpenAI, .jsonl or .json.")],
+    config: Annotated[
+        Path, typer.Option(help="Configuration of the system that they belong to.")
+    ] = Path(places.CONFIG_NAME),
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Read a dataset into the store: its rows pass the filters again, and no search reads them."""
+    console.settings.json = as_json
+    from convergence_core.sao.formats import BadRowError  # noqa: PLC0415 - of datasets alone
+    from tasks.loading import load  # noqa: PLC0415 - as above
+    from tasks.preferences.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
+
+    try:
+        found, label = import_dataset(load(config), file)
+    except (BadRowError, OSError) as error:
+        fix = "Give rows as `convergence export preferences` writes them."
+        raise ConfigurationError(
+            [Problem(key=str(file), rule=str(error), value="", fix=fix)]
+        ) from error
+    dropped = {name: n for name, n in found.dropped.items() if n}
+    if as_json:
+        console.answer_json({"run": label, "rows": len(found.pairs), "dropped": dropped})
+        return
+    listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in dropped.items())
+    told = f"; dropped: {listed}" if listed else ""
+    console.say(f"Read {len(found.pairs):,} preferences into {label}{told}.")
+
+
+def _only_system(store: "ParquetStore") -> str:
+    from tasks.preferences.dataset import systems_of  # noqa: PLC0415 - brings DuckDB
+
+    names = systems_of(store)
+    if len(names) == 1:
+        return names[0]
+    known = ", ".join(names) or "none"
+    rule = "must name one system" if names else "must name a system, but none has preferences here"
+    raise ConfigurationError(
+        [Problem(key="--system", rule=rule, value="",
+                 fix=f"This store has preferences of: {known}.")]
+    )  # fmt: skip

@@ -1,0 +1,200 @@
+"""Seven filters in a fixed order, each with a counter; what the first one drops no later one sees.
+
+=====================  =============================================================
+``incomplete``         1: a call failed, its answer could not be read, or did not end by itself
+``length``             2: an answer is shorter or longer, in characters, than allowed
+``refusal``            3: an answer refuses, or holds a template's leftovers
+``same_answers``       4: the answers are near duplicates of each other
+``duplicate_prompt``   5: the prompt is a near duplicate of an earlier one
+``contaminated``       6: prompt or answers share a run of 13 words with a held-out case
+``margin``             7: the judge is not sure
+``length_bias``        7: without what length adds, the other answer would have won
+=====================  =============================================================
+
+Filters 1 to 6 come before the judge, who is paid: what they drop is not judged. ``quality_filter``
+switches 2 to 5 off, and nothing switches off the others. The paper filters nothing.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from convergence_core.sao.duplicates import Duplicates
+from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, Judgement
+from convergence_core.texts import jaccard, normalized, runs_of, word_set
+
+Filter: TypeAlias = Literal[
+    "incomplete",
+    "length",
+    "refusal",
+    "same_answers",
+    "duplicate_prompt",
+    "contaminated",
+    "margin",
+    "length_bias",
+]
+FILTERS: Final[tuple[Filter, ...]] = get_args(Filter)
+
+PATTERNS_VERSION: Final = "1"
+N_RUN: Final = 13
+"""Words in a row that no synthetic text may share with a held-out case."""
+N_SHORT: Final = 5
+"""A held-out text of so many words or more, and fewer than ``N_RUN``, counts as one run of prompts."""
+
+_PATTERNS: Final = (
+    r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b",
+    r"\bi(?:'|\u2019)?m (?:just |only )?an? (?:ai|language model)\b",
+    r"\bi (?:can(?:'|\u2019)?t|cannot|can not|am unable to|won(?:'|\u2019)?t) "
+    r"(?:help|assist|comply|fulfil|provide|answer|do that|continue)",
+    r"\bi(?:'|\u2019)?m (?:sorry|afraid)[,.]? (?:but )?(?:i )?(?:can(?:'|\u2019)?t|cannot|am unable)",
+    r"\buser prompt:",
+    r"\[(?:insert|your|name|placeholder|fill in)\b[^\]]*\]",
+    r"<(?:your|insert|placeholder|answer|response)\b[^>]*>",
+    r"\{\{.*?\}\}",
+    r"\blorem ipsum\b",
+    r"\[\[(?:begin|end) [A-Z ]+ [0-9a-f]{16}\]\]",
+)
+_REFUSAL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterSettings:
+    """See ``society.sao``."""
+
+    min_response_length: int = 50
+    """In characters."""
+    max_response_length: int = 4_000
+    """In characters."""
+    similarity_threshold: float = 0.9
+    """Jaccard similarity of word sets from which texts count as one."""
+    quality_filter: bool = True
+    """Whether filters 2 to 5 are on."""
+
+
+class HeldOut:
+    """Runs of words of the held-out cases, which no synthetic text may share."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._runs: set[str] = set()
+        self._short: set[str] = set()
+        for text in texts:
+            runs = runs_of(text, N_RUN)
+            self._runs |= runs
+            words = normalized(text)
+            if not runs and words.count(" ") + 1 >= N_SHORT:
+                self._short.add(f" {words} ")
+
+    def shares(self, text: str) -> bool:
+        """Whether a text holds a run of ``N_RUN`` words of a held-out case."""
+        return not self._runs.isdisjoint(runs_of(text, N_RUN))
+
+    def asks(self, prompt: str) -> bool:
+        """Whether a prompt does, or holds the whole of a short held-out text."""
+        if self.shares(prompt):
+            return True
+        words = f" {normalized(prompt)} "
+        return any(short in words for short in self._short)
+
+
+class Sieve:
+    """The filters of one round; used within it and never kept."""
+
+    def __init__(
+        self,
+        settings: FilterSettings,
+        held_out: HeldOut,
+        known_prompts: Iterable[str] = (),
+    ) -> None:
+        """Prepare the filters.
+
+        Args:
+            settings: limits.
+            held_out: what must not leak.
+            known_prompts: those kept in earlier rounds.
+        """
+        self.counters: dict[Filter, int] = dict.fromkeys(FILTERS, 0)
+        self.n_kept = 0
+        self._settings = settings
+        self._held_out = held_out
+        self._duplicates = Duplicates(settings.similarity_threshold)
+        self._is_new: dict[tuple[int | None, str], bool] = {}
+        self._seen: set[str] = set()
+        for prompt in known_prompts:
+            self._duplicates.add(prompt)
+
+    def fail(self, n: int = 1) -> None:
+        """Count pairs that never came to be: a call failed, or its answer could not be read."""
+        self.counters["incomplete"] += n
+
+    def before_judging(self, comparison: Comparison) -> Filter | None:
+        """Return which of filters 1 to 6 drops a comparison, counted; ``None``: none does."""
+        found = self._first(comparison)
+        if found is not None:
+            self.counters[found] += 1
+        return found
+
+    def after_judging(
+        self, comparison: Comparison, judgement: Judgement, length: float | None
+    ) -> Filter | None:
+        """Return whether filter 7 drops a judged comparison, counted.
+
+        Args:
+            comparison: what was judged.
+            judgement: in both orders.
+            length: lambda, what a length times e adds to the log-odds; ``None``: not known yet.
+        """
+        odds = judgement.log_odds
+        found: Filter | None = None
+        if abs(odds) < LEAST_MARGIN:
+            found = "margin"
+        elif length is not None and odds * (odds - length * comparison.log_length_ratio) <= 0:
+            found = "length_bias"
+        if found is None:
+            self.n_kept += 1
+        else:
+            self.counters[found] += 1
+        return found
+
+    def _first(self, comparison: Comparison) -> Filter | None:
+        answers = (comparison.first, comparison.second)
+        if not comparison.prompt.strip() or any(
+            a.finish_reason != "stop" or not a.text.strip() for a in answers
+        ):
+            return "incomplete"
+        if self._settings.quality_filter:
+            found = self._quality(comparison)
+            if found is not None:
+                return found
+        if self._held_out.asks(comparison.prompt) or any(
+            self._held_out.shares(a.text) for a in answers
+        ):
+            return "contaminated"
+        return None
+
+    def _quality(self, comparison: Comparison) -> Filter | None:
+        texts = (comparison.first.text, comparison.second.text)
+        least, most = self._settings.min_response_length, self._settings.max_response_length
+        if not all(least <= len(text) <= most for text in texts):
+            return "length"
+        if any(_REFUSAL.search(text) for text in texts):
+            return "refusal"
+        alike = jaccard(word_set(texts[0]), word_set(texts[1]))
+        if alike >= self._settings.similarity_threshold:
+            return "same_answers"
+        return None if self._is_new_prompt(comparison) else "duplicate_prompt"
+
+    def _is_new_prompt(self, comparison: Comparison) -> bool:
+        """Several pairs of one prompt are no duplicates of each other, but a pair of itself is."""
+        if comparison.pair_id in self._seen:
+            return False
+        self._seen.add(comparison.pair_id)
+        key = comparison.persona, comparison.prompt
+        if key not in self._is_new:
+            self._is_new[key] = self._duplicates.add(comparison.prompt)
+        return self._is_new[key]
+
+
+def total(counters: Sequence[Mapping[Any, int]]) -> dict[Filter, int]:
+    """Return the sums of several rounds' counters."""
+    return {name: sum(one.get(name, 0) for one in counters) for name in FILTERS}

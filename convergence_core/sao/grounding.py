@@ -1,0 +1,98 @@
+"""Items whose truth was executed: pairs of answers to one test case, one right and one wrong.
+
+Truth is what executed metrics said (a match, a pattern, a number, a schema, a function of the user's);
+what a model judged is no truth, and neither are latency and cost. An answer is right if they average .9
+at least, wrong at .5 at most. Items are chosen by hash, one per case before a second, so that nobody
+chooses the easy ones.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from convergence_core.records import canonical_json, sha256_hex
+from convergence_core.sao.preferences import Answer, Comparison
+
+EXECUTED: Final = frozenset(
+    {"exact_match", "contains", "regex", "numeric", "json_schema", "similarity", "function"}
+)
+"""Types of metrics that are executed."""
+RIGHT: Final = 0.9
+WRONG: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounded:
+    """One answer to a test case with what executed metrics say."""
+
+    case_id: str
+    prompt: str
+    answer: str
+    author: str
+    """Id of the candidate."""
+    truth: float
+    """Mean of the executed metrics, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditItem:
+    """A right and a wrong answer, in an order that says nothing."""
+
+    item_id: str
+    case_id: str
+    comparison: Comparison
+    first_is_right: bool
+
+
+def audit_items(
+    answers: Iterable[Grounded], n: int, *, used: Sequence[str] = ()
+) -> list[AuditItem]:
+    """Return up to ``n`` items, a case's second after all cases' first.
+
+    Args:
+        answers: to test cases, of all candidates.
+        n: how many.
+        used: ids of items that an earlier audit has used; they come last.
+    """
+    right: dict[str, dict[str, Grounded]] = {}
+    wrong: dict[str, dict[str, Grounded]] = {}
+    for one in answers:
+        side = right if one.truth >= RIGHT else wrong if one.truth <= WRONG else None
+        if side is not None and one.answer.strip():
+            side.setdefault(one.case_id, {}).setdefault(one.answer, one)
+    queues = [
+        sorted(
+            (
+                _item(good, bad)
+                for text, good in right[case].items()
+                for other, bad in wrong[case].items()
+                if text != other
+            ),
+            key=lambda item: item.item_id,
+        )
+        for case in sorted(right.keys() & wrong.keys())
+    ]
+    before = set(used)
+    ranked = [
+        (item.item_id in before, place, item.item_id, item)
+        for queue in queues
+        for place, item in enumerate(queue)
+    ]
+    return [item for *_, item in sorted(ranked, key=lambda row: row[:3])[:n]]
+
+
+def _item(good: Grounded, bad: Grounded) -> AuditItem:
+    name = sha256_hex(canonical_json([good.case_id, good.answer, bad.answer]))
+    first_is_right = int(name[-1], 16) % 2 == 0
+    a, b = (good, bad) if first_is_right else (bad, good)
+    return AuditItem(
+        item_id=name[:24],
+        case_id=good.case_id,
+        comparison=Comparison(
+            prompt=good.prompt,
+            first=Answer(text=a.answer, author=a.author),
+            second=Answer(text=b.answer, author=b.author),
+            kind="candidates",
+        ),
+        first_is_right=first_is_right,
+    )

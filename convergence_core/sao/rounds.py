@@ -1,0 +1,88 @@
+"""Rounds: what is frozen for audits, and when no further round may be run.
+
+A tenth of all prompts, by hash, is frozen: its pairs are never trained on, distilled or fitted to. In
+every round the judge is asked again about some of them; when it agrees with its frozen verdicts by five
+points less than it did, or an alarm of coverage fires, the rounds end. Data accumulate and replace
+nothing: replacing is what collapses.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from convergence_core.records import Json, sha256_hex
+from convergence_core.sao.preferences import Judgement, Split
+from convergence_core.texts import normalized
+
+N_SPLITS: Final = 10
+FALL: Final = 0.05
+"""Fall of the agreement with the frozen verdicts that ends the rounds."""
+LEAST_FROZEN: Final = 5
+"""Frozen pairs asked again below which their agreement says nothing."""
+
+
+def split_of(prompt: str) -> Split:
+    """Return the split of a prompt: a function of its words alone, so it never changes."""
+    return "audit" if int(sha256_hex(normalized(prompt))[:8], 16) % N_SPLITS == 0 else "train"
+
+
+def agreement(frozen: Sequence[Judgement], again: Sequence[Judgement]) -> float | None:
+    """Return the share of frozen verdicts that a judge repeats.
+
+    ``None``: fewer than ``LEAST_FROZEN`` pairs.
+    """
+    if len(frozen) < LEAST_FROZEN:
+        return None
+    same = [a.log_odds * b.log_odds > 0 for a, b in zip(frozen, again, strict=True)]
+    return sum(same) / len(same)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How many rounds were run, and why none may follow."""
+
+    limit: int
+    """``iterative_rounds``."""
+    n_done: int = 0
+    best_agreement: float | None = None
+    """Highest agreement with the frozen verdicts so far."""
+    why_ended: str | None = None
+    """``None``: another round may be run."""
+
+    def after(self, found: float | None, *, why_alarm: str | None = None) -> "Rounds":
+        """Return the state after a round.
+
+        Args:
+            found: its agreement with the frozen verdicts; ``None``: not measured.
+            why_alarm: the alarm of coverage; ``None``: silent.
+        """
+        n_done = self.n_done + 1
+        known = [a for a in (self.best_agreement, found) if a is not None]
+        why = self.why_ended
+        if why_alarm is not None:
+            why = f"coverage: {why_alarm}"
+        elif (
+            found is not None
+            and self.best_agreement is not None
+            and found <= self.best_agreement - FALL + 1e-12
+        ):
+            why = (
+                f"the judge repeats {found:.0%} of its frozen verdicts, after "
+                f"{self.best_agreement:.0%}"
+            )
+        elif n_done >= self.limit:
+            why = f"all {self.limit} rounds were run"
+        return replace(self, n_done=n_done, best_agreement=max(known, default=None), why_ended=why)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return a JSON value from which ``from_json`` makes an equal state, but for the limit."""
+        return {
+            "n_done": self.n_done,
+            "best_agreement": self.best_agreement,
+            "why_ended": self.why_ended,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], limit: int) -> "Rounds":
+        """Rebuild a state from ``to_json``, under today's limit."""
+        return cls(limit=limit, **value)

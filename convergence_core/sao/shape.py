@@ -1,0 +1,55 @@
+"""Where a prompt stands in a test case: what a written prompt must look like to be asked.
+
+A system is asked prompts of our own only where its test cases hold one text each: a text, a mapping with
+one text in it under the same name everywhere, or messages of which the last is the user's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convergence_core.records import Case, Json
+
+
+@dataclass(frozen=True, slots=True)
+class PromptShape:
+    """How an input is made of a prompt."""
+
+    key: str | None = None
+    """Name of the text in a mapping; ``None``: there is none."""
+    as_messages: bool = False
+
+    def text(self, case_input: Json) -> str | None:
+        """Return the prompt of an input; ``None``: it has another shape."""
+        found: Any = case_input
+        if self.key is not None:
+            found = found.get(self.key) if isinstance(found, dict) and len(found) == 1 else None
+        if self.as_messages:
+            return _last_user_text(found)
+        return found if isinstance(found, str) and found.strip() else None
+
+    def input(self, prompt: str) -> Json:
+        """Return the input that asks a prompt."""
+        inner: Json = [{"role": "user", "content": prompt}] if self.as_messages else prompt
+        return inner if self.key is None else {self.key: inner}
+
+
+def shape_of(cases: Sequence[Case]) -> PromptShape | None:
+    """Return the shape that all cases have; ``None``: they have none in common."""
+    if not cases:
+        return None
+    first: Any = cases[0].input
+    key = None
+    if isinstance(first, dict) and len(first) == 1:
+        (key,) = first
+        first = first[key]
+    shape = PromptShape(key=key, as_messages=isinstance(first, list))
+    return shape if all(shape.text(case.input) is not None for case in cases) else None
+
+
+def _last_user_text(found: Any) -> str | None:
+    if not isinstance(found, list) or not found or not isinstance(found[-1], dict):
+        return None
+    last = found[-1]
+    content = last.get("content") if last.get("role") == "user" else None
+    return content if isinstance(content, str) and content.strip() else None

@@ -1,0 +1,99 @@
+"""What a table is: columns with field ids, and the SQL that reads and writes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
+"""``ts`` is microseconds since the epoch, UTC; ``map`` holds numbers by name."""
+
+SQL_TYPES: Mapping[ColumnType, str] = {
+    "text": "VARCHAR",
+    "i32": "INTEGER",
+    "i64": "BIGINT",
+    "f64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "ts": "TIMESTAMP WITH TIME ZONE",
+    "map": "MAP(VARCHAR, DOUBLE)",
+    "text[]": "VARCHAR[]",
+}
+"""DuckDB's name of each type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. All are nullable: NULL means unknown, never zero."""
+
+    field_id: int
+    name: str
+    type: ColumnType
+    meaning: str
+    unit: str = ""
+
+    @property
+    def sql_type(self) -> str:
+        """DuckDB's type."""
+        return SQL_TYPES[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its key is kept by file names and by the writer, not by an index."""
+
+    name: str
+    meaning: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """Return a column by name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"table {self.name} has no column {name!r}")
+
+    def field_ids_sql(self) -> str:
+        """Return the value of COPY's ``FIELD_IDS``."""
+        ids = ", ".join(f'"{column.name}": {_field_id_sql(column)}' for column in self.columns)
+        return "{" + ids + "}"
+
+    def schema_sql(self) -> str:
+        """Return the value of ``read_parquet``'s ``schema``: columns by field id."""
+        entries = ", ".join(
+            f"{column.field_id}: {{name: '{column.name}', type: '{column.sql_type}', "
+            "default_value: NULL}"
+            for column in self.columns
+        )
+        return f"map {{{entries}}}"
+
+    def empty_sql(self) -> str:
+        """Return a SELECT with these columns and no row."""
+        columns = ", ".join(
+            f'NULL::{column.sql_type} AS "{column.name}"' for column in self.columns
+        )
+        return f"SELECT {columns} WHERE false"
+
+    def files_sql(self, files: Sequence[str]) -> str:
+        """Return a SELECT over parquet files of this table, oldest schema or newest."""
+        if not files:
+            return self.empty_sql()
+        names = ", ".join(quoted(file) for file in files)
+        return f"SELECT * FROM read_parquet([{names}], schema={self.schema_sql()})"  # noqa: S608 - names are quoted, the rest is this registry
+
+
+def quoted(text: str) -> str:
+    """Return a text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _field_id_sql(column: Column) -> str:
+    if column.type == "map":
+        first = 1_000 + 10 * column.field_id
+        return f"{{__duckdb_field_id: {column.field_id}, key: {first + 1}, value: {first + 2}}}"
+    if column.type == "text[]":
+        return f"{{__duckdb_field_id: {column.field_id}, element: {1_001 + 10 * column.field_id}}}"
+    return str(column.field_id)

@@ -1,0 +1,49 @@
+"""Texts as sets and runs of words: what makes two of them alike.
+
+Words are runs of letters and digits, case folded. Nothing here knows a language.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+_WORD: Final = re.compile(r"\w+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words in their order, case folded."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the distinct words."""
+    return frozenset(words_of(text))
+
+
+def normalized(text: str) -> str:
+    """Return the words alone, one blank apart: equal for texts that differ in punctuation only."""
+    return " ".join(words_of(text))
+
+
+def fingerprint(text: str) -> str:
+    """Return the sha256 of the normalized text, in hex."""
+    return hashlib.sha256(normalized(text).encode()).hexdigest()
+
+
+def jaccard(a: frozenset[str], b: frozenset[str]) -> float:
+    """Return the share of words in common, |a & b| / |a | b|; 1 for two empty sets."""
+    union = len(a | b)
+    return len(a & b) / union if union else 1.0
+
+
+def runs_of(text: str, n: int) -> frozenset[str]:
+    """Return all runs of ``n`` words in a row; none if the text is shorter."""
+    words = words_of(text)
+    return frozenset(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def most_alike(words: frozenset[str], others: Iterable[frozenset[str]]) -> float:
+    """Return the greatest Jaccard similarity to any of the others; 0 for none."""
+    return max((jaccard(words, other) for other in others), default=0.0)

@@ -1,0 +1,39 @@
+"""Preferences: a model writes prompts, has them answered twice and judges the answers."""
+
+from prefect import flow, runtime, tags
+
+from flows.naming import label_of_round
+from tasks.artifacts import log_notice, show_rounds
+from tasks.preferences.alone import open_rounds
+from tasks.process_redaction import redacted_errors
+from tasks.runs import is_open
+from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
+
+
+@flow(name="sao", flow_run_name=label_of_round, validate_parameters=False)
+def sao(
+    config: str | None = None, run_id: str | None = None, generation: int | None = None
+) -> int:
+    """Play rounds of preferences; return how many pairs they kept.
+
+    Within an optimization one round, which is saved with the generation after it. Alone, as
+    ``sao/weekly``, up to ``society.sao.iterative_rounds`` of them, on the evidence of the system's
+    newest run.
+
+    Args:
+        config: path of ``optimization.yaml``, where it runs alone.
+        run_id: a run that this process holds open.
+        generation: of that run, before which the round is played.
+    """
+    with redacted_errors():
+        if run_id is not None and generation is not None and is_open(run_id):
+            return prefer(run_id, generation)
+        run = open_rounds(config, flow_run_id=runtime.flow_run.id, on_notice=log_notice())
+        n_kept = 0
+        with run, tags(run.tag):
+            while goes_on_with_rounds(run.run_id):
+                n_kept += prefer(run.run_id, run.next_generation)
+                save_round(run.run_id, run.next_generation)
+            show_rounds(run)
+            finish_rounds(run.run_id)
+        return n_kept

@@ -1,0 +1,212 @@
+"""What a round asks: personas, candidates, failures to write about, items to be tried on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.records import Candidate, Params
+from convergence_core.sampler import SearchState
+from convergence_core.sao.diversity import choose, hardness_of
+from convergence_core.sao.filters import FilterSettings
+from convergence_core.sao.grounding import Grounded, audit_items
+from convergence_core.sao.personas import Grammar, Persona
+from convergence_core.sao.pooled import Judged
+from convergence_core.sao.preferences import PairKind
+from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.space import Space
+from tasks.preferences.playing import RoundPlan
+from tasks.thoughts.ladder import UseLogprobs
+
+N_BEST: Final = 4
+"""Asked candidates that are compared, the incumbent among them."""
+N_NEW: Final = 2
+"""Candidates nobody asked that are compared."""
+N_FAILURES: Final = 3
+"""Test cases that went worst, shown to the writer."""
+N_HARD: Final = 2
+"""Hard prompts of earlier rounds, shown to the writer."""
+N_FROZEN: Final = 10
+"""Frozen pairs that are judged again in a round, at most."""
+MOST_VARIANTS: Final = 8
+"""Variants that are distilled for one parameter, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See ``society.sao``."""
+
+    every: int
+    n_samples: int
+    n_personas: int
+    prompt_temperature: float | None
+    response_pairs: int
+    filters: FilterSettings
+    diversity_factor: float
+    batch_size: int
+    n_audit_items: int
+    use_logprobs: UseLogprobs
+    released_alarms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What the world holds before a round."""
+
+    seed: int
+    n_walked: int = 0
+    """Steps of the walk that earlier runs have taken."""
+    grammar: Grammar
+    prompt_of: Mapping[str, str]
+    """Search case → its prompt."""
+    held_out: tuple[str, ...]
+    """Texts of the held-out cases, which must not leak."""
+    held_out_prompts: tuple[str, ...]
+    mutable: tuple[str, ...]
+    """Text parameters with ``mutate``."""
+    answers: Callable[[], list[Grounded]]
+    """Reads the answers of committed generations with what executed metrics say of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A round's plan, and the candidates it compares."""
+
+    plan: RoundPlan
+    params_of: Mapping[str, Params]
+    """Candidate → its parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Plans rounds: a function of the evidence and the rounds before."""
+
+    settings: Settings
+    data: Data
+    space: Space
+    is_chat: bool
+    """Whether answers have a temperature, so that one candidate's two differ."""
+
+    def plan(
+        self,
+        state: SaoState,
+        pairs: Sequence[JudgedPair],
+        search: SearchState,
+        incumbent: Candidate,
+        audited: Sequence[str] = (),
+    ) -> Planned:
+        """Return the plan of the next round.
+
+        Args:
+            state: after the rounds before.
+            pairs: judged in them.
+            search: the evidence so far.
+            incumbent: who answers both times, and is compared first.
+            audited: ids of items that the judge was tried on.
+        """
+        settings, alarms = self.settings, state.alarms
+        personas = self._personas(state, pairs)
+        rivals = self._rivals(state, search, incumbent)
+        compares = len(rivals) >= settings.response_pairs
+        kinds: list[PairKind] = [
+            "incumbent" if not compares or (self.is_chat and k % 2 == 0) else "candidates"
+            for k in range(len(personas))
+        ]
+        usual = settings.prompt_temperature
+        items = (
+            audit_items(self.data.answers(), settings.n_audit_items, used=audited)
+            if alarms.gives_rows
+            else []
+        )
+        plan = RoundPlan(
+            round_number=state.rounds.n_done,
+            personas=tuple(personas),
+            kinds=tuple(kinds),
+            incumbent=incumbent,
+            rivals=tuple(rivals),
+            n_answers=settings.response_pairs,
+            prompt_temperature=None if usual is None else alarms.temperature(usual),
+            failures=(*self._failures(search), *hard_prompts(pairs)[-N_HARD:]),
+            anchors=tuple(self.data.prompt_of.values()),
+            anchor_share=alarms.anchor_share,
+            audit=tuple(items),
+            frozen=tuple(
+                [p for p in pairs if p.split == "audit" and p.dropped_by is None][:N_FROZEN]
+            ),
+            judged_before=tuple(
+                Judged(judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio)
+                for p in pairs
+            ),
+            mutable=self._mutable(state, incumbent),
+            is_probation=not alarms.gives_rows,
+        )
+        return Planned(plan=plan, params_of={c.candidate_id: c.params for c in rivals})
+
+    def _personas(self, state: SaoState, pairs: Sequence[JudgedPair]) -> list[Persona]:
+        grammar, settings = self.data.grammar, self.settings
+        begin = self.data.seed + int(state.alarms.moved * len(grammar))
+        asked = set(state.asked)
+        pool = grammar.walk(begin, self.data.n_walked, settings.n_personas)
+        free = [one for one in pool if one.index not in asked]
+        judged = [
+            (grammar.persona(pair.comparison.persona), pair.judgement.q)
+            for pair in pairs
+            if pair.comparison.persona is not None
+        ]
+        return choose(
+            free,
+            hardness_of(free, judged),
+            n=min(settings.n_samples, max(0, settings.n_personas - len(asked))),
+            factor=settings.diversity_factor,
+            chosen=[grammar.persona(index) for index in state.asked],
+        )
+
+    def _rivals(
+        self, state: SaoState, search: SearchState, incumbent: Candidate
+    ) -> list[Candidate]:
+        """Return the incumbent, the best others and a few nobody asked."""
+        means = grounded_means(search)
+        members = search.archive.members
+        found = {incumbent.candidate_id: incumbent}
+        for name in sorted(means, key=lambda name: (-means[name], name)):
+            if len(found) < N_BEST:
+                found.setdefault(name, members[name].candidate)
+        rng = np.random.default_rng([self.data.seed, state.rounds.n_done, 5_171_999])
+        n = len(found)
+        for _ in range(20 * N_NEW):
+            if len(found) == n + N_NEW:
+                break
+            candidate = self.space.candidate(self.space.sample(rng), "sao")
+            if candidate.candidate_id not in members:
+                found.setdefault(candidate.candidate_id, candidate)
+        return [*found.values()]
+
+    def _failures(self, search: SearchState) -> list[str]:
+        """Return the prompts of the search cases with the lowest mean reward."""
+        rewards: dict[str, list[float]] = {}
+        for member in search.archive:
+            for (case_id, _), reward in member.rewards.items():
+                rewards.setdefault(case_id, []).append(reward)
+        worst = sorted(rewards, key=lambda c: (sum(rewards[c]) / len(rewards[c]), c))
+        known = [self.data.prompt_of[c] for c in worst if c in self.data.prompt_of]
+        return known[:N_FAILURES]
+
+    def _mutable(self, state: SaoState, incumbent: Candidate) -> dict[str, str]:
+        if state.exploitation.is_frozen:
+            return {}
+        return {
+            name: str(incumbent.params[name])
+            for name in self.data.mutable
+            if name in incumbent.params and len(state.variants.get(name, ())) < MOST_VARIANTS
+        }
+
+
+def grounded_means(search: SearchState) -> dict[str, float]:
+    """Return candidate → mean of its rewards."""
+    return {m.candidate.candidate_id: sum(m.rewards.values()) / m.n for m in search.archive if m.n}
+
+
+def hard_prompts(pairs: Sequence[JudgedPair]) -> list[str]:
+    """Return prompts whose answers nobody can tell apart, oldest first; frozen ones are not told."""
+    return [*dict.fromkeys(p.comparison.prompt for p in pairs if p.split == "train" and p.is_hard)]

@@ -1,0 +1,305 @@
+"""Preferences within one run: when a round is due, what it and later outcomes teach, whom it advises.
+
+A round is played before a generation and committed with it: its rows, the state after it and the
+generation's become visible at once. Killed in between, a run plays the round again with the answers of
+the journal and comes to the same rows.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from convergence_core.posterior import SpaceModel
+from convergence_core.records import Candidate, Params, Trial
+from convergence_core.sampler import Advice, Expert, SearchState
+from convergence_core.sao import learning
+from convergence_core.sao.filters import HeldOut, Sieve
+from convergence_core.sao.shape import PromptShape
+from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.space import Space
+from tasks.preferences.concluding import Round, concluded
+from tasks.preferences.judging import climb_as_judge
+from tasks.preferences.planning import Data, Planner, Settings
+from tasks.preferences.playing import Batched, Played, Player
+from tasks.preferences.writing import Asked, Writer
+from tasks.session import EvaluationSession
+from tasks.thoughts.asking import ThoughtAsker
+from tasks.thoughts.ladder import Ladder
+from tasks.thoughts.paying import Purse, RunAsker
+
+
+class Preferring:
+    """Preferences of one living run."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        writer: Writer,
+        asked: Asked,
+        settings: Settings,
+        data: Data,
+        session: EvaluationSession,
+        surrogate: SpaceModel,
+        state: SaoState,
+        pairs: Sequence[JudgedPair],
+        audited: Sequence[str],
+        purse: Purse,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare to play rounds.
+
+        Args:
+            run_id: of the run.
+            writer: who writes prompts and judges.
+            asked: the system that answers.
+            settings: numbers of the configuration.
+            data: cases, personas, answers.
+            session: makes the calls.
+            surrogate: the search's own model.
+            state: what was learned in earlier generations.
+            pairs: judged in earlier rounds.
+            audited: items that the judge was tried on in them.
+            purse: what may be spent.
+            on_notice: told why there are no preferences.
+        """
+        self.state = replace(state, alarms=state.alarms.released(settings.released_alarms))
+        self.why_off: str | None = None
+        """Why there are no preferences in this run; ``None``: rounds are played."""
+        self.ladder: Ladder | None = None
+        self.round: Round | None = None
+        """Played and not committed yet."""
+        self._run_id = run_id
+        self._writer = writer
+        self._asked = asked
+        self._settings = settings
+        self._data = data
+        self._session = session
+        self._surrogate = surrogate
+        self._pairs = [*pairs]
+        self._audited = [*audited]
+        self._probed: list[str] = []
+        self._purse = purse
+        self._on_notice = on_notice
+        self._is_closed = False
+
+    # -- rounds
+
+    def is_due(self, generation: int) -> bool:
+        """Whether a round is to be played before a generation."""
+        if generation == 0 or generation % self._settings.every or self.round is not None:
+            return False
+        return self.may_go_on
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another round may be played at all.
+
+        After an alarm rounds of prompts alone go on, to see when it is over.
+        """
+        rounds = self.state.rounds
+        if self.why_off is not None or self.state.alarms.is_off:
+            return False
+        if self.state.alarms.is_stopped:
+            return rounds.n_done < rounds.limit
+        return rounds.why_ended is None
+
+    def play(
+        self, generation: int, search: SearchState, incumbent: Candidate | None
+    ) -> Round | None:
+        """Play the round before a generation; nothing is kept until that is committed.
+
+        Args:
+            generation: its number.
+            search: the evidence so far.
+            incumbent: the leader; ``None``: nothing has a reward yet.
+        """
+        if incumbent is None:
+            return None
+        ladder = self._climb(generation)
+        channel = ladder.channel
+        if channel is None:
+            return None
+        restored = self.state.exploitation.restored
+        if restored is not None:
+            incumbent = self.space.candidate(json.loads(restored), incumbent.origin)
+        planner = Planner(
+            settings=self._settings,
+            data=self._data,
+            space=self.space,
+            is_chat=self._asked.warm is not None,
+        )
+        planned = planner.plan(self.state, self._pairs, search, incumbent, self._audited)
+        plan = planned.plan
+        if not plan.personas:
+            self._off("SAO off: all personas of this run were asked (`society.sao.n_personas`)")
+            return None
+        sieve = Sieve(
+            self._settings.filters,
+            HeldOut(self._data.held_out),
+            known_prompts=[pair.comparison.prompt for pair in self._pairs],
+        )
+
+        async def work(ask: Any) -> Played:
+            asker = self._asker(ask, generation, f"sao/{plan.round_number}")
+            player = Player(self._writer, self._asked, channel, sieve, asker)
+            return await player.play(plan)
+
+        self.round = concluded(
+            self._run_id,
+            generation,
+            planned,
+            self._session.run(work),
+            state=self.state,
+            earlier=self._pairs,
+            probed=self._probed,
+            search=search,
+            data=self._data,
+            space=self.space,
+            estimator=ladder.estimator,
+        )
+        return self.round
+
+    def _climb(self, generation: int) -> Ladder:
+        if self.ladder is None:
+            self.ladder = self._session.run(
+                lambda ask: climb_as_judge(
+                    self._writer.model,
+                    self._settings.use_logprobs,
+                    self._asker(ask, generation, "sao/ladder"),
+                )
+            )
+            if self.ladder.channel is None:
+                self._off(f"SAO off: {self.ladder.why_off}")
+        return self.ladder
+
+    def _asker(self, ask: Any, generation: int, scope: str) -> ThoughtAsker:
+        asker = RunAsker(ask, generation, self._purse, scope=scope)
+        return Batched(asker, self._settings.batch_size)
+
+    def _off(self, why: str) -> None:
+        self.why_off = why
+        if self._on_notice is not None:
+            self._on_notice(why)
+
+    # -- advice and outcomes
+
+    @property
+    def space(self) -> Space:
+        """Where candidates lie."""
+        return self._surrogate.space
+
+    def widen(self, surrogate: SpaceModel) -> None:
+        """Go on with a surrogate of a wider space."""
+        self._surrogate = surrogate
+
+    @property
+    def now(self) -> SaoState:
+        """The state that the next generation is planned by: after the round that is not committed."""
+        return self.state if self.round is None else self.round.state
+
+    def advice(self, advice: Advice, search: SearchState, incumbent: Candidate | None) -> Advice:
+        """Return what thoughts advise, with the judge's say and what is to be tried.
+
+        Args:
+            advice: of thoughts.
+            search: the evidence so far.
+            incumbent: the leader, whose text parameters new variants replace.
+        """
+        state = self.now
+        proposed = [self.space.candidate(json.loads(text), "sao") for text in state.proposals]
+        preferred = distilled(state, incumbent)
+        expert = self._expert(state, search)
+        if expert is None:
+            return replace(advice, preferred=preferred)
+        others = tuple(
+            replace(one, weight=one.weight * (1.0 - expert.weight)) for one in advice.experts
+        )
+        return replace(
+            advice,
+            preferred=(*preferred, *(one.params for one in proposed)),
+            experts=(*others, expert),
+        )
+
+    def learn(self, trials: Sequence[Trial], search: SearchState) -> SaoState:
+        """Return the state after a generation's outcomes; nothing is kept until it is committed.
+
+        Args:
+            trials: all of the generation.
+            search: the evidence before it.
+        """
+        state = self.now
+        expert = self._expert(state, search)
+        if expert is None:
+            return state
+        candidates, rewards = [], []
+        for trial in trials:
+            found = [
+                e.reward
+                for e in trial.evaluations
+                if e.reward is not None and e.cell.role == "search"
+            ]
+            if found and trial.candidate.candidate_id in state.opinion:
+                candidates.append(trial.candidate)
+                rewards.append(sum(found) / len(found))
+        fitted = self._surrogate.warm(search.memory).fit(search.archive)
+        evidence = learning.evidence_of(fitted, expert, candidates, rewards)
+        return learning.after_outcomes(state, evidence)
+
+    def _expert(self, state: SaoState, search: SearchState) -> Expert | None:
+        """Return the judge as an expert; ``None``: it has no say."""
+        params = {m.candidate.candidate_id: m.candidate.params for m in search.archive}
+        for text in state.proposals:
+            one = self.space.candidate(json.loads(text), "sao")
+            params[one.candidate_id] = one.params
+        return learning.expert_of(state, params)
+
+    @property
+    def shape(self) -> PromptShape:
+        """Where a prompt stands in a test case."""
+        return self._asked.shape
+
+    def take_over(self, state: SaoState | None, pairs: Sequence[JudgedPair], data: Data) -> None:
+        """Go on from what earlier runs of the system have left.
+
+        Args:
+            state: of the last round; ``None``: as it is.
+            pairs: judged in them, and in this run.
+            data: with the answers of an earlier run.
+        """
+        if state is not None:
+            alarms = state.alarms.released(self._settings.released_alarms)
+            self.state = replace(state, alarms=alarms)
+        self._pairs = [*pairs]
+        self._data = data
+
+    def commit(self, state: SaoState) -> None:
+        """Move on to what the store has made durable."""
+        if self.round is not None:
+            self._pairs += self.round.pairs
+            self._probed += self.round.prompts
+            self._audited += self.round.audited
+        self.state, self.round = state, None
+
+    def close(self) -> None:
+        """Close the models' connections, in the session's loop; safe to call twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._session.run(lambda _: self._writer.model.llm.aclose())
+        warm = self._asked.warm
+        if warm is not None:
+            self._session.run(lambda _: warm.aclose())
+
+
+def distilled(state: SaoState, incumbent: Candidate | None) -> tuple[Params, ...]:
+    """Return the incumbent with each distilled text in place of its own."""
+    if incumbent is None or state.exploitation.is_frozen:
+        return ()
+    return tuple(
+        {**incumbent.params, name: text}
+        for name, texts in state.variants.items()
+        for text in texts
+        if name in incumbent.params
+    )

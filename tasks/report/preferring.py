@@ -1,0 +1,233 @@
+"""The report's part on preferences: read from the tables, said in blocks."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair
+from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
+from convergence_core.sao.state import JudgedPair
+from convergence_core.store.protocols import Store
+from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText, Paragraph
+from tasks.report.thinking import plain_line
+from tasks.report.wording import UNKNOWN, clean, plural
+
+_ROUNDS = "SELECT * FROM preference_rounds WHERE run_id = $run ORDER BY generation"
+_TOTAL = """
+    SELECT count(DISTINCT p.pair_id) AS n FROM preferences p JOIN runs r USING (run_id)
+    WHERE p.dropped_by IS NULL AND r.name = $system"""
+_PROPOSED = "SELECT count(*) AS n FROM candidates WHERE run_id = $run AND origin = 'sao'"
+_LONGEST = 600
+"""Characters of a sample text."""
+
+
+def preference_report(store: Store, run_id: str, system: str) -> PreferenceReport | None:
+    """Return what preferences came to; ``None``: no round was played.
+
+    Args:
+        store: holds the run's tables.
+        run_id: of the run.
+        system: its name, whose earlier runs count in the total.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    rows = store.rows(_ROUNDS, {"run": run_id})
+    if not rows:
+        return None
+    pairs = pairs_of(store.rows(PREFERENCES_SQL, {"run": run_id, "system": None}))
+    errors: Counter[str] = Counter()
+    for row in rows:
+        errors.update(json.loads(str(row["errors_json"])))
+    estimators = [str(row["estimator"]) for row in rows if row["estimator"] is not None]
+    return PreferenceReport(
+        estimator=estimators[-1] if estimators else None,
+        rounds=tuple(_round(row) for row in rows),
+        sample=_sample(pairs),
+        n_total=int(str(store.rows(_TOTAL, {"system": system})[0]["n"])),
+        n_hard=len({p.comparison.prompt for p in pairs if p.is_hard}),
+        n_variants=sum(int(str(row["n_variants"])) for row in rows),
+        n_proposed=int(str(store.rows(_PROPOSED, {"run": run_id})[0]["n"])),
+        errors=dict(errors),
+        restored=bool(rows[-1]["is_frozen"]),
+    )
+
+
+def _round(row: Mapping[str, Any]) -> PreferenceRound:
+    judge, coverage, dropped = (
+        {str(k): float(v) for k, v in dict(row[name] or {}).items()}
+        for name in ("judge", "coverage", "dropped")
+    )
+    rho = None
+    if "correlation_low" in judge:
+        rho = (judge["correlation"], judge["correlation_low"], judge["correlation_high"])
+    return PreferenceRound(
+        generation=int(row["generation"]),
+        n_prompts=int(row["n_prompts"]),
+        n_pairs=int(row["n_pairs"]),
+        n_kept=int(row["n_kept"]),
+        dropped={name: int(n) for name, n in dropped.items()},
+        agreement=judge.get("agreement"),
+        position=judge.get("position"),
+        length=judge.get("length"),
+        length_correlation=judge.get("length_correlation"),
+        accuracy=row["accuracy"],
+        n_items=int(row["n_items"]),
+        log_score=judge.get("log_score"),
+        calibration_error=judge.get("calibration_error"),
+        correlation=rho,
+        trust=float(row["trust"]),
+        weight=float(row["weight"]),
+        vendi=coverage.get("vendi"),
+        distinct_2=coverage.get("distinct_2"),
+        duplicates=coverage.get("duplicates"),
+        held_out=coverage.get("held_out"),
+        evaluated=coverage.get("evaluated"),
+        proposed=coverage.get("proposed"),
+        note=row["note"],
+    )
+
+
+def _sample(pairs: Sequence[JudgedPair]) -> SamplePair | None:
+    """Return the newest kept pair that is not frozen."""
+    for pair in reversed(pairs):
+        found = pair.preference
+        if found is not None and pair.split == "train":
+            q = max(pair.judgement.q, 1.0 - pair.judgement.q)
+            return SamplePair(
+                prompt=pair.comparison.prompt,
+                chosen=found.chosen.text,
+                rejected=found.rejected.text,
+                q=q,
+            )
+    return None
+
+
+# -- blocks and words
+
+
+def preference_lines(report: PreferenceReport) -> list[str]:
+    """Return what is told of preferences beside the sentence, a line each."""
+    made = sum(one.n_pairs for one in report.rounds)
+    lines = [
+        f"Pairs: {report.n_kept:,} kept of {made:,} in {plural(len(report.rounds), 'round')}; "
+        f"{report.n_total:,} of this system in the store; judged by: {report.estimator or 'nobody'}."
+    ]
+    if report.dropped:
+        listed = ", ".join(f"{n:,} {_named(name)}" for name, n in report.dropped.items())
+        lines.append(f"Dropped: {listed}.")
+    last = report.rounds[-1] if report.rounds else None
+    if last is not None:
+        judge = (
+            "no grounded item to try it on"
+            if last.accuracy is None
+            else f"right on {100 * last.accuracy:.0f} % of {plural(last.n_items, 'grounded item')}"
+        )
+        lines.append(f"Judge: {judge}, trust {last.trust:.2f}; {_biases(last)}.")
+        if last.note is not None:
+            lines.append(f"Last round: {clean(last.note)}.")
+    if report.n_hard or report.n_variants:
+        lines.append(
+            f"{plural(report.n_hard, 'prompt')} too hard to judge; "
+            f"{plural(report.n_variants, 'text')} distilled from preferred answers."
+        )
+    lines += [
+        f"{plural(n, 'time')}: {clean(error)}"
+        for error, n in sorted(report.errors.items(), key=lambda item: -item[1])[:3]
+    ]
+    return lines
+
+
+def sample_lines(report: PreferenceReport) -> list[tuple[str, str]]:
+    """Return the parts of the sample pair with their names; empty: there is none."""
+    found = report.sample
+    if found is None:
+        return []
+    parts = (("prompt", found.prompt), ("chosen", found.chosen), ("rejected", found.rejected))
+    return [(name, clean(text)[:_LONGEST]) for name, text in parts]
+
+
+def preference_blocks(report: PreferenceReport | None) -> list[Block]:
+    """Return the section on preferences; empty where none were written."""
+    if report is None:
+        return []
+    blocks: list[Block] = [
+        Heading("What preferences came to"),
+        Paragraph((report.sentence,), "lead"),
+        Bullets(tuple((line,) for line in preference_lines(report))),
+    ]
+    parts = sample_lines(report)
+    if parts:
+        rows = tuple((name, LongText(text)) for name, text in parts)
+        blocks.append(Grid(("newest pair", ""), rows))
+    blocks.append(
+        Grid(
+            _COLUMNS,
+            tuple(_row(one) for one in report.rounds),
+            frozenset(range(len(_COLUMNS))),
+            folded="Round by round",
+        )
+    )
+    return blocks
+
+
+def preference_markdown(report: PreferenceReport) -> str:
+    """Return the state of preferences as Markdown: sentence, sample, counters, rounds."""
+    lines = [f"**{report.sentence}**", ""]
+    lines += [f"* {plain_line(line)}" for line in preference_lines(report)]
+    for name, text in sample_lines(report):
+        lines += ["", f"> {name}: {plain_line(text)}"]
+    lines += ["", "| " + " | ".join(_COLUMNS) + " |", "|---" * len(_COLUMNS) + "|"]
+    lines += ["| " + " | ".join(str(cell) for cell in _row(one)) + " |" for one in report.rounds]
+    return "\n".join(lines) + "\n"
+
+
+_COLUMNS = (
+    *("before generation", "prompts", "pairs", "kept", "both orders agree"),
+    *("judge right", "trust", "weight", "Vendi", "distinct-2", "held-out", "configurations"),
+)
+
+
+def _row(one: PreferenceRound) -> tuple[Inline, ...]:
+    shares = [
+        UNKNOWN if value is None else f"{100 * value:.0f} %"
+        for value in (one.evaluated, one.proposed)
+    ]
+    return (
+        str(one.generation),
+        f"{one.n_prompts:,}",
+        f"{one.n_pairs:,}",
+        f"{one.n_kept:,}",
+        _percent(one.agreement),
+        _percent(one.accuracy),
+        f"{one.trust:.2f}",
+        _percent(one.weight),
+        UNKNOWN if one.vendi is None else f"{one.vendi:.1f}",
+        UNKNOWN if one.distinct_2 is None else f"{one.distinct_2:.2f}",
+        _percent(one.held_out),
+        f"{shares[0]} evaluated, {shares[1]} compared",
+    )
+
+
+def _biases(last: PreferenceRound) -> str:
+    agreement = f"both orders agree on {_percent(last.agreement)}"
+    rho = last.length_correlation
+    told = UNKNOWN if rho is None else f"{rho:+.2f}"
+    if last.position is None or last.length is None:
+        return (
+            f"{agreement}; length and wins correlate by {told}; position and length effects: "
+            "insufficient pairs"
+        )
+    return (
+        f"{agreement}; shown first {last.position:+.2f}, twice as long "
+        f"{0.693 * last.length:+.2f} log-odds; length and wins correlate by {told}"
+    )
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.0f} %"
+
+
+def _named(name: str) -> str:
+    return name.replace("_", " ")

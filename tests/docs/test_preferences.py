@@ -1,0 +1,74 @@
+"""The page on preferences: its program and commands run as printed, its names are the product's."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from convergence.cli.app import app
+from convergence_core.sao.filters import FILTERS
+from convergence_core.store import ParquetStore
+from tasks.preferences.judging import CHANNELS
+from tests.support.planted_server import planted_server
+from tests.support.preferring_runs import (
+    STORE,
+    begin,
+    planted_world,
+    play_generation,
+    write_preferring,
+)
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/preferences.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_program_runs_as_printed(tmp_path: Path):
+    (block,) = blocks("python")
+    (tmp_path / "own.py").write_text(block, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "own.py")],
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"\d of \d kept, \d+% agree\ndoubted: True, rows in own.jsonl", done.stdout)
+    assert (tmp_path / "own.jsonl").read_text(encoding="utf-8").count('"chosen"') > 0
+
+
+def test_every_filter_and_channel_is_named():
+    for name in (*FILTERS, *CHANNELS):
+        assert f"`{name}`" in PAGE, name
+
+
+def test_the_commands_and_questions_run_as_printed(tmp_path: Path):
+    sao = {"every": 1, "n_samples": 6, "audit_items": 6}
+    size = {"population_size": 4, "generations": 2}
+    with planted_server(planted_world(spread=2.0)) as server:
+        write_preferring(tmp_path, server.url, society__sao=sao, optimization__evolution=size)
+        run = begin(tmp_path)
+        with run:
+            while run.goes_on():
+                play_generation(run)
+    commands = [line for block in blocks("sh") for line in block.splitlines()]
+    assert len(commands) == 3
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        for command in commands:
+            done = CliRunner().invoke(app, command.split()[1:])
+            assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
+    finally:
+        os.chdir(before)
+    store = ParquetStore(tmp_path / STORE)
+    for question in (q for block in blocks("sql") for q in block.split(";") if q.strip()):
+        assert store.rows(question)

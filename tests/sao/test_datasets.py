@@ -1,0 +1,287 @@
+"""Datasets: formats that trainers read, evidence beside each row, filters again at the way in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from convergence.cli.app import app
+from convergence_core.sao.formats import (
+    BadRowError,
+    Row,
+    evidence_of,
+    pair_of,
+    read,
+    row_of,
+    write,
+)
+from convergence_core.sao.preferences import Answer, Comparison, Judgement
+from convergence_core.sao.state import JudgedPair
+from convergence_core.store import ParquetStore
+from tasks.loading import load
+from tasks.preferences.dataset import (
+    EVIDENCE_SUFFIX,
+    dataset_of,
+    export,
+    import_dataset,
+    read_dataset,
+    training_of,
+)
+from tests.support.planted_server import planted_server
+from tests.support.preferring_runs import (
+    STORE,
+    begin,
+    planted_world,
+    play_generation,
+    write_preferring,
+)
+
+SIZE: dict[str, Any] = {
+    "optimization__evolution": {"population_size": 5, "generations": 2},
+    "society__sao": {"every": 1, "n_samples": 20, "n_personas": 60, "audit_items": 20,
+                     "dpo_beta": 0.3},
+}  # fmt: skip
+
+# What OpenAI documents of a row of preference tuning, as a JSON schema.
+_MESSAGES = {
+    "type": "array", "minItems": 1,
+    "items": {"type": "object", "required": ["role", "content"]},
+}  # fmt: skip
+_ONE = {
+    "type": "array", "minItems": 1, "maxItems": 1,
+    "items": {"type": "object", "required": ["role", "content"],
+              "properties": {"role": {"const": "assistant"}, "content": {"type": "string"}}},
+}  # fmt: skip
+OPENAI_SCHEMA = {
+    "type": "object",
+    "required": ["input", "preferred_output", "non_preferred_output"],
+    "additionalProperties": False,
+    "properties": {
+        "input": {
+            "type": "object", "required": ["messages"],
+            "properties": {"messages": _MESSAGES, "tools": {"type": "array"},
+                           "parallel_tool_calls": {"type": "boolean"}},
+        },
+        "preferred_output": _ONE,
+        "non_preferred_output": _ONE,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    with planted_server(planted_world()) as server:
+        write_preferring(folder, server.url, **SIZE)
+        run = begin(folder)
+        with run:
+            while run.goes_on():
+                play_generation(run)
+    return folder
+
+
+def pair(prompt: str = "Where do I pay?", p: float = 0.9, position: int = 0) -> JudgedPair:
+    return JudgedPair(
+        comparison=Comparison(
+            prompt=prompt,
+            first=Answer(text=f"At the office, from nine to five: {prompt}", author="a"),
+            second=Answer(text=f"On the web page of the city, at any hour. {prompt}", author="b"),
+            kind="candidates",
+            persona=7,
+        ),
+        judgement=Judgement(p12=p, p21=p, estimator="chat"),
+        dropped_by=None,
+        round_number=2,
+        position=position,
+    )
+
+
+# -- formats
+
+
+@pytest.mark.parametrize("form", ["trl", "openai"])
+@pytest.mark.parametrize("p", [0.9, 0.1])
+def test_a_row_is_read_back_as_the_pair_it_was(form, p: float):
+    one = pair(p=p)
+    row = Row.from_json(json.loads(json.dumps(row_of(one).to_json(form))))
+    assert row == row_of(one)
+    assert pair_of(row, evidence_of(one, run_id="r"), 0) == one
+
+
+def test_rows_have_the_forms_that_trainers_document():
+    row = row_of(pair())
+    assert row.to_json("trl") == {
+        "prompt": [{"role": "user", "content": "Where do I pay?"}],
+        "chosen": [{"role": "assistant", "content": row.chosen}],
+        "rejected": [{"role": "assistant", "content": row.rejected}],
+    }
+    import jsonschema
+
+    jsonschema.validate(row.to_json("openai"), OPENAI_SCHEMA)
+
+
+def test_a_row_with_the_prompt_in_both_answers_is_rebuilt():
+    # TRL's own `maybe_extract_prompt` does the same; the marked test of trainers holds it to it.
+    row = row_of(pair())
+    asked = {"role": "user", "content": row.prompt}
+    both = {
+        name: [asked, {"role": "assistant", "content": text}]
+        for name, text in (("chosen", row.chosen), ("rejected", row.rejected))
+    }
+    assert Row.from_json(both) == row
+    plain = {"prompt": row.prompt, "chosen": row.chosen, "rejected": row.rejected}
+    assert Row.from_json(plain) == row
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (["x"], "object"),
+        ({"chosen": "x", "rejected": "y"}, "prompt"),
+        ({"prompt": "p", "chosen": [], "rejected": "y"}, "chosen"),
+        ({"prompt": "p", "chosen": "x", "rejected": [{"role": "user", "content": "y"}]}, "role"),
+        ({"prompt": " ", "chosen": "x", "rejected": "y"}, "prompt"),
+        ({"input": {}, "preferred_output": [], "non_preferred_output": []}, "input.messages"),
+        ({"chosen": [{"role": "user", "content": "a"}, {}],
+          "rejected": [{"role": "user", "content": "b"}, {}]}, "same prompt"),
+    ],
+)  # fmt: skip
+def test_rows_of_another_form_are_refused_by_name(value, says: str):
+    with pytest.raises(BadRowError, match=says):
+        Row.from_json(value)
+
+
+def test_evidence_of_another_row_is_refused():
+    row, told = row_of(pair()), evidence_of(pair("Something else?"))
+    with pytest.raises(BadRowError, match="another row"):
+        pair_of(row, told, 0)
+    turned = {**evidence_of(pair()), "p12": 0.1, "p21": 0.1}
+    with pytest.raises(BadRowError, match="do not favour"):
+        pair_of(row, turned, 0)
+    with pytest.raises(BadRowError, match="incomplete"):
+        pair_of(row, {"key": row.key}, 0)
+
+
+def test_lines_and_arrays_are_read_alike():
+    rows: list[dict[str, Any]] = [{"a": 1}, {"b": "ü"}]
+    assert read(write(rows, as_array=True)) == read(write(rows, as_array=False)) == rows
+    with pytest.raises(BadRowError, match="line 2"):
+        read('{"a": 1}\n{"b"')
+    with pytest.raises(BadRowError, match="array"):
+        read("[1, 2")
+
+
+def test_a_dropped_pair_has_no_row():
+    from dataclasses import replace
+
+    with pytest.raises(ValueError, match="margin"):
+        row_of(replace(pair(), dropped_by="margin"))
+
+
+# -- out of a store and back
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+@pytest.mark.parametrize("form", ["trl", "openai"])
+def test_what_is_exported_is_imported_as_it_was(project: Path, tmp_path: Path, form, ending: str):
+    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
+    assert len(dataset.pairs) >= 5
+    files = export(dataset, tmp_path / f"rows.{ending}", form)
+    found = read_dataset(files["rows"])
+    assert found.n_dropped == 0
+    assert [p.comparison for p in found.pairs] == [p.comparison for p in dataset.pairs]
+    assert [p.judgement for p in found.pairs] == [p.judgement for p in dataset.pairs]
+    told = [json.loads(line) for line in files["evidence"].read_text("utf-8").splitlines()]
+    assert [one["key"] for one in told] == [row_of(p).key for p in dataset.pairs]
+    for one in told:
+        assert one["judge"] == "judge"
+        assert one["q"] >= 0.7
+        assert sum(one["dropped_in_round"].values()) > 0
+
+
+def test_frozen_pairs_are_never_among_those_to_train_on(project: Path):
+    store = ParquetStore(project / STORE)
+    every = dataset_of(store, "codes", split="all").pairs
+    train, audit = (dataset_of(store, "codes", split=name).pairs for name in ("train", "audit"))
+    assert {p.split for p in train} == {"train"}
+    assert {p.split for p in audit} <= {"audit"}
+    assert len(train) + len(audit) == len(every)
+
+
+def test_an_import_filters_again_and_no_search_reads_it(project: Path, tmp_path: Path):
+    loaded = load(project / "optimization.yaml")
+    held_out = str(loaded.holdout_cases[0].input)
+    rows = [row_of(pair(f"Question {k} about the permit, please?")).to_json("trl") for k in (1, 2)]
+    leak = row_of(pair(f"Please: {held_out}")).to_json("trl")
+    short = {"prompt": "Too short an answer?", "chosen": "Yes.", "rejected": "No."}
+    file = tmp_path / "own.jsonl"
+    file.write_text(write([*rows, rows[0], leak, short], as_array=False), encoding="utf-8")
+    found, label = import_dataset(loaded, file)
+    assert len(found.pairs) == 2
+    dropped = {name: n for name, n in found.dropped.items() if n}
+    assert dropped == {"duplicate_prompt": 1, "contaminated": 1, "length": 1}
+    store = ParquetStore(project / STORE)
+    (record,) = [r for r in store.runs() if r.label == label]
+    assert (record.status, record.reason) == ("done", "2 preferences were imported")
+    prompts = [p.comparison.prompt for p in dataset_of(store, "codes", split="all").pairs]
+    assert "Question 1 about the permit, please?" in prompts
+    # The trust of the judge is not moved by rows that it has not judged.
+    assert dataset_of(store, "codes").trust > 0.2
+
+
+def test_two_runs_with_nearly_the_same_prompt_export_it_once(project: Path, tmp_path: Path):
+    loaded = load(project / "optimization.yaml")
+    words = " ".join(f"word{k}" for k in range(40))
+    for text in (words, words.replace("word3 ", "other ")):
+        file = tmp_path / "one.jsonl"
+        file.write_text(write([row_of(pair(text)).to_json("trl")], as_array=False), "utf-8")
+        import_dataset(loaded, file)
+    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
+    assert sum("word7" in p.comparison.prompt for p in dataset.pairs) == 1
+    assert dataset.n_duplicates >= 1
+
+
+def test_trainers_are_told_the_numbers_of_the_configuration(project: Path):
+    told: Any = training_of(load(project / "optimization.yaml").configuration)
+    assert told["dpo"]["beta"] == 0.3
+    assert told["simpo"] == {
+        "trainer": "trl.experimental.cpo.CPOTrainer", "loss_type": "simpo", "cpo_alpha": 0.0,
+        "beta": 10.0, "simpo_gamma": 3.0,
+    }  # fmt: skip
+    assert told["dpo"]["num_train_epochs"] == 1
+
+
+# -- the command line
+
+
+def test_the_command_refuses_what_nobody_should_train_on(project: Path, tmp_path: Path):
+    out = tmp_path / "rows.jsonl"
+    options = ["--config", str(project / "optimization.yaml"), "-o", str(out)]
+    done = CliRunner().invoke(app, ["export", "preferences", *options])
+    assert done.exit_code == 100, done.output
+    assert "coverage is insufficient" in done.output
+    assert not out.exists()
+    done = CliRunner().invoke(app, ["export", "preferences", *options, "--anyway", "--json"])
+    assert done.exit_code == 0, done.output
+    lines = out.read_text("utf-8").splitlines()
+    told = json.loads(done.stdout)
+    assert told["rows"] == len(lines) > 0
+    assert out.with_name(out.name + EVIDENCE_SUFFIX).is_file()
+    training = json.loads(Path(told["files"]["training"]).read_text("utf-8"))
+    assert training["dpo"]["beta"] == 0.3
+
+
+def test_the_command_reads_a_file_or_says_what_is_wrong(project: Path, tmp_path: Path):
+    file = tmp_path / "rows.json"
+    config = ["--config", str(project / "optimization.yaml")]
+    row = row_of(pair("How do I appeal against a fee that is too high?")).to_json("openai")
+    file.write_text(write([row], as_array=True), encoding="utf-8")
+    done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
+    assert done.exit_code == 0, done.output
+    assert "Read 1 preferences into codes-" in done.output
+    file.write_text('[{"chosen": 1}]', encoding="utf-8")
+    done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
+    assert done.exit_code != 0
+    assert "row 1" in str(done.exception)

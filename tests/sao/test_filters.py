@@ -1,0 +1,169 @@
+"""Filters in order: each counter counts what it dropped, and nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from convergence_core.sao.duplicates import Duplicates
+from convergence_core.sao.filters import FILTERS, FilterSettings, HeldOut, Sieve, total
+from convergence_core.sao.preferences import Answer, Comparison, Judgement
+from convergence_core.texts import fingerprint, jaccard, most_alike, runs_of
+
+WORDS = [f"{a}{b}" for a in ("tal", "ven", "mor", "sil", "gar") for b in range(400)]
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+NONE = HeldOut(())
+
+
+def prompt(rng: np.random.Generator, n: int = 40) -> list[str]:
+    return [str(w) for w in rng.choice(WORDS, n, replace=False)]
+
+
+def edited(words: list[str], n: int, rng: np.random.Generator) -> list[str]:
+    """Return a copy with n words replaced by new ones."""
+    copy = list(words)
+    for k, place in enumerate(rng.choice(len(words), n, replace=False)):
+        copy[place] = f"edited{k}{rng.integers(1_000_000)}"
+    return copy
+
+
+def answer(text: str, reason: str | None = "stop") -> Answer:
+    return Answer(text=text, author="a", finish_reason=reason)
+
+
+def pair(first: str, second: str, text: str = "What is to be done about the roof?", k: int = 0):
+    return Comparison(
+        prompt=text, first=answer(first), second=answer(second), kind="incumbent", persona=k
+    )
+
+
+GOOD = pair(
+    "Call the landlord today, take photographs, and put a bucket under the leak.",
+    "Write a letter to the owner; until then, move what water could spoil away.",
+)
+
+
+def test_copies_with_one_or_two_edits_go_and_those_with_three_stay():
+    rng = np.random.default_rng(0)
+    duplicates = Duplicates()
+    originals = [prompt(rng) for _ in range(150)]
+    assert all(duplicates.add(" ".join(words)) for words in originals)
+    for n, is_new in ((1, False), (2, False), (3, True), (4, True)):
+        found = [duplicates.add(" ".join(edited(words, n, rng))) for words in originals]
+        assert found == [is_new] * len(originals), n
+
+
+def test_case_and_punctuation_make_no_new_text():
+    duplicates = Duplicates()
+    assert duplicates.add("Where is my parcel?")
+    assert not duplicates.add("where  is MY parcel!!")
+    assert duplicates.add("Where is my letter?")
+    assert len(duplicates) == 2
+    assert fingerprint("A b") == fingerprint("a, B.")
+
+
+def test_jaccard_is_the_share_of_words_in_common():
+    rng = np.random.default_rng(1)
+    words = prompt(rng)
+    for n, expected in ((1, 0.951), (2, 0.905), (3, 0.860), (4, 0.818)):
+        found = jaccard(frozenset(words), frozenset(edited(words, n, rng)))
+        assert found == pytest.approx(expected, abs=1e-3)
+    assert jaccard(frozenset(), frozenset()) == 1.0
+    assert most_alike(frozenset("ab"), []) == 0.0
+    assert runs_of("a b c", 2) == {"a b", "b c"}
+    assert runs_of("a", 2) == frozenset()
+
+
+def test_what_is_fine_passes():
+    sieve = Sieve(FilterSettings(), NONE)
+    assert sieve.before_judging(GOOD) is None
+    assert not any(sieve.counters.values())
+
+
+CUT = replace(GOOD, second=replace(GOOD.second, finish_reason="length"))
+SIMILAR = replace(
+    GOOD, second=replace(GOOD.first, text=GOOD.first.text.replace("bucket", "Bucket!"))
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "dropped_by"),
+    [
+        (CUT, "incomplete"),
+        (replace(GOOD, first=answer("", "stop")), "incomplete"),
+        (replace(GOOD, second=replace(GOOD.second, finish_reason=None)), "incomplete"),
+        (replace(GOOD, prompt=" "), "incomplete"),
+        (replace(GOOD, first=answer("Too short.")), "length"),
+        (replace(GOOD, first=answer("word " * 900)), "length"),
+        (replace(GOOD, first=answer("I'm sorry, but I can't help with this request at all, no.")),
+         "refusal"),
+        (replace(GOOD, first=answer("As an AI language model, I have no roof of my own to mend.")),
+         "refusal"),
+        (replace(GOOD, first=answer("Dear [your name here], please do mend the roof, it leaks.")),
+         "refusal"),
+        (SIMILAR, "same_answers"),
+    ],
+)  # fmt: skip
+def test_each_filter_drops_its_own_and_counts_it(broken, dropped_by):
+    sieve = Sieve(FilterSettings(), NONE)
+    assert sieve.before_judging(broken) == dropped_by
+    assert sieve.counters == {name: int(name == dropped_by) for name in FILTERS}
+
+
+def test_an_earlier_filter_hides_a_later_one():
+    sieve = Sieve(FilterSettings(), HeldOut([GOOD.prompt + " " + LONG]))
+    both = replace(SIMILAR, first=answer("Too short.", "length"))
+    assert sieve.before_judging(both) == "incomplete"
+    assert sum(sieve.counters.values()) == 1
+
+
+def test_a_prompt_like_an_earlier_one_is_dropped_but_not_its_other_pairs():
+    sieve = Sieve(FilterSettings(), NONE, known_prompts=["Who mends the fence of the garden?"])
+    assert sieve.before_judging(GOOD) is None
+    third = answer("Ask three roofers for an offer, and wait for a week without any rain.")
+    assert sieve.before_judging(replace(GOOD, second=third)) is None
+    assert sieve.before_judging(GOOD) == "duplicate_prompt"
+    assert sieve.before_judging(replace(GOOD, persona=1)) == "duplicate_prompt"
+    known = replace(GOOD, prompt="Who mends the fence of the garden", persona=2)
+    assert sieve.before_judging(known) == "duplicate_prompt"
+    assert sieve.counters["duplicate_prompt"] == 3
+
+
+def test_a_planted_run_of_thirteen_words_is_found():
+    held_out = HeldOut([f"Please note: {LONG}, and so on"])
+    planted = replace(GOOD, prompt=f"Tell me: {LONG.upper()}?")
+    sieve = Sieve(FilterSettings(), held_out)
+    assert sieve.before_judging(planted) == "contaminated"
+    assert sieve.counters["contaminated"] == 1
+    twelve = " ".join(LONG.split()[:12])
+    assert sieve.before_judging(replace(GOOD, prompt=f"So {twelve} what?", persona=4)) is None
+    leak = replace(GOOD, first=answer(f"The answer is: {LONG}, as everybody knows."), persona=5)
+    assert sieve.before_judging(replace(leak, prompt="Something else entirely?")) == "contaminated"
+
+
+def test_a_short_held_out_case_may_not_be_asked_whole():
+    held_out = HeldOut(["Where is my parcel now?", "yes"])
+    assert held_out.asks("Hello! where is my parcel now, please")
+    assert not held_out.asks("Where is my other parcel now?")
+    assert not held_out.asks("yes")
+
+
+def test_quality_filters_may_be_switched_off_and_the_others_not():
+    sieve = Sieve(FilterSettings(quality_filter=False), HeldOut([LONG]))
+    assert sieve.before_judging(replace(GOOD, first=answer("Too short."))) is None
+    assert sieve.before_judging(CUT) == "incomplete"
+    assert sieve.before_judging(replace(GOOD, prompt=LONG)) == "contaminated"
+
+
+def test_a_win_that_length_alone_explains_is_dropped():
+    long = replace(GOOD, first=answer(GOOD.first.text * 8))
+    said = Judgement(p12=0.8, p21=0.8, estimator="x")
+    sieve = Sieve(FilterSettings(), NONE)
+    assert sieve.after_judging(long, said, None) is None
+    assert sieve.after_judging(long, said, 0.3) is None
+    assert sieve.after_judging(long, said, 1.0) == "length_bias"
+    assert sieve.after_judging(long, Judgement(p12=0.6, p21=0.6, estimator="x"), 1.0) == "margin"
+    sieve.fail(2)
+    assert sieve.counters["incomplete"] == 2
+    assert sieve.n_kept == 2
+    assert total([sieve.counters, {"margin": 4}])["margin"] == 5

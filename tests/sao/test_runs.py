@@ -1,0 +1,577 @@
+"""Runs that prefer, over a real server and the real client: rows, resumes, judges of no use."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence_core.archive import Archive
+from convergence_core.coverage.alarms import Alarms
+from convergence_core.errors import ResumeError
+from convergence_core.events import ThinkingStopped
+from convergence_core.records import canonical_json
+from convergence_core.result import RunResult
+from convergence_core.sampler import Advice, Expert
+from convergence_core.samplers import make_surrogate
+from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
+from convergence_core.sao.state import SaoState
+from convergence_core.store import ParquetStore
+from convergence_core.trust.exploitation import Exploitation, Standing
+from tasks.loading import load
+from tasks.preferences.alone import open_rounds
+from tasks.preferences.making import NO_LLM, NO_PROMPT
+from tasks.report import collect_progress, preference_markdown, preference_report
+from tasks.report.markdown import report_markdown
+from tasks.report.preferring import preference_lines
+from tasks.runs import Run
+from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
+from tests.sao.test_coverage import FULL
+from tests.support.planted_server import planted_server
+from tests.support.preferring_runs import (
+    STORE,
+    World,
+    begin,
+    go_on,
+    planted_world,
+    play,
+    play_generation,
+    write_preferring,
+)
+
+SMALL: dict[str, Any] = {
+    "optimization__evolution": {"population_size": 6, "generations": 3},
+    "society__sao": {"every": 1, "n_samples": 6, "n_personas": 30, "audit_items": 12},
+}
+
+
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    return ParquetStore(folder / STORE).rows(sql)
+
+
+def run_whole(folder: Path, world: World, **overrides: Any) -> tuple[Any, list[Any]]:
+    """Run a project's generations; return what it has found and what listeners were told."""
+    events: list[Any] = []
+    with planted_server(world) as server:
+        write_preferring(folder, server.url, **{**SMALL, **overrides})
+        run = begin(folder, on_event=events.append)
+        with run:
+            while run.goes_on():
+                play_generation(run)
+            return collect_progress(run), events
+
+
+def errors_of(folder: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows(folder, "select errors_json from preference_rounds"):
+        for why, n in json.loads(row["errors_json"]).items():
+            found[why] = found.get(why, 0) + n
+    return found
+
+
+@pytest.fixture(scope="module")
+def fair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, World, RunResult]:
+    folder = tmp_path_factory.mktemp("fair")
+    world = planted_world()
+    with planted_server(world) as server:
+        write_preferring(folder, server.url, **SMALL)
+        return folder, world, play(begin(folder))
+
+
+# -- what a run leaves
+
+
+def test_every_pair_has_its_evidence_and_every_drop_its_counter(fair):
+    folder, world, _ = fair
+    rounds = rows(folder, "select * from preference_rounds order by generation")
+    assert [(row["generation"], row["round"]) for row in rounds] == [(1, 0), (2, 1)]
+    pairs = pairs_of(
+        ParquetStore(folder / STORE).rows(PREFERENCES_SQL, {"run": None, "system": "codes"})
+    )
+    assert len(pairs) == sum(row["n_judged"] for row in rounds) > 0
+    assert world.n_asked["prompt"] == sum(row["n_prompts"] for row in rounds) == 12
+    for row in rounds:
+        assert row["estimator"] == "chat"
+        assert row["n_kept"] + sum(row["dropped"].values()) == row["n_pairs"] == 6
+        assert 0 < row["trust"] <= 1
+        assert row["accuracy"] == 1.0
+        assert row["coverage"]["n_texts"] == 18 * (row["round"] + 1)
+        assert 0 < row["coverage"]["proposed"] <= row["coverage"]["evaluated"] <= 1
+    for pair in pairs:
+        assert pair.comparison.prompt.startswith("What shall I do about")
+        assert pair.comparison.first.text.startswith("[[r")
+        assert pair.comparison.persona is not None
+    assert {pair.comparison.kind for pair in pairs} == {"incumbent", "candidates"}
+    assert len({pair.comparison.persona for pair in pairs}) == len(pairs)
+
+
+def test_the_incumbent_answers_warm_and_candidates_as_they_are(fair):
+    folder, _, _ = fair
+    answers = rows(folder, "select first_author, second_author, kind from preferences")
+    assert all((r["first_author"] == r["second_author"]) == (r["kind"] == "incumbent")
+               for r in answers)  # fmt: skip
+    asked = {row["candidate_id"] for row in rows(folder, "select candidate_id from candidates")}
+    assert {r["first_author"] for r in answers if r["kind"] == "incumbent"} <= asked
+
+
+def test_calls_are_journaled_and_paid_as_what_they_are(fair):
+    folder, world, result = fair
+    found = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
+    made = {row["purpose"]: row["n"] for row in found}
+    assert made["sao"] == sum(n for what, n in world.n_asked.items() if what != "case")
+    assert made["evaluation"] == world.n_asked["case"]
+    assert {cost.purpose for cost in result.costs} == {"evaluation", "sao"}
+
+
+def test_audits_use_search_cases_whose_truth_was_executed(fair):
+    folder, _, _ = fair
+    found = rows(folder, "select a.*, c.n from preference_audits a left join (select case_id, "
+                         "count(*) as n from evaluations where role = 'search' group by case_id) c "
+                         "using (case_id)")  # fmt: skip
+    assert found
+    assert all(row["n"] for row in found)
+    assert all(row["p_right"] == pytest.approx(0.9) for row in found)
+
+
+def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
+    _, _, result = fair
+    report = result.preferences
+    assert report is not None
+    assert RunResult.from_json(canonical_json(result.to_json())).preferences == report
+    text = report_markdown(result)
+    assert "What preferences came to" in text
+    assert "Preferences changed which candidates were tried, never a reward" in text
+    assert report.sample is not None
+    assert "newest pair" in text
+    lines = "\n".join(preference_lines(report))
+    assert f"{report.n_kept:,} kept of 12 in 2 rounds" in lines
+    assert "right on 100 % of" in lines
+    assert "insufficient pairs" in lines
+    markdown = preference_markdown(report)
+    assert "| before generation | prompts |" in markdown
+    assert "> prompt: What shall I do" in markdown
+    from convergence.cli.summary import _show_preferences
+
+    _show_preferences(result)
+    assert "Preferences:" in capsys.readouterr().out
+
+
+# -- resumes
+
+
+def without_ids(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "run_id"} for row in found]
+
+
+@pytest.mark.parametrize("step", ["sample", "learn"])
+def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: str):
+    world = planted_world()
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            assert not play_generation(run, stop_before=lambda name: name == step)
+            played = run.preferring
+            assert played is not None
+            assert played.round is not None
+            before = dict(world.n_asked), played.round
+        assert rows(tmp_path, "select * from preferences") == []
+        run = go_on(tmp_path)
+        with run:
+            play_generation(run)
+            again = run.preferring
+            assert again is not None
+        asked = {what: n for what, n in world.n_asked.items() if what != "case"}
+    assert asked == {what: n for what, n in before[0].items() if what != "case"}
+    found = rows(tmp_path, "select * from preferences order by position")
+    assert [row["pair_id"] for row in found] == [p.comparison.pair_id for p in before[1].pairs]
+    # The very numbers of the round before the kill.
+    (kept,) = rows(tmp_path, "select * from preference_rounds")
+    (told,) = before[1].tables["preference_rounds"]
+    assert kept["judge"] == told["judge"]
+    assert kept["trust"] == told["trust"]
+
+
+def test_what_was_learned_is_read_back_from_the_checkpoint(fair):
+    folder, _, _ = fair
+    store = ParquetStore(folder / STORE)
+    (record,) = store.runs()
+    checkpoint = store.checkpoint(record.run_id)
+    assert checkpoint is not None
+    learned = json.loads(checkpoint.progress_json)["preferences"]
+    state = SaoState.from_json(learned, limit=3)
+    assert state.to_json() == learned
+    assert state.rounds.n_done == 2
+    assert state.trust.is_enabled
+    assert len(state.asked) == 12
+
+
+# -- judges and authors of no use
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        "chat",
+        pytest.param("verdict", marks=pytest.mark.slow),
+        pytest.param("decisions", marks=pytest.mark.slow),
+    ],
+)
+def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path, channel):
+    world = planted_world(mode="always_first", channel=channel)
+    result, _ = run_whole(
+        tmp_path, world,
+        optimization__evolution={"population_size": 4, "generations": 2},
+        society__sao={"every": 1, "n_samples": 12, "n_personas": 40, "audit_items": 0},
+    )  # fmt: skip
+    found = rows(tmp_path, "select distinct dropped_by, estimator from preferences")
+    assert found == [{"dropped_by": "aborted", "estimator": channel}]
+    for row in rows(tmp_path, "select * from preference_rounds"):
+        assert row["n_kept"] == 0
+        assert row["judge"]["agreement"] == 0.0
+        assert "agrees with itself on 0%" in row["note"]
+    assert result.preferences.sentence == "Preferences changed nothing: no pair was kept."
+
+
+@pytest.mark.parametrize(
+    ("mode", "breaks", "says"),
+    [
+        ("garbage", "prompt", "prompt: the answer does not begin as it must"),
+        ("http500", "prompt", "prompt: http_500"),
+        ("garbage", "judgement", "judgement: "),
+        ("http500", "judgement", "judgement: "),
+        ("http500", "answer", "answer: http_500"),
+    ],
+)
+def test_what_fails_leaves_an_error_and_no_row(tmp_path: Path, mode, breaks: str, says: str):
+    # Answers of very different lengths: "the longer one" never stands in for a verdict.
+    world = planted_world(mode=mode, breaks=frozenset({breaks}), n_words=(10, 250))
+    sao = {"every": 2, "n_samples": 6, "audit_items": 0, "quality_filter": False}
+    size = {"population_size": 4, "generations": 3}
+    run_whole(tmp_path, world, society__sao=sao, optimization__evolution=size)
+    assert rows(tmp_path, "select * from preferences") == []
+    (row,) = rows(tmp_path, "select * from preference_rounds")
+    errors = errors_of(tmp_path)
+    assert all(why.startswith(says) for why in errors), errors
+    n_each = 2 if breaks == "answer" else 1
+    assert sum(errors.values()) == 6 * n_each
+    assert row["dropped"]["incomplete"] == 6
+    assert row["n_kept"] == 0
+
+
+def test_a_held_out_case_in_a_prompt_drops_it(tmp_path: Path):
+    leak = [""]
+    world = planted_world(prompt_of=lambda k: f"Number {k} asks: {leak[0]}")
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        leak[0] = str(run.loaded.holdout_cases[0].input)
+        with run:
+            play_generation(run)
+            play_generation(run)
+    (row,) = rows(tmp_path, "select * from preference_rounds")
+    assert row["dropped"]["contaminated"] == row["n_pairs"] == 6
+    assert world.n_asked["judgement"] <= 2 * row["n_items"] + 8  # audits and probes alone
+
+
+def test_a_judge_that_is_wrong_about_executed_truth_has_no_say(tmp_path: Path):
+    result, _ = run_whole(tmp_path, planted_world(lies=True))
+    for row in rows(tmp_path, "select * from preference_rounds"):
+        assert row["accuracy"] == 0.0
+        assert row["trust"] == 0.0
+        assert row["weight"] == 0.0
+    assert rows(tmp_path, "select * from candidates where origin = 'sao'") == []
+    assert "the judge has no say in the draws" in result.preferences.sentence
+
+
+def test_a_judge_without_probabilities_is_read_by_its_verdicts(tmp_path: Path):
+    run_whole(tmp_path, planted_world(channel="verdict"))
+    found = rows(tmp_path, "select distinct estimator, p12 in (.25, .75) as is_plain "
+                           "from preferences")  # fmt: skip
+    assert found == [{"estimator": "verdict", "is_plain": True}]
+
+
+@pytest.mark.parametrize(("wanted", "url", "case"), [(NO_LLM, False, None), (NO_PROMPT, True, {})])
+def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
+    tmp_path: Path, wanted: str, url: bool, case
+):
+    events: list[Any] = []
+    with planted_server(planted_world()) as server:
+        path = write_preferring(tmp_path, server.url, **SMALL)
+        if not url:
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text[: text.index("llm:")], encoding="utf-8")
+        if case is not None:
+            cases = [
+                {"id": name, "input": {"x": "one", "y": "two"}, "expected": "1"} for name in "abcd"
+            ]
+            (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        run = begin(tmp_path, on_event=events.append)
+        with run:
+            assert run.preferring is None
+            play_generation(run)
+    told = [event.text for event in events if isinstance(event, ThinkingStopped)]
+    assert told == [wanted]
+
+
+def test_preferences_stop_at_their_share_of_the_budget(tmp_path: Path):
+    world = planted_world()
+    result, _ = run_whole(
+        tmp_path,
+        world,
+        prices={"judge": {"input": 10.0, "output": 1000.0}, "system": {"input": 0, "output": 0}},
+        budget={"max_usd": 2.0},
+        society__sao={"every": 2, "n_samples": 6, "max_share_usd": 0.3, "audit_items": 0},
+    )
+    errors = errors_of(tmp_path)
+    assert any("share of preferences in `budget.max_usd` is spent" in why for why in errors)
+    (spent,) = rows(tmp_path, "select sum(cost_usd) as usd from attempts where purpose = 'sao'")
+    assert 0 < spent["usd"] <= 0.3 * 2.0
+    assert result.generations_run == 3
+
+
+# -- what preferences may touch
+
+
+def test_preferences_change_no_ranking_and_their_loss_changes_the_next_round(tmp_path: Path):
+    with planted_server(planted_world()) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            play_generation(run)
+            preferring = run.preferring
+            assert preferring is not None
+            assert preferring.state.is_heard
+            prefer.fn(run.run_id, run.next_generation)
+            plan = run.ask()
+            trials = [run.session.evaluate(a, run.next_generation) for a in plan.assignments]
+            told = run.learn(trials)
+            # The same trials in a run that never heard of preferences.
+            run.preferring = None
+            untold = run.learn(trials)
+            assert told.recommendation is not None
+            assert _bytes(run, told) == _bytes(run, untold)
+            # Without the data the next round asks other personas, and the draws are other ones.
+            with_data = run.sampler, preferring
+            assert with_data[1].round is not None
+            run.preferring = preferring
+            advised = preferring.advice(Advice(), run.progress.search, run.leader())
+            assert advised.experts
+            bare = replace(preferring.now, opinion={}, proposals=(), weight=None)
+            preferring.round = replace(preferring.round, state=bare)  # type: ignore[type-var]
+            assert preferring.advice(Advice(), run.progress.search, run.leader()) == Advice()
+
+
+def _bytes(run: Run, learned: Any) -> str:
+    search = learned.progress.search
+    found = run.recommend(search)
+    assert found is not None
+    ranking = [(r.candidate_id, r.mean, r.low, r.high) for r in found.ranking]
+    return canonical_json([search.to_json(), *map(list, ranking)])
+
+
+def test_deleting_the_data_changes_whom_the_next_round_asks(fair):
+    folder, _, _ = fair
+    from convergence_core.sao.diversity import choose, hardness_of
+    from tasks.preferences.making import shipped_personas
+
+    grammar = shipped_personas()
+    pairs = pairs_of(
+        ParquetStore(folder / STORE).rows(PREFERENCES_SQL, {"run": None, "system": None})
+    )
+    pool = grammar.walk(3, 0, 60)
+    judged = [(grammar.persona(p.comparison.persona or 0), p.judgement.q) for p in pairs]
+    asked = [one for one, _ in judged]
+    free = [one for one in pool if one not in asked]
+    with_data = choose(free, hardness_of(free, judged), n=6, chosen=asked)
+    assert with_data != choose(pool, hardness_of(pool, []), n=6)
+
+
+def ranking_of(run: Run, space: Any) -> str:
+    """Return the ranking by a surrogate of a space, of candidates that lie in the plain one."""
+    from convergence_core.recommend import recommend
+
+    members = {
+        name: member
+        for name, member in run.progress.search.archive.members.items()
+        if "three short steps" not in str(member.candidate.params["system"])
+    }
+    search = replace(run.progress.search, archive=Archive(members))
+    rng = np.random.default_rng(0)
+    found = recommend(search, rng=rng, surrogate=make_surrogate(space))
+    assert found is not None
+    return canonical_json([[r.candidate_id, r.mean, r.low, r.high] for r in found.ranking])
+
+
+def test_thoughts_make_room_for_the_judge_and_weights_stay_below_1(fair, tmp_path: Path):
+    with planted_server(planted_world()) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            play_generation(run)
+            assert run.preferring is not None
+            thought = Expert(name="trends", weight=0.3)
+            found = run.preferring.advice(
+                Advice(reserves=True, experts=(thought,)), run.progress.search, None
+            )
+    judge = found.experts[-1]
+    assert judge.name == "judge"
+    assert len(judge.places) == len(judge.means) == len(judge.variances) >= 2
+    assert found.experts[0].weight == pytest.approx(0.3 * (1 - judge.weight))
+    assert sum(one.weight for one in found.experts) <= 1
+    assert found.reserves
+
+
+PROMPTS = {
+    "type": "text", "variants": ["Be brief.", "Answer at length, with every detail."],
+    "default": "Be brief.", "mutate": True,
+}  # fmt: skip
+
+
+def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path: Path):
+    world = planted_world()
+    parameters = {
+        "temperature": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.2},
+        "system": PROMPTS,
+    }
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **SMALL, search_space={"parameters": parameters})
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            play_generation(run)
+            names = run.loaded.space.parameters["system"]
+            assert names.value_at(2) == world.distilled
+            # The ranking of what was asked is that of the space before it was widened.
+            plain = load(tmp_path / "optimization.yaml").space
+            choices: Any = plain.parameters["system"].to_json()["choices"]
+            assert len(choices) == 2
+            before = ranking_of(run, plain)
+            assert before == ranking_of(run, run.loaded.space)
+        asked = rows(tmp_path, "select candidate_id, origin, params_json from candidates")
+        new = [row for row in asked if world.distilled in row["params_json"]]
+        assert any(row["origin"] == "sao" for row in new)
+        known = {row["candidate_id"] for row in new}
+        cells = rows(tmp_path, "select candidate_id from evaluations")
+        assert any(row["candidate_id"] in known for row in cells)
+        # A resumed run searches the same space.
+        run = go_on(tmp_path)
+        with run:
+            assert run.loaded.space.parameters["system"].value_at(2) == world.distilled
+            while run.goes_on():
+                play_generation(run)
+            result = collect_progress(run)
+    assert result.preferences is not None
+    assert result.preferences.n_variants >= 1
+    for what, shown in world.asked:
+        if what == "distilled":
+            assert "[[BEGIN BETTER" in shown
+
+
+# -- alarms
+
+
+def test_after_an_alarm_prompts_alone_are_written_and_no_row(tmp_path: Path):
+    world = planted_world()
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            preferring = run.preferring
+            assert preferring is not None
+            alarms = Alarms(reference=FULL, n_alarms=1, is_stopped=True, why="Vendi score low")
+            preferring.state = replace(preferring.state, alarms=alarms)
+            play_generation(run)
+            assert preferring.state.alarms.n_clean == 1  # a window that is not full is clean
+            play_generation(run)
+            assert preferring.state.alarms.gives_rows
+    assert rows(tmp_path, "select * from preferences") == []
+    assert (world.n_asked["prompt"], world.n_asked["answer"]) == (12, 0)
+    anchored = sum("[[BEGIN REAL" in shown for what, shown in world.asked if what == "prompt")
+    assert anchored == 2  # 30 % of six, in each of two rounds: one each
+
+
+def test_the_third_alarm_ends_all_rounds_until_a_person_releases_it(tmp_path: Path):
+    with planted_server(planted_world()) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            preferring = run.preferring
+            assert preferring is not None
+            alarms = Alarms(reference=FULL, n_alarms=3, is_stopped=True, why="x")
+            preferring.state = replace(preferring.state, alarms=alarms)
+            assert not preferring.is_due(1)
+            preferring.state = replace(preferring.state, alarms=alarms.released(1))
+            assert preferring.is_due(1)
+
+
+def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(tmp_path: Path):
+    world = planted_world()
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            preferring = run.preferring
+            assert preferring is not None
+            old = next(iter(run.progress.search.archive)).candidate
+            best = Standing(
+                round_number=0,
+                incumbent=canonical_json(dict(old.params)),
+                judge_mean=0.1,
+                grounded_mean=0.9,
+            )
+            frozen = Exploitation(rounds=(best,), best=best, is_frozen=True)
+            preferring.state = replace(preferring.state, exploitation=frozen)
+            play_generation(run)
+            assert preferring.advice(Advice(), run.progress.search, None) == Advice()
+            report = preference_report(run.store, run.run_id, "codes")
+    authors = rows(tmp_path, "select distinct first_author from preferences "
+                             "where kind = 'incumbent'")  # fmt: skip
+    assert authors == [{"first_author": old.candidate_id}]
+    assert report is not None
+    assert "the incumbent of the best round by rewards" in report.sentence
+
+
+# -- rounds alone
+
+
+def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
+    folder, world, _ = fair
+    with planted_server(world) as server:
+        write_preferring(folder, server.url, **SMALL)
+        before = rows(folder, "select count(*) as n from preferences")[0]["n"]
+        run = open_rounds(str(folder / "optimization.yaml"))
+        with run:
+            assert run.preferring is not None
+            assert run.preferring.state.trust.n_items > 0
+            while goes_on_with_rounds(run.run_id):
+                prefer.fn(run.run_id, run.next_generation)
+                save_round.fn(run.run_id, run.next_generation)
+            finish_rounds(run.run_id)
+        assert run.next_generation == 3
+        every = rows(folder, "select * from preference_rounds order by run_id, generation")
+        found = [row for row in every if row["run_id"] == run.run_id]
+        assert [row["n_prompts"] for row in found] == [6, 6, 6]
+        assert all(row["n_items"] > 0 for row in found)
+        assert rows(folder, "select count(*) as n from preferences")[0]["n"] > before
+        personas = rows(folder, "select persona, count(*) as n from preferences group by persona")
+        assert {row["n"] for row in personas} == {1}
+        (record,) = [r for r in ParquetStore(folder / STORE).runs() if r.run_id == run.run_id]
+        assert (record.status, record.reason) == ("done", "all 3 rounds were run")
+        with pytest.raises(ResumeError, match="rounds of preferences alone"):
+            go_on(folder, name=run.label)
+        # The next ones go on from these.
+        run = open_rounds(str(folder / "optimization.yaml"))
+        with run:
+            assert run.preferring is not None
+            assert run.leader() is not None
+            assert run.preferring.state.trust.n_items > found[-1]["n_items"]
+            assert run.preferring.state.rounds.n_done == 0

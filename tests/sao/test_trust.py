@@ -1,0 +1,215 @@
+"""Trust: a bound that a coin does not pass, sums that catch a drift, slopes that catch a flatterer."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import linregress, spearmanr
+
+from convergence_core.records import canonical_json
+from convergence_core.trust.audit import (
+    LEAST_TRUST,
+    Audit,
+    Item,
+    Trust,
+    audit,
+    calibration_error,
+    trust_of,
+)
+from convergence_core.trust.drift import LIMIT, N_FIRST, Drift
+from convergence_core.trust.exploitation import (
+    N_ROUNDS,
+    Exploitation,
+    Standing,
+    is_exploited,
+    slope_t,
+)
+
+
+def items(accuracy: float, n: int, rng: np.random.Generator) -> list[Item]:
+    found = []
+    for _ in range(n):
+        truth, is_right = bool(rng.random() < 0.5), bool(rng.random() < accuracy)
+        found.append(Item(q=0.8 if truth == is_right else 0.2, first_is_right=truth))
+    return found
+
+
+def enabled(accuracy: float, n: int, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    return Trust().after(audit(items(accuracy, n, rng), rng)).is_enabled
+
+
+@pytest.mark.statistical
+def test_a_coin_is_disabled_and_a_judge_of_eighty_percent_is_heard():
+    coins = sum(enabled(0.5, 50, seed) for seed in range(100))
+    judges = sum(enabled(0.8, 50, seed) for seed in range(100))
+    assert coins <= 5
+    assert judges >= 90
+
+
+def test_thirty_five_of_fifty_is_where_trust_begins():
+    assert trust_of(34, 50) < LEAST_TRUST <= trust_of(35, 50)
+    assert trust_of(25, 50) == 0.0
+    assert Trust().value == 0.0
+    assert not Trust().is_enabled
+
+
+def test_older_audits_weigh_less_and_empty_ones_age_nothing():
+    rng = np.random.default_rng(0)
+    good, bad = audit(items(1.0, 10, rng), rng), audit(items(0.0, 10, rng), rng)
+    state = Trust().after(good).after(bad)
+    assert (state.n_right, state.n_items) == pytest.approx((8.0, 18.0))
+    assert state.after(audit([], rng)) is state
+
+
+def test_an_audit_reports_its_measures():
+    rng = np.random.default_rng(1)
+    said = [
+        Item(q=0.9, first_is_right=True),
+        Item(q=0.6, first_is_right=False),
+        Item(q=0.2, first_is_right=False),
+        Item(q=0.5, first_is_right=True),
+    ]
+    found = audit(said, rng)
+    assert found.n_right == 2.5
+    assert found.accuracy == 0.625
+    assert found.log_score == pytest.approx(np.mean(np.log([0.9, 0.4, 0.8, 0.5])))
+    assert found.calibration_error == pytest.approx((0.1 + 0.6 + 0.2 + 0.5) / 4)
+    expected = spearmanr([0.9, 0.6, 0.2, 0.5], [1, 0, 0, 1]).statistic
+    assert found.correlation == pytest.approx(expected)
+    assert found.interval is not None
+    assert found.interval[0] <= expected <= found.interval[1]
+    nothing = audit([], rng)
+    assert (nothing.accuracy, nothing.log_score, nothing.interval) == (None, None, None)
+    constant = audit([Item(q=0.5, first_is_right=True)] * 3, rng)
+    assert constant.correlation is None
+    assert isinstance(constant, Audit)
+
+
+def test_a_judge_that_knows_its_odds_is_calibrated():
+    rng = np.random.default_rng(2)
+    said = rng.random(20_000)
+    truth = (rng.random(20_000) < said).astype(float)
+    assert calibration_error(said, truth) < 0.02
+    assert calibration_error(np.ones(4), np.zeros(4)) == 1.0
+
+
+# -- drift
+
+
+def alarms_within(n: int, shift: float, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    state = Drift()
+    for _ in range(N_FIRST):
+        state = state.after(float(rng.normal()), 0.0)
+    for _ in range(n):
+        state = state.after(shift * _usual(state)[1] + float(rng.normal()), 0.0)
+        if state.is_alarming:
+            return True
+    return False
+
+
+def _usual(state: Drift) -> tuple[float, float]:
+    first = np.array(state.first)
+    return float(first.mean()), float(first.std(ddof=1))
+
+
+@pytest.mark.statistical
+def test_a_shift_is_caught_and_noise_seldom_is():
+    # With the usual mean and deviation known; eight rounds alone make both uncertain.
+    quiet = caught = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        known = Drift(first=tuple(np.array([-1.0, 1.0] * 4) * np.sqrt(7 / 8)))
+        assert _usual(known) == pytest.approx((0.0, 1.0))
+        state = known
+        for _ in range(30):
+            state = state.after(float(rng.normal()), 0.0)
+        quiet += state.is_alarming or max(state.up, state.down) > LIMIT
+        shifted = known
+        for _ in range(20):
+            shifted = shifted.after(1.0 + float(rng.normal()), 0.0)
+            if shifted.is_alarming:
+                caught += 1
+                break
+    assert quiet <= 40, quiet
+    assert caught >= 340, caught
+
+
+def test_the_first_rounds_only_say_what_is_usual():
+    state = Drift()
+    for k in range(N_FIRST):
+        state = state.after(float(k % 2), 0.0)
+    assert not state.is_alarming
+    usual = state.after(0.5, 0.0)
+    assert (usual.up, usual.down) == (0.0, 0.0)
+    assert Drift.from_json(json.loads(canonical_json(state.to_json()))) == state
+    low = state
+    for _ in range(4):
+        low = low.after(-3.0, 0.0)
+    assert low.down > LIMIT
+
+
+# -- exploitation
+
+
+def standing(k: int, judge: float, grounded: float) -> Standing:
+    return Standing(
+        round_number=k,
+        incumbent=canonical_json({"temperature": 0.1 * k, "system": f"text {k}"}),
+        judge_mean=judge,
+        grounded_mean=grounded,
+    )
+
+
+@pytest.mark.statistical
+def test_an_exploiter_is_caught_within_ten_rounds_and_the_best_restored_bit_for_bit():
+    caught = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        state, best = Exploitation(), (-np.inf, "")
+        for k in range(10):
+            truth = 0.7 - 0.03 * k + 0.03 * float(rng.normal())
+            one = standing(k, 0.5 + 0.05 * k + 0.03 * float(rng.normal()), truth)
+            best = max(best, (truth, one.incumbent))
+            state = state.after(one)
+            if state.is_frozen:
+                assert state.restored == best[1]
+                caught += 1
+                break
+    assert caught >= 95, caught
+
+
+@pytest.mark.statistical
+def test_quiet_rounds_seldom_look_like_exploitation():
+    n = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        state = Exploitation()
+        for k in range(30):
+            state = state.after(standing(k, float(rng.normal()), float(rng.normal())))
+        n += state.is_frozen
+    assert n <= 200 * 0.12, n
+
+
+def test_fewer_than_five_rounds_prove_nothing_and_an_alarm_stays():
+    rising = [standing(k, 0.1 * k, -0.1 * k) for k in range(N_ROUNDS)]
+    assert not is_exploited(rising[:-1])
+    state = Exploitation()
+    for one in rising:
+        state = state.after(one)
+    assert state.is_frozen
+    assert state.restored == rising[0].incumbent
+    assert state.after(standing(9, 0.0, 0.9)).is_frozen
+    assert Exploitation.from_json(json.loads(canonical_json(state.to_json()))) == state
+    assert Exploitation.from_json(Exploitation().to_json()) == Exploitation()
+    assert Exploitation().restored is None
+
+
+def test_the_slope_of_a_constant_is_nothing_and_of_a_line_endless():
+    assert slope_t([1.0] * 5) == 0.0
+    assert slope_t([0.0, 1.0, 2.0, 3.0, 4.0]) > 1e6
+    noisy = [2.0, 1.0, 3.0, 2.0, 2.5]
+    assert slope_t(noisy) == pytest.approx(
+        linregress(range(5), noisy).slope / linregress(range(5), noisy).stderr
+    )
