@@ -64,17 +64,17 @@ def flip() -> None:
         print(f"| {name} | {regrets.mean():.1f} ± {error:.1f} | {alarms:.2f} |", flush=True)
 
 
-def served(seed: int, nights: str) -> float:
-    """Return the regret of 1,000 requests; the night measured each of five arms 40 times."""
+def served(seed: int, nights: str, n_measured: int = 40) -> float:
+    """Return the regret of 1,000 requests; the night measured each of five arms so often."""
     rng = np.random.default_rng(seed)
     means = rng.beta(6.0, 3.0, size=5)
-    measured = rng.binomial(40, means) / 40
+    measured = rng.binomial(n_measured, means) / n_measured
     if nights == "wrong":
         measured = measured[rng.permutation(5)]
     inside = np.clip(measured, 0.05, 0.95)
     priors = [
         nightly_prior(float(mean), float(sd))
-        for mean, sd in zip(measured, np.sqrt(inside * (1 - inside) / 40), strict=True)
+        for mean, sd in zip(measured, np.sqrt(inside * (1 - inside) / n_measured), strict=True)
     ]
     arms = WarmArms.begin([p.alpha for p in priors], [p.beta for p in priors])
     if nights == "cold":
@@ -90,14 +90,17 @@ def served(seed: int, nights: str) -> float:
 def warm() -> None:
     """Print the regret with the nightly prior relative to a cold start."""
     print("\n## Regret of the first 1,000 requests, relative to a cold start\n")
-    print("| systems | night right | night wrong (arms permuted) |\n|---|---|---|")
-    for first in (0, SEEDS, 2 * SEEDS):
-        seeds = range(first, first + SEEDS)
-        mean = {
-            k: np.mean([served(seed, k) for seed in seeds]) for k in ("cold", "right", "wrong")
-        }
-        right, wrong = mean["right"] / mean["cold"], mean["wrong"] / mean["cold"]
-        print(f"| {first} to {first + SEEDS - 1} | {right:.0%} | {wrong:.0%} |", flush=True)
+    print("| measured | systems | night right | night wrong (arms permuted) |\n|---|---|---|---|")
+    for n_measured in (40, 100):
+        sets = [range(20 * k, 20 * k + 20) for k in range(5)]
+        for seeds in (*sets, range(100)):
+            mean = {
+                k: np.mean([served(seed, k, n_measured) for seed in seeds])
+                for k in ("cold", "right", "wrong")
+            }
+            right, wrong = mean["right"] / mean["cold"], mean["wrong"] / mean["cold"]
+            shown = f"{seeds[0]} to {seeds[-1]}"
+            print(f"| {n_measured} | {shown} | {right:.0%} | {wrong:.0%} |", flush=True)
 
 
 def speed() -> None:

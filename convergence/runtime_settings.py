@@ -85,9 +85,9 @@ class RuntimeConfig(_Part):
     """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
     prior_discount: float = Field(default=1.0, ge=0, le=1)
     """Share of a night's weight that is believed."""
-    prior_most: float = Field(default=40.0, ge=0)
+    prior_most: float = Field(default=20.0, ge=0)
     """Largest weight of a night, in rewards."""
-    prior_trust: float = Field(default=0.55, ge=0, le=1)
+    prior_trust: float = Field(default=0.5, ge=0, le=1)
     """Probability that the night is right, before any reward."""
     seed: int | None = Field(default=None, ge=0)
     """Same seed and same rewards, same choices. ``None``: from the machine's entropy."""

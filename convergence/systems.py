@@ -263,6 +263,7 @@ class Updating(Operation[Learned]):
 
     def __init__(self, systems: Systems, system: str, told: Reward) -> None:
         self._systems, self._system, self._told = systems, system, told
+        self.place = system
         self._inner: Operation[Learned] | None = None
         self.reward: float | None = None
         """The reward that is meant; ``None`` before it is prepared."""
@@ -305,6 +306,7 @@ class _Selecting(Operation[Selection | DefaultServed]):
     ) -> None:
         self._systems, self._request = systems, request
         self._system, self._agent_type = place
+        self.place = self._system
         self._inner: Operation[Selection] | None = None
         self._fallback: DefaultServed | None = None
 

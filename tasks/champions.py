@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from convergence_core.records import Candidate, canonical_json
 from convergence_core.space import Space
 from convergence_core.store.promotions import champion_of
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_schema import RUNTIME_FILE
+from convergence_core.store.runtime import RuntimeStore, has_runtime
 
 if TYPE_CHECKING:
     from tasks.loading import Loaded
@@ -20,7 +19,7 @@ TAG = "champion"
 
 def champion_tag(store_path: Path, system: str, space: Space) -> dict[str, str]:
     """Return the tag of a run that begins now; empty without a champion that its space holds."""
-    if not (store_path / RUNTIME_FILE).is_file():
+    if not has_runtime(store_path):
         return {}
     with RuntimeStore(store_path) as store:
         found = champion_of(store, system)

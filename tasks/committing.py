@@ -102,6 +102,7 @@ class Committer:
         for waiting in batch:
             self._attempt(waiting)
         ready = [waiting for waiting in batch if waiting.error is None]
+        ready.sort(key=lambda waiting: waiting.operation.place)
         if not ready:
             return
         try:

@@ -7,8 +7,7 @@ from convergence_core.errors import StoreDamagedError
 from convergence_core.store import ParquetStore
 from convergence_core.store.expiry import due, orphans, remove
 from convergence_core.store.promotions import champion_runs
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_schema import RUNTIME_FILE
+from convergence_core.store.runtime import RuntimeStore, has_runtime
 from tasks.runs import now_us
 
 DAY_US = 24 * 3600 * 1_000_000
@@ -80,7 +79,7 @@ def _half_removed(root: Path, now: int) -> list[str]:
 
 
 def _champions(root: Path) -> frozenset[str]:
-    if not (root / RUNTIME_FILE).is_file():
+    if not has_runtime(root):
         return frozenset()
     with RuntimeStore(root) as state:
         return champion_runs(state)

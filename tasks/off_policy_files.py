@@ -17,7 +17,7 @@ COLUMNS = ("action", "reward", "propensity")
 _OURS = (
     "SELECT d.arm_id, r.reward, d.propensity FROM decisions d "
     "JOIN rewards r ON r.decision_id = d.decision_id AND r.status = 'ok' "
-    "JOIN groups g ON g.id = d.group_id WHERE g.system = ? AND d.fresh ORDER BY d.seq"
+    "JOIN groups g ON g.id = d.group_id WHERE g.system = ? AND d.fresh = 1 ORDER BY d.seq"
 )
 
 

@@ -17,6 +17,10 @@ Result = TypeVar("Result")
 class Operation(ABC, Generic[Result]):
     """One request."""
 
+    place: str = ""
+    """Whose rows it changes: those of one transaction are written in the order of their places, so
+    that no two transactions wait for each other in a circle."""
+
     @abstractmethod
     def prepare(self) -> None:
         """Read and compute what has to be written; no transaction is open."""

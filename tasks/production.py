@@ -14,8 +14,7 @@ from typing import Any
 
 from convergence_core.archive import Archive, Member
 from convergence_core.space import Space
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_schema import RUNTIME_FILE
+from convergence_core.store.runtime import RuntimeStore, has_runtime
 
 TAG = "production"
 """Tag of a run: number of the last reward that it knows."""
@@ -66,7 +65,7 @@ class Production:
 
 def production_tag(store_path: Path, system: str, discount: float) -> dict[str, str]:
     """Return the tag of a run that begins now; empty: nothing is to be learned from requests."""
-    if not discount or not (store_path / RUNTIME_FILE).is_file():
+    if not discount or not has_runtime(store_path):
         return {}
     with RuntimeStore(store_path) as store, store.database.reading() as connection:
         (last,) = connection.execute(_LAST, (system,)).fetchone()

@@ -1,6 +1,7 @@
 """A promotion becomes traffic: the candidate on offer with its night's prior, under a guard."""
 
 from convergence_core.bandit.priors import NightlyPrior, nightly_prior
+from convergence_core.bandit.warm import TRUST
 from convergence_core.records import Json, Params, canonical_json
 from convergence_core.result import CandidateReport, RunResult
 from convergence_core.store.promotions import champion_of
@@ -12,8 +13,6 @@ from tasks.offers import offer_of
 NORMAL = 1.959964
 """Standard deviations on either side that hold 95 % of a normal distribution."""
 HOLDBACK = 0.1
-TRUST = 0.55
-"""In nightly priors, where a system is served for the first time."""
 
 
 def put_on_offer(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 DISCOUNT = 1.0
 """Share of the night's weight that is believed in production."""
-MOST = 40.0
+MOST = 20.0
 """Largest weight of a night, in rewards."""
 _SURE = 1e12
 """Rewards beyond which more of them change nothing."""

@@ -11,9 +11,14 @@ with t the trust before any reward and s, f the sums of rewards and of what they
 robust mixture prior of H. Schmidli et al., "Robust meta-analytic-predictive priors in clinical
 trials with historical control information", 2014, with one weight for all arms. Thompson sampling
 draws the hypothesis first, so propensities are the mixture's.
+
+Where the night was right it has explored already, so draws under that hypothesis are surer than its
+posterior: counts are multiplied by ``1 + (SHARPNESS - 1) w_k / (w_k + n_k)``, with w the prior's weight
+and n the arm's own rewards. It fades as those come, so a night that was nearly right misleads no one for
+long. What is lost to exploration is then that of the doubt alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -23,8 +28,10 @@ from scipy.special import betaln, expit
 from convergence_core.bandit.arms import BetaArms
 from convergence_core.bandit.propensities import Floats
 
-TRUST = 0.55
+TRUST = 0.5
 """Probability that the night is right, before any reward."""
+SHARPNESS = 6.0
+"""How many times as sure of the night its draws are before an arm has rewards of its own."""
 _LEAST = 1e-4
 """Hypotheses less likely than this are not integrated."""
 
@@ -79,13 +86,13 @@ class WarmArms:
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Draw a mean for each arm, (n_arms,)."""
-        return (self.night if rng.random() < self.trust else self.cold).draw(rng)
+        return (_sharpened(self.night) if rng.random() < self.trust else self.cold).draw(rng)
 
     def propensities(self) -> Floats:
         """Return the probability of each arm to be drawn highest, (n_arms,)."""
         trust = self.trust
         total = np.zeros(self.n.size)
-        for share, arms in ((trust, self.night), (1.0 - trust, self.cold)):
+        for share, arms in ((trust, _sharpened(self.night)), (1.0 - trust, self.cold)):
             if share > _LEAST:
                 total += share * arms.propensities()
         return np.asarray(total / total.sum())
@@ -105,6 +112,14 @@ class WarmArms:
     def reset(self) -> "WarmArms":
         """Return the arms without their nightly priors, all rewards kept."""
         return WarmArms(night=self.cold, cold=self.cold, trust_before=0.0)
+
+
+def _sharpened(arms: BetaArms) -> BetaArms:
+    """Return the night's arms as they are drawn from."""
+    weight = arms.prior_alpha + arms.prior_beta
+    own = np.maximum(arms.alpha + arms.beta - weight, 0.0)
+    factor = 1.0 + (SHARPNESS - 1.0) * weight / (weight + own)
+    return replace(arms, alpha=factor * arms.alpha, beta=factor * arms.beta)
 
 
 def _log_evidence(arms: BetaArms) -> float:

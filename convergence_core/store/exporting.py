@@ -30,7 +30,7 @@ _SELECT = {
     ),
     REWARDS.name: (
         "SELECT r.seq, g.system, r.decision_id, r.reward, r.status, r.received_us, "
-        "(r.received_us - d.created_us) / 1e6 FROM rewards r "
+        "CAST(r.received_us - d.created_us AS DOUBLE PRECISION) / 1e6 FROM rewards r "
         "LEFT JOIN decisions d ON d.decision_id = r.decision_id AND d.group_id = r.group_id "
         "LEFT JOIN groups g ON g.id = r.group_id WHERE r.seq BETWEEN ? AND ? ORDER BY r.seq"
     ),
@@ -72,9 +72,9 @@ def export(store: RuntimeStore, root: Path) -> dict[str, int]:
 
 def _next_range(store: RuntimeStore, table: str) -> tuple[int, int] | None:
     """Return a range that was begun and not done, or begin the next one; ``None``: all is done."""
-    with store.database.transaction() as connection:
+    with store.database.transaction(alone=True) as connection:
         begun: Any = connection.execute(
-            "SELECT lo, hi FROM exports WHERE table_name = ? AND NOT is_done", (table,)
+            "SELECT lo, hi FROM exports WHERE table_name = ? AND is_done = 0", (table,)
         ).fetchone()
         if begun is not None:
             return int(begun[0]), int(begun[1])

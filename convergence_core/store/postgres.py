@@ -78,9 +78,9 @@ class PostgresDatabase:
             StoreFormatError: the tables are of a newer version, or the database is not UTF-8.
             StoreWriteError: the server cannot be reached or written.
         """
-        _check_installed()
-        self._settings = _settings_of(url)
-        self._secrets = _secrets_of(url, self._settings)
+        check_installed()
+        self._settings = settings_of(url)
+        self._secrets = secrets_of(url, self._settings)
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._connection: Connection | None = None
@@ -242,17 +242,27 @@ class PostgresDatabase:
         return text.rstrip(".")
 
 
-def _check_installed() -> None:
+def check_installed(key: str = "storage.journal") -> None:
+    """Refuse to go on without ``psycopg``; ``key`` is what asks for it.
+
+    Raises:
+        StoreError: it cannot be imported.
+    """
     try:
         import psycopg  # noqa: F401, PLC0415 - optional
     except ImportError as error:
         raise StoreError(
-            "`storage.journal` is in Postgres, which needs the package psycopg, and that cannot "
+            f"`{key}` is in Postgres, which needs the package psycopg, and that cannot "
             f"be imported ({error}). Install it: pip install 'convergence-optimizer[postgres]'."
         ) from None
 
 
-def _settings_of(url: str) -> dict[str, Any]:
+def settings_of(url: str, key: str = "storage.journal") -> dict[str, Any]:
+    """Return what a URL says of a connection; ``key`` is what holds it.
+
+    Raises:
+        StoreError: it is no URL of Postgres.
+    """
     import psycopg  # noqa: PLC0415 - optional
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
 
@@ -264,14 +274,14 @@ def _settings_of(url: str) -> dict[str, Any]:
             settings = None
     if settings is None:  # raised out here: psycopg's error holds the whole URL
         raise StoreError(
-            "`storage.journal` must name a variable that holds a URL of Postgres, and its value "
+            f"`{key}` must name a variable that holds a URL of Postgres, and its value "
             "is none. Set it to postgresql://USER:PASSWORD@HOST:5432/DATABASE, characters like "
             "`@` and `/` in the password written as %40 and %2F."
         )
     return {**_SETTINGS, **settings}
 
 
-def _secrets_of(url: str, settings: dict[str, Any]) -> list[str]:
+def secrets_of(url: str, settings: dict[str, Any]) -> list[str]:
     """Return what no message may hold, the longest first."""
     password = settings.get("password")
     found = {url} if password is None else {url, str(password), quote(str(password), safe="")}

@@ -6,6 +6,7 @@ posterior is the base plus the acknowledged rewards, each counted once.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from convergence_core.store.runtime_rows import (
     StoredPolicy,
     Tally,
 )
-from convergence_core.store.runtime_schema import RUNTIME_FILE, runtime_schema
+from convergence_core.store.runtime_schema import DDL, RUNTIME_FILE, VARIABLE, runtime_schema
 from convergence_core.store.runtime_writes import (
     Connection,
     Database,
@@ -67,16 +68,28 @@ _FIND = (
 _TALLIES = (
     "SELECT d.version, d.arm_id, r.reward, count(*) FROM rewards r "
     "JOIN decisions d ON d.decision_id = r.decision_id "
-    "WHERE r.status = 'ok' AND d.fresh AND d.group_id = ? "
+    "WHERE r.status = 'ok' AND d.fresh = 1 AND d.group_id = ? "
     "GROUP BY d.version, d.arm_id, r.reward ORDER BY d.version, d.arm_id, r.reward"
 )
 
 
 class RuntimeStore(Closing):
-    """Arms, policies, decisions and rewards on a local disk. Thread-safe; blocks."""
+    """Arms, policies, decisions and rewards, on a local disk or in Postgres. Thread-safe; blocks."""
 
-    def __init__(self, path: Path | str, *, now_us: Callable[[], int] = wall_clock_us) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        url: str | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
         """Open the runtime state of the store whose root folder is ``path``, creating both.
+
+        Args:
+            path: root folder of the store.
+            url: ``postgresql://`` URL of a state that several machines share; by default that of
+                the environment variable ``CONVERGENCE_RUNTIME``, and without it a file of the store.
+            now_us: clock.
 
         Raises:
             StoreFormatError: the folder is no store, or of a newer version.
@@ -86,7 +99,7 @@ class RuntimeStore(Closing):
         root = store_root(path)
         ensure_store(root)
         self.root = root
-        self.database: Database = DurableDatabase(root / RUNTIME_FILE, runtime_schema())
+        self.database = _opened(root, url or os.environ.get(VARIABLE))
         self.now_us = now_us
 
     def group(self, system: str, agent_type: str) -> Group | None:
@@ -285,18 +298,36 @@ class RuntimeStore(Closing):
         """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
         with self.database.reading() as connection:
             rows = connection.execute(
-                "SELECT a.arm_id, a.base_alpha + coalesce(sum(r.reward), 0), "
-                "a.base_beta + coalesce(sum(1.0 - r.reward), 0) FROM arms a "
-                "LEFT JOIN decisions d ON d.group_id = a.group_id AND d.arm_id = a.arm_id "
-                "LEFT JOIN rewards r ON r.decision_id = d.decision_id AND r.status = 'ok' "
-                "AND r.seq > a.base_seq WHERE a.group_id = ? GROUP BY a.arm_id",
+                "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
+                "JOIN decisions d ON d.decision_id = r.decision_id "
+                "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
+                "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
+                "GROUP BY a.group_id, a.arm_id",
                 (group_id,),
             ).fetchall()
-        return {arm_id: (alpha, beta) for arm_id, alpha, beta in rows}
+        sums = {arm_id: (good, bad) for arm_id, good, bad in rows}
+        return {
+            arm.arm_id: (arm.base_alpha + good, arm.base_beta + bad)
+            for arm in self.arms(group_id)
+            for good, bad in (sums.get(arm.arm_id, (0.0, 0.0)),)
+        }
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
         self.database.close()
+
+
+def _opened(root: Path, url: str | None) -> Database:
+    if not url:
+        return DurableDatabase(root / RUNTIME_FILE, runtime_schema())
+    from convergence_core.store.runtime_postgres import PostgresRuntime  # noqa: PLC0415 - optional
+
+    return PostgresRuntime(url, DDL)
+
+
+def has_runtime(path: Path | str) -> bool:
+    """Return whether a store has a runtime state already, or shares one."""
+    return bool(os.environ.get(VARIABLE)) or (store_root(path) / RUNTIME_FILE).is_file()
 
 
 def _group(connection: Connection, system: str, agent_type: str) -> Group | None:

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
 
 VERSION = 3
 RUNTIME_FILE = "runtime.sqlite"
+VARIABLE = "CONVERGENCE_RUNTIME"
+"""Environment variable that may hold a ``postgresql://`` URL of the runtime state."""
 
-_DDL = """
+TABLES = (
+    *("groups", "arms", "policies", "decisions", "rewards", "assignments", "alarms", "guards"),
+    *("looks", "systems", "exports", "champions"),
+)
+DDL = """
 CREATE TABLE IF NOT EXISTS groups(
   id INTEGER PRIMARY KEY, system TEXT NOT NULL, agent_type TEXT NOT NULL,
   n INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0,
@@ -108,7 +114,7 @@ ALTER TABLE alarms ADD COLUMN is_told INTEGER NOT NULL DEFAULT 0;
 def _bring_up_to_date(connection: "apsw.Connection", found: int) -> None:
     for version in range(found or VERSION, VERSION):
         connection.execute(_FROM[version])
-    connection.execute(_DDL)
+    connection.execute(DDL)
     connection.pragma("user_version", VERSION)
 
 

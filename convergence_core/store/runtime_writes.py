@@ -28,6 +28,7 @@ _ASKED_BEFORE = (
     "SELECT decision_id, user_id, arm_id, version, propensity, fresh, context_json, created_us, "
     "expires_us FROM decisions WHERE group_id = ? AND request_key = ?"
 )
+_WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
 _KEPT = (
     "SELECT s.arm_id, s.version, s.propensity FROM assignments s "
     "JOIN arms a ON a.group_id = s.group_id AND a.arm_id = s.arm_id "
@@ -41,7 +42,7 @@ _OPEN = (
     "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
     "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system, d.user_id, "
     "s.settings_json, g.kind FROM decisions d JOIN groups g ON g.id = d.group_id "
-    "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?"
+    "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?/*lock*/"
 )
 _REWARD = (
     "INSERT INTO rewards(decision_id, group_id, reward, status, received_us, details_json) "
@@ -80,8 +81,12 @@ class Database(Protocol):
     def reading(self) -> AbstractContextManager[Connection]:
         """Give a connection for SELECTs."""
 
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """Give one transaction, durable when the block has been left."""
+    def transaction(self, *, alone: bool = False) -> AbstractContextManager[Connection]:
+        """Give one transaction, durable when the block has been left.
+
+        Args:
+            alone: begun when all others have ended, and none beside it.
+        """
 
     def close(self) -> None:
         """Close; safe to call twice."""
@@ -136,6 +141,9 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
     Raises:
         RequestReusedError: the key of the request belongs to another one; nothing is logged.
     """
+    if new.request_key is not None or new.unit is not None:
+        # Of two at once one has to see what the other wrote.
+        connection.execute(_WAIT, (group_id,))
     if new.request_key is not None:
         before = _answered_before(connection, group_id, new)
         if before is not None:

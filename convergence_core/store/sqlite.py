@@ -153,8 +153,11 @@ class DurableDatabase:
             yield self._connection
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[apsw.Connection]:
+    def transaction(self, *, alone: bool = False) -> Iterator[apsw.Connection]:  # noqa: ARG002
         """Give the connection for one transaction, durable when the block has been left.
+
+        Args:
+            alone: begun when all others have ended, and none beside it: as every one here.
 
         Raises:
             StoreWriteError: nothing of the transaction is kept, or its durability is unknown.

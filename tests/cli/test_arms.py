@@ -33,7 +33,7 @@ def test_arms_come_and_go_by_command(store: Path, cli: Runner):
     assert listed["b"]["prior"]["mean"] == 0.8
     assert listed["b"]["params"] == {"m": 2}
     shown = cli("arms", "list", "bot", "--store", store).out
-    assert "0.800 as 40 rewards" in shown
+    assert "0.800 as 20 rewards" in shown
     assert cli("arms", "reset", "bot", "--store", store).code == 0
     listed = {
         one["arm_id"]: one

@@ -213,7 +213,7 @@ def test_the_nights_weight_is_that_of_a_beta_of_its_mean_and_deviation():
 
 
 def test_the_nights_weight_is_capped_and_may_be_refused():
-    assert nightly_prior(0.5, 0.001).weight == 40.0
+    assert nightly_prior(0.5, 0.001).weight == 20.0
     nothing = nightly_prior(0.9, 0.01, discount=0.0)
     assert (nothing.alpha, nothing.beta) == (0.5, 0.5)
     assert nightly_prior(0.5, 0.6).weight == 0.0

@@ -274,7 +274,7 @@ def test_the_commands_of_live_arms_run_as_printed(tmp_path: Path):
     (block,) = [block for block in blocks(text, "sh") if "arms add" in block]
     printed = in_shell("export PYTHONPATH=" + str(ROOT) + " COLUMNS=200\n" + block, tmp_path)
     assert "tiny" in printed
-    assert "0.800 as 40 rewards" in printed
+    assert "0.800 as 20 rewards" in printed
 
 
 def test_the_automation_in_the_documents_is_one_that_prefect_knows():

@@ -288,7 +288,7 @@ def test_a_nightly_prior_is_shown_and_serves_first(tmp_path: Path):
     chosen = [convergence.runtime_select_sync("warm", user_id="u") for _ in range(40)]
     assert sum(c.arm_id == "good" for c in chosen) > 22
     prior = chosen[0].arms_state[0]["prior"]
-    assert prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(35.0)}
+    assert prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(20.0)}
 
 
 @pytest.mark.parametrize(

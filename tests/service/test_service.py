@@ -102,7 +102,7 @@ def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], s
 
 def test_arms_come_with_their_prior_and_go(admin: Client, arms: list[str]):
     warm = admin.offer("bot", "w", {"model": "w"}, prior=(0.9, 0.05))
-    assert warm.prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(35.0)}
+    assert warm.prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(20.0)}
     assert admin.retire("bot", "a")
     assert not admin.retire("bot", "a")
     assert {admin.select("bot", user_id="u").arm_id for _ in range(60)} <= {"b", "c", "w"}

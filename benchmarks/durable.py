@@ -1,0 +1,147 @@
+"""Durable select and update of several processes beside the naive SQLite recipe, in one run.
+
+    python -m benchmarks.durable [--processes 8] [--seconds 5] [--rounds 2]
+
+*Naive*: WAL with ``synchronous=FULL`` and SQLite's own waiting, one transaction to log a decision and one
+to take a reward. *Ours*: a ``Bandit`` for each process on one store. Ten arms; every pair is durable.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import numpy as np
+
+from convergence_core.store.runtime import RuntimeStore
+from tasks.offers import decision_id, offer_of
+from tasks.serving import Bandit
+
+N_ARMS = 10
+_NAIVE = """
+CREATE TABLE IF NOT EXISTS arms(arm_id TEXT PRIMARY KEY, alpha REAL, beta REAL, n INT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decisions(seq INTEGER PRIMARY KEY, decision_id TEXT UNIQUE, arm_id TEXT,
+  user_id TEXT, created_us INT);
+CREATE TABLE IF NOT EXISTS rewards(seq INTEGER PRIMARY KEY, decision_id TEXT UNIQUE, reward REAL);
+"""
+
+
+def naive(folder: Path, number: int) -> Callable[[], None]:
+    """Return one pair by the naive recipe."""
+    connection = apsw.Connection(str(folder / "naive.sqlite"))
+    connection.set_busy_timeout(60_000)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    rng = np.random.default_rng(number)
+
+    def pair() -> None:
+        with_id = decision_id(time.time_ns() // 1_000)
+        connection.execute("BEGIN IMMEDIATE")
+        arms = connection.execute("SELECT arm_id, alpha, beta FROM arms").fetchall()
+        draws = rng.beta([a for _, a, _ in arms], [b for _, _, b in arms])  # type: ignore[arg-type]
+        arm = arms[int(draws.argmax())][0]
+        connection.execute(
+            "INSERT INTO decisions(decision_id, arm_id, user_id, created_us) VALUES (?, ?, 'u', 0)",
+            (with_id, arm),
+        )
+        connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "INSERT INTO rewards(decision_id, reward) VALUES (?, 1.0) ON CONFLICT DO NOTHING",
+            (with_id,),
+        )
+        connection.execute("UPDATE arms SET alpha = alpha + 1, n = n + 1 WHERE arm_id = ?", (arm,))
+        connection.execute("COMMIT")
+
+    return pair
+
+
+def ours(folder: Path, number: int) -> Callable[[], None]:
+    """Return one pair by the product."""
+    bandit = Bandit(RuntimeStore(folder), "bot", seed=number)
+    return lambda: _paired(bandit)
+
+
+def _paired(bandit: Bandit) -> None:
+    bandit.update(bandit.select("u").decision_id, 1.0)
+
+
+KINDS = {"naive": naive, "ours": ours}
+
+
+def child(kind: str, folder: Path, number: int, seconds: float) -> None:
+    """Pair for so long; print the milliseconds that each pair took."""
+    pair = KINDS[kind](folder, number)
+    pair()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    end, times = time.perf_counter() + seconds, []
+    while (begun := time.perf_counter()) < end:
+        pair()
+        times.append((time.perf_counter() - begun) * 1e3)
+    print(" ".join(f"{one:.3f}" for one in times), flush=True)
+
+
+def measured(kind: str, n_processes: int, seconds: float) -> tuple[float, float, float]:
+    """Return pairs a second, p99 and the longest pair in milliseconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "naive":
+            connection = apsw.Connection(str(Path(folder) / "naive.sqlite"))
+            connection.pragma("journal_mode", "wal")
+            connection.execute(_NAIVE)
+            for number in range(N_ARMS):
+                connection.execute("INSERT INTO arms VALUES (?, 1, 1, 0)", (f"arm-{number}",))
+            connection.close()
+        else:
+            with RuntimeStore(folder) as store:
+                offers = [offer_of({"n": number}, f"arm-{number}") for number in range(N_ARMS)]
+                store.offer("bot", "default", offers, trust=0.5)
+        command = [sys.executable, "-m", "benchmarks.durable", "--child", kind, folder]
+        children = [
+            subprocess.Popen(
+                [*command, str(number), "--seconds", str(seconds)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for number in range(n_processes)
+        ]  # fmt: skip
+        for one in children:
+            assert one.stdout is not None
+            one.stdout.readline()
+        for one in children:
+            assert one.stdin is not None
+            one.stdin.write("go\n")
+            one.stdin.flush()
+        times = sorted(float(t) for one in children for t in one.communicate()[0].split())
+    return len(times) / seconds, times[int(0.99 * len(times))], times[-1]
+
+
+def main() -> None:
+    """Parse the command line and measure."""
+    parser = argparse.ArgumentParser(description="Durable pairs of several processes.")
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        kind, folder, number = options.child
+        child(kind, Path(folder), int(number), options.seconds)
+        return
+    rates: dict[str, list[float]] = {}
+    print("| recipe | pairs/s | p99, ms | longest, ms |\n|---|---|---|---|")
+    for _ in range(options.rounds):
+        for kind in KINDS:
+            rate, p99, most = measured(kind, options.processes, options.seconds)
+            rates.setdefault(kind, []).append(rate)
+            print(f"| {kind} | {rate:,.0f} | {p99:.1f} | {most:,.0f} |", flush=True)
+    ratio = statistics.median(rates["ours"]) / statistics.median(rates["naive"])
+    print(f"\nOurs does {ratio:.2f} times the pairs of the naive recipe.")
+
+
+if __name__ == "__main__":
+    main()
