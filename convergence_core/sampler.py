@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from convergence_core.archive import Archive
-from convergence_core.records import Assignment, Cell, Json, Params, Trial
+from convergence_core.records import Assignment, Cell, Json, Origin, Params, Trial
 
 SETTLED = 0.95
 """Probability behind ``SearchState.left_to_gain``."""
@@ -34,7 +34,9 @@ class Expert:
     variances: tuple[float, ...] = ()
     """Variances of these predictions, one per place."""
     proposals: tuple[Params, ...] = ()
-    """Points that join the pool (origin ``rlp``); its draws alone may choose them."""
+    """Points that join the pool; its draws alone may choose them."""
+    origin: Origin = "rlp"
+    """Of the candidates that it proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class Advice:
     proposals: tuple[Params, ...] = ()
     """Points to consider as candidates (origin ``rlp``)."""
     preferred: tuple[Params, ...] = ()
-    """Points that preferences would try (origin ``sao``)."""
+    """Points with texts that were distilled from preferences (origin ``sao``)."""
     winners: tuple[Params, ...] = ()
     """Best points of earlier runs, to be asked again first (origin ``elite``)."""
     experts: tuple[Expert, ...] = ()

@@ -40,6 +40,20 @@ def ablation(name: str, n_seeds: int, n_processes: int) -> None:
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
+def arms(n_seeds: int) -> None:
+    """Print the table of twenty Bernoulli arms, which is what the start weight was set by."""
+    from tests.support.judged_arms import regrets  # noqa: PLC0415 - of a checkout alone
+
+    off = regrets("off", n_seeds)
+    print(f"\n20 Bernoulli arms, 60 judged pairs, 150 pulls: {n_seeds} seeds\n")
+    print("| judge | regret | change, paired |")
+    print("|---|---|---|")
+    print(f"| off | {off.mean():.2f} | |")
+    for kind in ("good", "random", "adversarial"):
+        values = regrets(kind, n_seeds)  # type: ignore[arg-type]  # as listed
+        print(f"| {kind} | {values.mean():.2f} | {change(values, off)} |", flush=True)
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description="What preferences cost and bring.")
@@ -47,10 +61,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--landscapes", nargs="+", default=["mixed", "rugged"])
     parser.add_argument("--filters", action="store_true")
+    parser.add_argument("--arms", action="store_true")
     arguments = parser.parse_args()
     print(describe_machine())
     if arguments.filters:
         report()
+        return
+    if arguments.arms:
+        arms(arguments.seeds)
         return
     for name in arguments.landscapes:
         started = time.perf_counter()

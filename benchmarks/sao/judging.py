@@ -1,6 +1,6 @@
 """A judge's say in the draws of the real sampler: good, random, lying, or off.
 
-Every third generation twenty pairs of the incumbent, the best others and two new candidates are judged
+Every third generation twenty pairs of the three best and three children of the best are judged
 with log-odds of +-8 times the difference of their true means, or of nothing, plus noise. Trust is granted:
 what a lying judge costs here is what it costs once it has passed its audit.
 """
@@ -15,7 +15,7 @@ from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.runs import N_CANDIDATES, N_CASES, evaluate
 from convergence_core.posterior import SpaceModel
 from convergence_core.recommend import recommend
-from convergence_core.records import Candidate, Params, Trial
+from convergence_core.records import Trial
 from convergence_core.sampler import Advice, AskRequest, Expert, SearchState
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.sao import learning
@@ -25,7 +25,7 @@ from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.space import Space
 from convergence_core.trust.audit import Trust
-from tasks.preferences.planning import N_BEST, N_NEW, grounded_means
+from tasks.preferences.planning import grounded_means, rivals_of
 
 Judge: TypeAlias = Literal["off", "good", "random", "lying"]
 N_GENERATIONS: Final = 9
@@ -61,7 +61,7 @@ def play(landscape: Landscape, judge: Judge, seed: int) -> tuple[float, float, f
                 n_candidates=N_CANDIDATES,
                 n_cells=N_CANDIDATES * N_CASES,
                 case_ids=tuple(f"c{i}" for i in range(N_CASES)),
-                advice=_advice(sao, expert),
+                advice=Advice() if expert is None else Advice(experts=(expert,)),
             ),
         )
         trials = evaluate(plan, landscape.value, generation, world)
@@ -91,9 +91,8 @@ def _judged(  # noqa: PLR0917 - of one place
     """Add a round's pairs and return the state with the judge's opinion."""
     means = grounded_means(state)
     members = state.archive.members
-    best = sorted(means, key=lambda name: -means[name])[:N_BEST]
-    rivals = [members[name].candidate for name in best]
-    rivals += [space.candidate(space.sample(rng), "sao") for _ in range(N_NEW)]
+    leader = members[max(means, key=lambda name: means[name])].candidate
+    rivals = rivals_of(state, leader, space, rng)
     for _ in range(N_PAIRS):
         a, b = (rivals[int(i)] for i in rng.choice(len(rivals), 2, replace=False))
         gap = landscape.value(a.params) - landscape.value(b.params)
@@ -120,20 +119,9 @@ def _judged(  # noqa: PLR0917 - of one place
 
 def _expert(sao: SaoState, state: SearchState, space: Space) -> Expert | None:
     params = {m.candidate.candidate_id: m.candidate.params for m in state.archive}
-    for one in _proposed(sao, space):
-        params[one.candidate_id] = one.params
-    return learning.expert_of(sao, params)
-
-
-def _proposed(sao: SaoState, space: Space) -> list[Candidate]:
-    return [space.candidate(json.loads(text), "sao") for text in sao.proposals]
-
-
-def _advice(sao: SaoState, expert: Expert | None) -> Advice:
-    if expert is None:
-        return Advice()
-    preferred: tuple[Params, ...] = tuple(json.loads(text) for text in sao.proposals)
-    return Advice(experts=(expert,), preferred=preferred)
+    proposed = [space.candidate(json.loads(text), "sao") for text in sao.proposals]
+    params |= {one.candidate_id: one.params for one in proposed}
+    return learning.expert_of(sao, params, [one.params for one in proposed])
 
 
 def _learned(

@@ -14,7 +14,7 @@ from convergence_core.evolution import Pool, PoolBreeder
 from convergence_core.racing.experts import Panel
 from convergence_core.racing.field import Field
 from convergence_core.racing.planning import Draft, first_in
-from convergence_core.records import Candidate
+from convergence_core.records import Candidate, Origin
 
 
 @dataclass(kw_only=True)
@@ -84,7 +84,7 @@ class Race:
         n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
         if panel is not None:
             values = panel.values(values, n_reserved, elites, pool.genes)
-        n_own = len(elites) + len(pool)
+        origins = () if panel is None else panel.origins
         pool = pool if panel is None else pool.join(panel.proposals)
         n_wins = np.zeros(len(elites) + len(pool), dtype=np.intp)
         for place, value in enumerate(values):
@@ -95,22 +95,25 @@ class Race:
                 if n_wins[i] >= (rules.max_chunks if i < len(elites) else 1):
                     continue
                 n_wins[i] += 1
-                if self._ask(self._competitor(int(i), elites, pool, n_own)):
+                if self._ask(self._competitor(int(i), elites, pool, origins)):
                     break
             if self.draft.n_left <= stop:
                 return
 
-    def _competitor(self, i: int, elites: np.ndarray, pool: Pool, n_own: int) -> Candidate:
+    def _competitor(
+        self, i: int, elites: np.ndarray, pool: Pool, origins: tuple[Origin, ...]
+    ) -> Candidate:
         """Return who competes under an index: an elite, or a row of the pool.
 
-        From ``n_own`` on it is a point that an expert proposed.
+        The last rows are points that experts proposed, of these origins.
         """
         if i < len(elites):
             member: Candidate = self.field.members[elites[i]]
             return member
         row = i - len(elites)
         candidate = self.breeder.candidate(pool, row, self.field.parent_ids(pool, row))
-        return replace(candidate, origin="rlp") if i >= n_own else candidate
+        place = row - (len(pool) - len(origins))
+        return replace(candidate, origin=origins[place]) if place >= 0 else candidate
 
     # -- making sure ---------------------------------------------------------------------------
 

@@ -32,8 +32,8 @@ from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.trust.audit import Audit
 from convergence_core.trust.exploitation import Standing
 
-N_PROPOSALS: Final = 2
-"""Candidates nobody asked that a trusted judge proposes after a round, at most."""
+N_PROPOSALS: Final = 3
+"""Candidates nobody asked that a judge proposes after a round, at most; draws alone choose them."""
 JUDGE: Final = "judge"
 """Name of the judge among the experts."""
 
@@ -163,12 +163,15 @@ def after_outcomes(state: SaoState, evidence: float | None) -> SaoState:
     return replace(state, weight=weight_after(state.weight, evidence, state.start_weight))
 
 
-def expert_of(state: SaoState, params_of: Mapping[str, Params]) -> Expert | None:
+def expert_of(
+    state: SaoState, params_of: Mapping[str, Params], proposals: Sequence[Params] = ()
+) -> Expert | None:
     """Return the judge as an expert; ``None``: it has no say.
 
     Args:
         state: of the run.
         params_of: candidate → its parameters.
+        proposals: of candidates that nobody has asked, best first.
     """
     if not state.is_heard:
         return None
@@ -181,4 +184,6 @@ def expert_of(state: SaoState, params_of: Mapping[str, Params]) -> Expert | None
         places=tuple(params_of[name] for name in names),
         means=tuple(state.opinion[name] for name in names),
         variances=tuple(variance_of(state.opinion[name], NU) for name in names),
+        proposals=tuple(proposals),
+        origin="sao",
     )

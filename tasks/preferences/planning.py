@@ -1,11 +1,12 @@
 """What a round asks: personas, candidates, failures to write about, items to be tried on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from convergence_core.evolution import Breeder
 from convergence_core.records import Candidate, Params
 from convergence_core.sampler import SearchState
 from convergence_core.sao.diversity import choose, hardness_of
@@ -19,10 +20,12 @@ from convergence_core.space import Space
 from tasks.preferences.playing import RoundPlan
 from tasks.thoughts.ladder import UseLogprobs
 
-N_BEST: Final = 4
+N_BEST: Final = 3
 """Asked candidates that are compared, the incumbent among them."""
-N_NEW: Final = 2
-"""Candidates nobody asked that are compared."""
+N_NEW: Final = 3
+"""Candidates nobody asked, children of the best, that are compared."""
+N_PARENTS: Final = 6
+"""Best candidates that these may descend from."""
 N_FAILURES: Final = 3
 """Test cases that went worst, shown to the writer."""
 N_HARD: Final = 2
@@ -107,7 +110,8 @@ class Planner:
         """
         settings, alarms = self.settings, state.alarms
         personas = self._personas(state, pairs)
-        rivals = self._rivals(state, search, incumbent)
+        rng = np.random.default_rng([self.data.seed, state.rounds.n_done, 5_171_999])
+        rivals = rivals_of(search, incumbent, self.space, rng)
         compares = len(rivals) >= settings.response_pairs
         kinds: list[PairKind] = [
             "incumbent" if not compares or (self.is_chat and k % 2 == 0) else "candidates"
@@ -162,26 +166,6 @@ class Planner:
             chosen=[grammar.persona(index) for index in state.asked],
         )
 
-    def _rivals(
-        self, state: SaoState, search: SearchState, incumbent: Candidate
-    ) -> list[Candidate]:
-        """Return the incumbent, the best others and a few nobody asked."""
-        means = grounded_means(search)
-        members = search.archive.members
-        found = {incumbent.candidate_id: incumbent}
-        for name in sorted(means, key=lambda name: (-means[name], name)):
-            if len(found) < N_BEST:
-                found.setdefault(name, members[name].candidate)
-        rng = np.random.default_rng([self.data.seed, state.rounds.n_done, 5_171_999])
-        n = len(found)
-        for _ in range(20 * N_NEW):
-            if len(found) == n + N_NEW:
-                break
-            candidate = self.space.candidate(self.space.sample(rng), "sao")
-            if candidate.candidate_id not in members:
-                found.setdefault(candidate.candidate_id, candidate)
-        return [*found.values()]
-
     def _failures(self, search: SearchState) -> list[str]:
         """Return the prompts of the search cases with the lowest mean reward."""
         rewards: dict[str, list[float]] = {}
@@ -205,6 +189,22 @@ class Planner:
 def grounded_means(search: SearchState) -> dict[str, float]:
     """Return candidate → mean of its rewards."""
     return {m.candidate.candidate_id: sum(m.rewards.values()) / m.n for m in search.archive if m.n}
+
+
+def rivals_of(
+    search: SearchState, incumbent: Candidate, space: Space, rng: np.random.Generator
+) -> list[Candidate]:
+    """Return the incumbent, the best others, and children of the best that nobody has asked."""
+    means = grounded_means(search)
+    members = search.archive.members
+    ranked = [members[n].candidate for n in sorted(means, key=lambda n: (-means[n], n))]
+    found = {incumbent.candidate_id: incumbent}
+    for one in ranked:
+        if len(found) < N_BEST:
+            found.setdefault(one.candidate_id, one)
+    seen = {*members, *found}
+    new = Breeder(space=space).brood(ranked[:N_PARENTS], rng, seen, N_NEW)
+    return [*found.values(), *(replace(one, origin="sao", parent_ids=()) for one in new)]
 
 
 def hard_prompts(pairs: Sequence[JudgedPair]) -> list[str]:

@@ -208,7 +208,6 @@ class Preferring:
             incumbent: the leader, whose text parameters new variants replace.
         """
         state = self.now
-        proposed = [self.space.candidate(json.loads(text), "sao") for text in state.proposals]
         preferred = distilled(state, incumbent)
         expert = self._expert(state, search)
         if expert is None:
@@ -216,11 +215,7 @@ class Preferring:
         others = tuple(
             replace(one, weight=one.weight * (1.0 - expert.weight)) for one in advice.experts
         )
-        return replace(
-            advice,
-            preferred=(*preferred, *(one.params for one in proposed)),
-            experts=(*others, expert),
-        )
+        return replace(advice, preferred=preferred, experts=(*others, expert))
 
     def learn(self, trials: Sequence[Trial], search: SearchState) -> SaoState:
         """Return the state after a generation's outcomes; nothing is kept until it is committed.
@@ -250,10 +245,9 @@ class Preferring:
     def _expert(self, state: SaoState, search: SearchState) -> Expert | None:
         """Return the judge as an expert; ``None``: it has no say."""
         params = {m.candidate.candidate_id: m.candidate.params for m in search.archive}
-        for text in state.proposals:
-            one = self.space.candidate(json.loads(text), "sao")
-            params[one.candidate_id] = one.params
-        return learning.expert_of(state, params)
+        proposed = [self.space.candidate(json.loads(text), "sao") for text in state.proposals]
+        params |= {one.candidate_id: one.params for one in proposed}
+        return learning.expert_of(state, params, [one.params for one in proposed])
 
     @property
     def shape(self) -> PromptShape:
