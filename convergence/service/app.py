@@ -17,7 +17,7 @@ from convergence.runtime_settings import RuntimeArm
 from convergence.service import bodies
 from convergence.service.door import TOKEN
 from convergence.service.metrics import CONTENT_TYPE, Metrics
-from convergence.service.problems import MEDIA_TYPE, ProblemResponse, RefusedError
+from convergence.service.problems import PROBLEM, ProblemResponse, RefusedError, refusals
 from convergence.service.reading import body_of, described, key_of, read_bodies, system_of
 from convergence.service.tokens import Scope
 from convergence.systems import (
@@ -39,27 +39,6 @@ AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
 _GUARD = ("promoted", "champion", "alpha", "tolerance", "holdback", "decision")
 _ALARM = ("agent_type", "arm_id", "before", "after", "n", "created_us")
 _log = logging.getLogger("convergence.service")
-
-
-def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}}
-    told = {
-        400: "The body is no text.",
-        401: "No known token.",
-        403: "The token lacks the scope.",
-        404: "Nobody knows it.",
-        408: "The body took too long.",
-        409: "It contradicts what is there.",
-        413: "The body is too long.",
-        422: "The request is not of this form.",
-        429: "Too many requests of this token.",
-        503: "Too much waits, or the store cannot be written.",
-    }
-    always = (400, 401, 403, 408, 413, 422, 429, 503)
-    return {
-        status: {"description": told[status], "content": content}
-        for status in (*always, *statuses)
-    }
 
 
 def make_app(
@@ -90,7 +69,7 @@ def make_app(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    _add_refusals(app)
+    _addrefusals(app)
     _add_traffic(app, systems, committer, metrics)
     _add_arms(app, systems)
     _add_looks(app, systems)
@@ -102,7 +81,7 @@ def make_app(
 def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: Metrics) -> None:
     @app.post(
         "/v1/systems/{system}/select",
-        responses={200: {"model": bodies.SelectAnswer}, **_refusals(404, 409)},
+        responses={200: {"model": bodies.SelectAnswer}, **refusals(404, 409)},
         openapi_extra=described(bodies.SelectBody, has_key=True),
         tags=["traffic"],
     )
@@ -142,9 +121,17 @@ def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: 
         "/v1/systems/{system}/update",
         responses={
             200: {"model": bodies.UpdateAnswer},
-            **_refusals(),
-            404: {"model": bodies.UpdateAnswer, "description": "Nobody knows the decision."},
-            409: {"model": bodies.UpdateAnswer, "description": "It has another reward already."},
+            **refusals(),
+            404: {
+                "model": bodies.UpdateAnswer,
+                "description": "Nobody knows the decision.",
+                "content": PROBLEM,
+            },
+            409: {
+                "model": bodies.UpdateAnswer,
+                "description": "It has another reward already, or learns from no such reward.",
+                "content": PROBLEM,
+            },
         },
         openapi_extra=described(bodies.UpdateBody),
         tags=["traffic"],
@@ -178,7 +165,7 @@ def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: 
 def _add_arms(app: FastAPI, systems: Systems) -> None:
     @app.get(
         "/v1/systems/{system}/arms",
-        responses={200: {"model": bodies.ArmsAnswer}, **_refusals(404)},
+        responses={200: {"model": bodies.ArmsAnswer}, **refusals(404)},
         tags=["arms"],
     )
     async def arms(system: System, request: Request, agent_type: AgentType = None) -> Response:
@@ -188,7 +175,7 @@ def _add_arms(app: FastAPI, systems: Systems) -> None:
 
     @app.put(
         "/v1/systems/{system}/arms/{arm_id}",
-        responses={200: {"model": bodies.ArmAnswer}, **_refusals(409)},
+        responses={200: {"model": bodies.ArmAnswer}, **refusals(409)},
         tags=["arms"],
     )
     async def offer(
@@ -200,7 +187,7 @@ def _add_arms(app: FastAPI, systems: Systems) -> None:
 
     @app.delete(
         "/v1/systems/{system}/arms/{arm_id}",
-        responses={200: {"model": bodies.RetiredAnswer}, **_refusals(404)},
+        responses={200: {"model": bodies.RetiredAnswer}, **refusals(404)},
         tags=["arms"],
     )
     async def retire(
@@ -215,7 +202,7 @@ def _add_arms(app: FastAPI, systems: Systems) -> None:
 def _add_looks(app: FastAPI, systems: Systems) -> None:
     @app.get(
         "/v1/systems/{system}/decisions/{decision_id}",
-        responses={200: {"model": bodies.DecisionAnswer}, **_refusals(404)},
+        responses={200: {"model": bodies.DecisionAnswer}, **refusals(404)},
         tags=["traffic"],
     )
     async def decision(
@@ -230,7 +217,7 @@ def _add_looks(app: FastAPI, systems: Systems) -> None:
 
     @app.get(
         "/v1/systems/{system}/gates",
-        responses={200: {"model": bodies.GatesAnswer}, **_refusals(404)},
+        responses={200: {"model": bodies.GatesAnswer}, **refusals(404)},
         tags=["evidence"],
     )
     async def gates(system: System, request: Request) -> Response:
@@ -244,7 +231,7 @@ def _add_health(
 ) -> None:
     @app.get(
         "/health",
-        responses={200: {"model": bodies.HealthAnswer}, **_refusals()},
+        responses={200: {"model": bodies.HealthAnswer}, **refusals()},
         tags=["service"],
     )
     async def health() -> Response:
@@ -256,7 +243,7 @@ def _add_health(
         "/metrics",
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **_refusals(),
+            **refusals(),
         },
         response_class=Response,
         tags=["service"],
@@ -324,7 +311,7 @@ def _json(value: Any, status: int = 200) -> Response:
     )
 
 
-def _add_refusals(app: FastAPI) -> None:
+def _addrefusals(app: FastAPI) -> None:
     told: dict[type[Exception], Callable[[Any], ProblemResponse]] = {
         RefusedError: _refused,
         NoArmsError: lambda e: ProblemResponse(404, str(e)),

@@ -43,3 +43,27 @@ class ProblemResponse(Response):
         super().__init__(
             json.dumps(body).encode(), status_code=status, headers=dict(headers or {})
         )
+
+
+PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return what the schema says of refusals: those of every route, and these statuses."""
+    told = {
+        400: "The body is no text.",
+        401: "No known token.",
+        403: "The token lacks the scope.",
+        404: "Nobody knows it.",
+        408: "The body took too long.",
+        409: "It contradicts what is there.",
+        413: "The body is too long.",
+        422: "The request is not of this form.",
+        429: "Too many requests of this token.",
+        503: "Too much waits, or the store cannot be written.",
+    }
+    always = (400, 401, 403, 408, 413, 422, 429, 503)
+    return {
+        status: {"description": told[status], "content": PROBLEM}
+        for status in (*always, *statuses)
+    }
