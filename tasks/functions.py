@@ -6,6 +6,7 @@ A configuration that names a function is as trusted as that function's code.
 import difflib
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any, TypeAlias
 
 from convergence_core.errors import ConfigurationError, Problem
@@ -75,11 +77,11 @@ def _load_file(file: Path, path: str, key: str) -> object:
     module_name = f"convergence_user_{file.stem}_{digest}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    spec = importlib.util.spec_from_file_location(module_name, file)
-    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it ends in .py
+    loader = _FromSource(module_name, str(file))
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=loader)
+    assert spec is not None  # noqa: S101 - a loader is given
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    loader = spec.loader
     try:
         with _importable(file.parent):
             _guarded(lambda: loader.exec_module(module), path, key, str(file))
@@ -87,6 +89,18 @@ def _load_file(file: Path, path: str, key: str) -> object:
         del sys.modules[module_name]
         raise
     return module
+
+
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles a file as it is now.
+
+    Compiled modules are told apart by the second of their source's last change and its size, so a
+    file that was edited twice within a second would be loaded as it was. None is written either:
+    the folder is the user's.
+    """
+
+    def get_code(self, _fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 @contextmanager
