@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 Floats = NDArray[np.float64]
 
@@ -194,7 +194,7 @@ def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:
             "more requests."
         )
     off = _statistic(weights, 1.0)
-    if off > chi2.isf(_SUSPICIOUS, 1):
+    if off > chdtri(1, _SUSPICIOUS):
         found.append(
             f"the mean weight is {weights.mean():.3g} and should be 1: the propensities are wrong, "
             "or the log lacks arms that this policy uses."
@@ -231,7 +231,7 @@ def _interval(values: Floats, level: float, *, beside: Floats) -> tuple[float, f
         beside: weights whose mean is known to be 1, (n,).
     """
     rows, counts = np.unique(np.stack((values, beside)), axis=1, return_counts=True)
-    quantile = float(chi2.ppf(level, 1))
+    quantile = float(chdtri(1, 1.0 - level))
     # Where the likelihood is highest: the mean, corrected by what w tells of the sample.
     centre = float(np.clip(_most_likely(rows[0], rows[1], counts), 0.0, 1.0))
     ends = [0.0, 1.0]

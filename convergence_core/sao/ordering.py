@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import rankdata
 
 from convergence_core.coverage.measures import N_BUCKETS, hashed_counts
 from convergence_core.sao.preferences import Preference
@@ -67,6 +66,8 @@ def area_under_curve(winners: np.ndarray, losers: np.ndarray) -> float:
     n, m = len(winners), len(losers)
     if n == 0 or m == 0:
         return 0.5
+    from scipy.stats import rankdata  # noqa: PLC0415 - takes most of a second to import
+
     ranks = rankdata(np.concatenate([winners, losers]))[:n]
     return float((ranks.sum() - n * (n + 1) / 2.0) / (n * m))
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from convergence_core.sao.bradley_terry import both_orders, fit
 from convergence_core.sao.preferences import Judgement
@@ -103,4 +102,6 @@ def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Return Spearman's rho; ``None``: fewer than three values, or one side is constant."""
     if len(a) < 3 or len(set(a)) < 2 or len(set(b)) < 2:
         return None
+    from scipy.stats import spearmanr  # noqa: PLC0415 - takes most of a second to import
+
     return float(spearmanr(a, b).statistic)

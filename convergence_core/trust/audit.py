@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import beta, rankdata
+from scipy.special import betaincinv
 
 N_ITEMS: Final = 50
 """Items of one audit, if there are so many."""
@@ -108,6 +108,8 @@ def _correlation(
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return Spearman's rho of each row, (n, n_items) -> (n,); NaN where a side is constant."""
+    from scipy.stats import rankdata  # noqa: PLC0415 - takes most of a second to import
+
     x, y = rankdata(a, axis=1), rankdata(b, axis=1)
     x -= x.mean(axis=1, keepdims=True)
     y -= y.mean(axis=1, keepdims=True)
@@ -147,5 +149,5 @@ class Trust:
 
 def trust_of(n_right: float, n_items: float) -> float:
     """Return max(0, 2 q10 - 1) of c of n items judged right."""
-    low = float(beta.ppf(QUANTILE, n_right + 0.5, n_items - n_right + 0.5))
+    low = float(betaincinv(n_right + 0.5, n_items - n_right + 0.5, QUANTILE))
     return max(0.0, 2.0 * low - 1.0)
