@@ -1,5 +1,6 @@
 """Finding functions of the user's."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -40,13 +41,18 @@ def test_siblings_of_one_name_in_two_folders_are_kept_apart(tmp_path):
     assert load_function("f.py:f", tmp_path / "two", key="k")() == "two"
 
 
-def test_a_file_is_imported_once_and_again_when_it_changed(tmp_path):
+def test_a_file_is_imported_once_and_again_when_it_changed(tmp_path, monkeypatch):
+    """Also within the second, and with as many letters, that compiled modules are told apart by."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file = tmp_path / "f.py"
     file.write_text("def f(): return 1\n")
+    os.utime(file, (10**9, 10**9))
     first = load_function("f.py:f", tmp_path, key="k")
     assert load_function("f.py:f", tmp_path, key="k") is first
     file.write_text("def f(): return 2\n")
+    os.utime(file, (10**9, 10**9))
     assert load_function("f.py:f", tmp_path, key="k")() == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["f.py"]
 
 
 def test_a_module_that_fails_leaves_nothing_behind(tmp_path):
