@@ -25,7 +25,7 @@ from tests.support.http_server import LoopbackServer, error_answer
 from tests.support.optimizations import ledger, write_project
 from tests.support.prefect_server import free_port
 
-WAIT_S = 240.0
+WAIT_S = 600.0
 """Only ends what hangs."""
 
 
@@ -69,6 +69,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_commands_of_the_readme_start_deploy_and_run_a_night(tmp_path: Path, home: Path):
     port = free_port()
     here = tmp_path / "checkout"
@@ -107,6 +108,7 @@ async def states_of(api_url: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # 90 s of silence, and a server that starts twice on a busy machine
 def test_a_run_killed_with_its_worker_is_told_crashed_and_taken_up_by_the_next(
     tmp_path: Path, home: Path
 ):
