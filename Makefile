@@ -21,7 +21,7 @@ check: ## Lint, format, types, spelling.
 # Test processes import our modules hundreds of times; an environment may forbid to keep them.
 test test-all cover: export PYTHONDONTWRITEBYTECODE =
 
-test: ## The default suite: real servers on loopback, no network; under five minutes.
+test: ## The default suite: real servers on loopback, no network.
 	$(PYTHON) -m pytest -m "not slow and not network" -n $(WORKERS)
 
 test-all: ## Everything but calls to real providers.
