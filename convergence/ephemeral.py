@@ -9,12 +9,10 @@ port, its memory and our standard output.
 import atexit
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 from convergence.watcher import start_watcher
 from convergence_core.errors import PrefectServerError
@@ -36,14 +34,14 @@ class TemporaryServer:
         """Start it; ``wait`` returns when it answers.
 
         It is handed a listening socket: no other process can take the port between our choice and
-        its start, and a request waits in the socket's queue until the server is there. Ctrl-C in a
-        terminal goes to every process of the group, and a run that ends cleanly still needs its
-        server; so the signal is blocked meanwhile: a child inherits the mask.
+        its start, and a request waits in the socket's queue until the server is there. It has a
+        session of its own: signals to the whole group, as of Ctrl-C in a terminal or of ``timeout``,
+        would end it before the run, which needs it to end cleanly.
         """
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
 
         settings = get_current_settings().to_environment_variables(exclude_unset=True)
-        with socket.create_server(("127.0.0.1", 0)) as listener, _sigint_blocked():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
             descriptor = listener.fileno()
             self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
@@ -54,6 +52,7 @@ class TemporaryServer:
                 ],
                 env={**os.environ, **_OF_A_TEMPORARY_SERVER, **settings},
                 pass_fds=[descriptor],
+                start_new_session=True,
             )  # fmt: skip
         self._watcher = start_watcher(self._process.pid)
         atexit.register(self.stop)
@@ -127,12 +126,3 @@ def stop_server() -> None:
     """End this process's temporary server, if there is one."""
     for server in _servers:
         server.stop()
-
-
-@contextlib.contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
