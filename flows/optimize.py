@@ -8,7 +8,7 @@ from pydantic import Field
 
 from convergence_core.result import RunResult
 from flows.generation import run_generation
-from flows.heartbeats import subflows_beat_themselves
+from flows.heartbeats import beating, flows_beat_themselves
 from flows.naming import label_of_flow_run
 from flows.sao import sao
 from tasks.artifacts import log_notice, show_result, show_start
@@ -45,7 +45,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         resume: ``auto`` goes on with the system's latest run if that was left unfinished with these
             very settings; ``never`` begins a new one.
     """
-    with redacted_errors():
+    with redacted_errors(), beating():
         flow_run_id = runtime.flow_run.id
         run = open_run(
             config,
@@ -58,12 +58,13 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             flow_run_id=flow_run_id,
             on_notice=log_notice(),
         )
-        with run, tags(run.tag), subflows_beat_themselves():
+        with run, flows_beat_themselves():
             show_start(run)
             while run.goes_on():
-                if prefers(run.run_id):
-                    sao(run_id=run.run_id, generation=run.next_generation)
-                run_generation(run.run_id, run.next_generation)
+                with tags(*run.tags_of_generation()):
+                    if prefers(run.run_id):
+                        sao(run_id=run.run_id, generation=run.next_generation)
+                    run_generation(run.run_id, run.next_generation)
             finalists = choose_finalists(run)
             trials = evaluate.map(
                 finalists, run_id=unmapped(run.run_id), generation=unmapped(None)

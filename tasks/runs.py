@@ -167,6 +167,10 @@ class Run:
         """Tag of everything that Prefect shows of this optimized system."""
         return f"system:{self.record.name}"
 
+    def tags_of_generation(self) -> tuple[str, str]:
+        """Return the tags of what belongs to the next generation."""
+        return self.tag, f"generation:{self.next_generation:02d}"
+
     @property
     def configuration(self) -> Configuration:
         """The configuration with this run's overrides."""
