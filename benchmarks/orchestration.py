@@ -130,7 +130,14 @@ def calls_of(url: str) -> int:
 # -- the parts, each in a process of its own
 
 
-def write_project(folder: Path, url: str, *, generations: int) -> Path:
+def write_project(
+    folder: Path,
+    url: str,
+    *,
+    generations: int,
+    candidates: int = N_CANDIDATES,
+    in_flight: int = N_WORKERS,
+) -> Path:
     """Write the configuration of the run, and return its path."""
     folder.mkdir(parents=True)
     cases = [{"id": f"c{n}", "input": {"message": str(n)}, "expected": "happy"} for n in range(10)]
@@ -143,9 +150,9 @@ def write_project(folder: Path, url: str, *, generations: int) -> Path:
         },
         "optimization": {
             "algorithm": "random",
-            "evolution": {"population_size": N_CANDIDATES, "generations": generations},
+            "evolution": {"population_size": candidates, "generations": generations},
             "execution": {
-                "parallel_workers": N_WORKERS,
+                "parallel_workers": in_flight,
                 "early_stopping": {"enabled": False},
             },
         },
@@ -165,7 +172,8 @@ def run_part(config: Path) -> None:
 
     began = time.perf_counter()
     execute(prepare_run(load(config)), verbose=False)
-    print(json.dumps({"wall_s": time.perf_counter() - began}))
+    wall_s = time.perf_counter() - began
+    print(json.dumps({"wall_s": wall_s, "cpu_s": time.process_time()}))
 
 
 async def bare_part(url: str, n_calls: int) -> None:
@@ -245,10 +253,13 @@ def run(environment: dict[str, str], *arguments: str) -> Part:
     return Part(
         wall_s=told.get("wall_s", process_s),
         process_s=process_s,
-        cpu_s=after.children_user
-        + after.children_system
-        - before.children_user
-        - before.children_system,
+        cpu_s=told.get(
+            "cpu_s",
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system,
+        ),
         told=told,
     )
 
@@ -276,15 +287,14 @@ def settle(api_url: str) -> tuple[int, int]:
     return now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Served:
-    """What the server did for one part."""
+    """What the server did for a while."""
 
-    part: Part
-    cpu_s: float
+    cpu_s: float = 0.0
     """Beyond what it uses when idle."""
-    n_flows: int
-    n_tasks: int
+    n_flows: int = 0
+    n_tasks: int = 0
 
 
 class Watched:
@@ -302,17 +312,28 @@ class Watched:
         time.sleep(seconds)
         return (cpu_of(self.server.pid) - cpu) / (time.perf_counter() - began)
 
-    def run(self, *arguments: str) -> Served:
-        """Run a part against the server and wait until all of it is recorded."""
+    def run_of(self, config: Path) -> Part:
+        """Run the optimization of a configuration."""
+        environment = {**self.server.environment, **JOB_ENVIRONMENT}
+        return run(environment, "--part", "run", "--config", str(config))
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Served]:
+        """Count what the server does for the block, until all of it is recorded."""
         before = settle(self.server.api_url)
         began, cpu = time.perf_counter(), cpu_of(self.server.pid)
-        environment = {**self.server.environment, **JOB_ENVIRONMENT}
-        part = run(environment, *arguments)
+        counted = Served()
+        yield counted
         after = settle(self.server.api_url)
-        used = cpu_of(self.server.pid) - cpu - self.idle * (time.perf_counter() - began)
-        return Served(
-            part=part, cpu_s=used, n_flows=after[0] - before[0], n_tasks=after[1] - before[1]
-        )
+        counted.cpu_s = cpu_of(self.server.pid) - cpu - self.idle * (time.perf_counter() - began)
+        counted.n_flows, counted.n_tasks = after[0] - before[0], after[1] - before[1]
+
+    def run(self, *arguments: str) -> tuple[Part, Served]:
+        """Run a part against the server and wait until all of it is recorded."""
+        environment = {**self.server.environment, **JOB_ENVIRONMENT}
+        with self.counting() as counted:
+            part = run(environment, *arguments)
+        return part, counted
 
 
 def measure(rounds: int, generations: int, scratch: Path) -> None:
@@ -320,9 +341,9 @@ def measure(rounds: int, generations: int, scratch: Path) -> None:
     with PrefectServer(scratch) as server, sleeping_server(DELAY_S) as url:
         watched = Watched(server)
         watched.run("--part", "empty", "--subflows", "2", "--tasks", "20")  # caches are warm now
-        base = watched.run("--part", "empty", "--subflows", "0", "--tasks", "0").cpu_s
-        subflows = watched.run("--part", "empty", "--subflows", "20", "--tasks", "0")
-        tasks = watched.run("--part", "empty", "--subflows", "0", "--tasks", "400")
+        base = watched.run("--part", "empty", "--subflows", "0", "--tasks", "0")[1].cpu_s
+        _, subflows = watched.run("--part", "empty", "--subflows", "20", "--tasks", "0")
+        _, tasks = watched.run("--part", "empty", "--subflows", "0", "--tasks", "400")
         subflow_s = (subflows.cpu_s - base) / 20
         task_s = (tasks.cpu_s - base) / 400
         print(f"idle server: {watched.idle * 1e3:.1f} ms CPU a second")
@@ -339,10 +360,9 @@ def measure(rounds: int, generations: int, scratch: Path) -> None:
             folder = scratch / f"project-{number}"
             config = write_project(folder, url, generations=generations)
             n_before = calls_of(url)
-            served = watched.run("--part", "run", "--config", str(config))
+            part, served = watched.run("--part", "run", "--config", str(config))
             n_calls = calls_of(url) - n_before
             bare = run({}, "--part", "bare", "--url", url, "--calls", str(n_calls))
-            part = served.part
             own = served.cpu_s - base - (served.n_flows - 1) * subflow_s
             shares.append((part.wall_s / bare.wall_s, part.process_s / bare.wall_s))
             print(

@@ -45,6 +45,7 @@ from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.preferences.concluding import Round
 from tasks.preferences.preferring import Preferring
+from tasks.runners.places import Places
 from tasks.session import EvaluationSession
 from tasks.standing import Learned, Progress, limit_reached
 from tasks.thoughts.thinking import Taught, Thinking
@@ -111,6 +112,7 @@ class Run:
         stopper: Stopper,
         progress: Progress,
         session: EvaluationSession,
+        places: Places | None = None,
         store: ParquetStore,
         journal: Journal,
         lease: Lease,
@@ -130,6 +132,8 @@ class Run:
         self.stopper = stopper
         self.progress = progress
         self.session = session
+        self.places = places
+        """Where a runner takes the candidates; ``None``: they are evaluated here."""
         self.store = store
         self.journal = journal
         self.maybe_paid = tuple(maybe_paid)
@@ -347,6 +351,12 @@ class Run:
                 )
         return Plan(assignments=tuple(assignments)) if assignments else None
 
+    def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
+        """Evaluate a candidate, here or where the runner takes it; see ``EvaluationSession``."""
+        if self.places is None:
+            return self.session.evaluate(assignment, generation)
+        return self.places.evaluate(assignment, generation)
+
     def begin_final(self) -> None:
         """Let the final re-estimation have what was kept back for it."""
         self._budget.keep_back()
@@ -448,6 +458,8 @@ class Run:
         """Ask the run to end soon: no new call starts, paid answers are kept. Thread-safe."""
         self._stopping.set()
         self.session.stop()
+        if self.places is not None:
+            self.places.stop()
 
     @property
     def is_stopping(self) -> bool:
@@ -505,6 +517,8 @@ class Run:
         for part in (self.thinking, self.preferring):
             if part is not None:
                 part.close()
+        if self.places is not None:
+            self.places.close()
         self.session.close()
         self.journal.close()
         self.store.close()
