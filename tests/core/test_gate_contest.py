@@ -54,6 +54,7 @@ def one(arm: int, reward: float, shares: Sequence[float]) -> Outcomes:
         ((0.2, 0.5, 0.9), 0.0, (2,)),
     ],
 )
+@pytest.mark.slow
 def test_evidence_against_a_true_null_is_one_at_most_in_expectation_whatever_rule_allocates(
     means: tuple[float, ...], effect: float, tied: tuple[int, ...]
 ):

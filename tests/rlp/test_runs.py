@@ -264,6 +264,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param("failing", "failed (http_500)", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
     tmp_path: Path, plain: Path, kind: Kind, reason: str
 ):
@@ -303,6 +304,7 @@ def test_strange_thoughts_are_scored_like_any_other_and_propose_nothing(
         assert 0.0 <= json.loads(row["params_json"])["x"] <= 1.0
 
 
+@pytest.mark.slow
 def test_a_model_that_only_compares_is_scored_on_pairs(tmp_path: Path):
     run_whole(tmp_path, ThinkingWorld(truth, "good", REGION, writes_weights=False))
     found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
