@@ -150,7 +150,14 @@ def test_an_arm_that_is_out_stays_out():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("mean", [0.7, 0.02, 0.98])
+@pytest.mark.parametrize(
+    "mean",
+    [
+        0.7,
+        pytest.param(0.02, marks=pytest.mark.slow),
+        pytest.param(0.98, marks=pytest.mark.slow),
+    ],
+)
 def test_equal_arms_rarely_have_a_winner_however_often_one_looks(mean: float):
     rng, n_runs = np.random.default_rng(11), 80
     false = sum(

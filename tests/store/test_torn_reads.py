@@ -27,6 +27,7 @@ WHERE generation IS NOT NULL
 """
 
 
+@pytest.mark.slow
 def test_readers_see_whole_generations_while_others_write_compact_and_sweep(tmp_path):
     store = ParquetStore(tmp_path)
     n_seen = 0
