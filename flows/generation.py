@@ -6,7 +6,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.heartbeats import beating
 from tasks.artifacts import show_generation
 from tasks.process_redaction import redacted_errors
-from tasks.runs import thinks
+from tasks.runs import stopping_when_left, thinks
 from tasks.sealed import Sealed
 from tasks.steps import evaluate, learn, predict, sample_candidates, save_generation, think
 
@@ -27,7 +27,8 @@ def run_generation(run_id: str, generation: int) -> None:
         run_id: the living run.
         generation: its number, from 0.
     """
-    with redacted_errors(), beating(), tags(f"generation:{generation:02d}"):
+    label = f"generation:{generation:02d}"
+    with redacted_errors(), stopping_when_left(run_id), beating(), tags(label):
         if thinks(run_id):
             think(run_id, generation)
             predict(run_id, generation)

@@ -3,7 +3,7 @@
 from prefect import flow, runtime, tags
 
 from flows.naming import label_of_round
-from tasks.artifacts import log_notice, show_rounds
+from tasks.artifacts import notices, show_rounds
 from tasks.preferences.alone import open_rounds
 from tasks.process_redaction import redacted_errors
 from tasks.runs import is_open
@@ -28,7 +28,7 @@ def sao(
     with redacted_errors():
         if run_id is not None and generation is not None and is_open(run_id):
             return prefer(run_id, generation)
-        run = open_rounds(config, flow_run_id=runtime.flow_run.id, on_notice=log_notice())
+        run = open_rounds(config, flow_run_id=runtime.flow_run.id, notices=notices)
         n_kept = 0
         with run, tags(run.tag):
             while goes_on_with_rounds(run.run_id):

@@ -21,6 +21,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from convergence_core.budget.limits import Limits, Spent
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.report import (
@@ -29,10 +30,13 @@ from tasks.report import (
     learning_curve_png,
     preference_markdown,
     preference_report,
+    racing_rows,
     report_markdown,
+    spending_markdown,
     thinking_markdown,
 )
 from tasks.runs import Run, run_of
+from tasks.system_events import budget_events
 
 SHOWN_EVERY_S = 5.0
 """Seconds from one leaderboard and picture to the next, at least."""
@@ -48,17 +52,19 @@ def _key(run: Run, what: str) -> str:
     return f"{name}-{what}"
 
 
-def log_notice() -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
+def notices(system: str) -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
     """Return what writes notices of budget and providers into this flow run's log.
 
-    They come from the session's own thread, which Prefect knows nothing of.
+    Of what is spent it emits events, too. Notices come from the session's own thread, which Prefect
+    knows nothing of.
     """
-    logger = get_run_logger()
+    logger, emit = get_run_logger(), budget_events(system)
 
-    def log(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
+    def tell(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
         logger.warning("%s", notice.text)
+        emit(notice)
 
-    return log
+    return tell
 
 
 def show_start(run: Run) -> None:
@@ -123,6 +129,20 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
         markdown=f"![learning curve](data:image/png;base64,{picture})",
         key=_key(run, "learning-curve"),
         description=f"Learning curve of {run.label} {when}",
+    )
+    create_markdown_artifact(
+        markdown=spending_markdown(
+            result,
+            Limits.of(run.configuration.budget),
+            Spent.of(run.journal.totals(run.run_id)),
+        ),
+        key=_key(run, "spend"),
+        description=f"Spend of {run.label} {when}",
+    )
+    create_table_artifact(
+        table=racing_rows(run.store, result),
+        key=_key(run, "racing"),
+        description=f"Racing of {run.label} {when}: who got how many cells",
     )
     if result.thinking is not None:
         create_markdown_artifact(
