@@ -88,7 +88,7 @@ def configure_runtime_sync(
         ArmChangedError: an arm of that name has other parameters.
         StoreError: the folder cannot be used.
     """
-    home = _opened(Path(storage or DEFAULT_STORAGE))
+    home = opened(Path(storage or DEFAULT_STORAGE))
     if config is None:
         settings = home.config(system)
     else:
@@ -273,7 +273,7 @@ async def runtime_quality(system: str, *, agent_type: str | None = None) -> list
     return await asyncio.to_thread(runtime_quality_sync, system, agent_type=agent_type)
 
 
-def _opened(path: Path) -> "Systems":
+def opened(path: Path) -> "Systems":
     """Return the systems of a folder, opened once in a process."""
     from convergence.systems import Systems  # noqa: PLC0415 - brings NumPy and SQLite
     from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - as above
@@ -289,7 +289,7 @@ def home_of(system: str) -> "Systems":
     """Return where a system is served from: the folder it was configured in, or the default."""
     with _mutex:
         found = _homes.get(system)
-    return _opened(Path(DEFAULT_STORAGE)) if found is None else found
+    return opened(Path(DEFAULT_STORAGE)) if found is None else found
 
 
 def _shown(found: "Selection | DefaultServed") -> RuntimeSelection:
