@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from convergence.runtime_spelling import translated
 from convergence_core.errors import ConfigurationError, Problem
 
 
@@ -136,7 +137,9 @@ def checked_settings(
     if isinstance(config, RuntimeConfig):
         values: dict[str, Any] = config.model_dump()
     else:
-        values = dict(config or {})
+        values, problems = translated(config or {})
+        if problems:
+            raise ConfigurationError(problems)
     if values.setdefault("system", system) != system:
         raise ConfigurationError(
             [
