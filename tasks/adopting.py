@@ -12,10 +12,10 @@ from convergence_core.store.promotions import champion_of, crown
 from convergence_core.store.protocols import RunRecord
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import Champion
-from tasks.assembly import store_path
 from tasks.loading import load
 from tasks.promoting import HOLDBACK, put_on_offer
 from tasks.runs import FLOW_RUN_TAG, now_us
+from tasks.storage import ready_store
 
 Obstacle = Literal["reigns", "changed"]
 """``reigns``: it is the champion already; ``changed``: it was compared with another champion."""
@@ -55,7 +55,7 @@ def concluded_by(config: str | None, flow_run_id: str | None) -> Concluded | Non
     """
     if config is None or flow_run_id is None:
         return None
-    path = store_path(load(config))
+    path = ready_store(load(config))
     if not (path / "store.json").is_file():
         return None
     for record in ParquetStore(path).runs():

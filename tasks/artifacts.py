@@ -38,6 +38,8 @@ from tasks.report import (
 from tasks.runs import Run, run_of
 from tasks.system_events import budget_events
 
+NAME = "configuration"
+"""Column that names a candidate."""
 SHOWN_EVERY_S = 5.0
 """Seconds from one leaderboard and picture to the next, at least."""
 _PROGRESS: dict[str, UUID] = {}
@@ -120,7 +122,7 @@ def show_result(run: Run, result: RunResult) -> None:
 
 def _show_standing(run: Run, result: RunResult, when: str) -> None:
     create_table_artifact(
-        table=leaderboard_rows(result, n=10),
+        table=[_named_last(row) for row in leaderboard_rows(result, n=10)],
         key=_key(run, "leaderboard"),
         description=f"Leaderboard of {run.label} {when}",
     )
@@ -140,7 +142,7 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
         description=f"Spend of {run.label} {when}",
     )
     create_table_artifact(
-        table=racing_rows(run.store, result),
+        table=[_named_last(row) for row in racing_rows(run.store, result)],
         key=_key(run, "racing"),
         description=f"Racing of {run.label} {when}: who got how many cells",
     )
@@ -156,6 +158,11 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
             key=_key(run, "preferences"),
             description=f"Preferences of {run.label} {when}",
         )
+
+
+def _named_last(row: dict[str, str]) -> dict[str, str]:
+    """Move the long name to the end: a page shows the first columns of a wide table."""
+    return {name: text for name, text in row.items() if name != NAME} | {NAME: row[NAME]}
 
 
 def show_rounds(run: Run) -> None:

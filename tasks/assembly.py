@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,6 +37,7 @@ from tasks.prices import check_priced
 from tasks.runs import Run
 from tasks.session import EvaluationSession
 from tasks.standing import Progress
+from tasks.storage import store_path
 from tasks.targets import make_target
 from tasks.thoughts.making import make_thinker, make_thinking, thought_workers
 from tasks.widening import widened_by
@@ -46,11 +46,6 @@ from tasks.world import World
 Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
 OFFLINE = "offline"
 """Tag, and end of the system's name, of runs whose answers come from the mock."""
-
-
-def store_path(loaded: Loaded) -> Path:
-    """Return the folder of the results store; relative paths start from the configuration."""
-    return (loaded.base_dir / loaded.configuration.storage.path).resolve()
 
 
 def assemble(

@@ -16,11 +16,12 @@ from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord
-from tasks.assembly import OFFLINE, Notify, assemble, store_path
+from tasks.assembly import OFFLINE, Notify, assemble
 from tasks.champions import champion_tag
 from tasks.earlier import ROUNDS_TAG, tags_of
 from tasks.loading import Loaded, load, load_mapping
 from tasks.runs import FLOW_RUN_TAG, Run, is_open, now_us, run_of
+from tasks.storage import ready_store
 from tasks.version import code_version
 
 Notices: TypeAlias = Callable[[str], Notify]
@@ -109,6 +110,7 @@ def prepare_run(
         save_path=save_path,
     )
     loaded = replace(loaded, configuration=configuration)
+    path = ready_store(loaded)
     name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
     offline = {} if mock_url is None else {OFFLINE: "true"}
     started = now_us()
@@ -131,8 +133,8 @@ def prepare_run(
         tags={
             **_facts(loaded),
             **offline,
-            **champion_tag(store_path(loaded), name, loaded.space),
-            **tags_of(configuration, ParquetStore(store_path(loaded)), name),
+            **champion_tag(path, name, loaded.space),
+            **tags_of(configuration, ParquetStore(path), name),
             **(tags or {}),
         },
     )
@@ -185,6 +187,8 @@ def resume_run(
         ResumeError: the run is finished, or its test cases or facts changed since.
     """
     store = ParquetStore(path)
+    if store.mirror is not None:
+        store.mirror.pull()
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
     def goes_on(record: RunRecord) -> bool:
@@ -269,7 +273,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
             ]
         )
     loaded = load(config)
-    path = store_path(loaded)
+    path = ready_store(loaded)
     on_notice = None if notices is None else notices(loaded.configuration.api.name)
     if run_id is None and flow_run_id is not None:
         run_id = begun_by(path, flow_run_id)

@@ -100,7 +100,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
         from convergence.nightly.plan import Notified, plan  # noqa: PLC0415 - as above
 
         suffix = "" if name is None else f"-{name}"
-        store = (loaded.base_dir / loaded.configuration.storage.path).resolve()
+        store = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
         planned = plan(
             config.resolve(),
             store,

@@ -4,6 +4,7 @@ Everything is found by its name and brought to what it should be: twice is as go
 """
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,13 +82,15 @@ async def _deploy(  # noqa: PLR0917 - as above
 async def _have_pool(name: str) -> None:
     from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
     from prefect.client.schemas.actions import WorkPoolCreate  # noqa: PLC0415 - as above
-    from prefect.exceptions import ObjectNotFound  # noqa: PLC0415 - as above
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound  # noqa: PLC0415 - as above
 
     async with get_client() as client:
         try:
             await client.read_work_pool(name)
         except ObjectNotFound:
-            await client.create_work_pool(WorkPoolCreate(name=name, type="process"))
+            # A worker that has just started makes it, too.
+            with contextlib.suppress(ObjectAlreadyExists):
+                await client.create_work_pool(WorkPoolCreate(name=name, type="process"))
 
 
 async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path) -> UUID:

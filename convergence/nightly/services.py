@@ -130,7 +130,7 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
     log = folder / "convergence-server.log"
     started = _start(
         ["server", "start", "--host", host, "--port", str(port)],
-        {**SERVER_PROFILE, **_QUIET},
+        {**SERVER_PROFILE, **_QUIET, **_PAGE},
         log,
         working_dir,
     )
@@ -167,6 +167,11 @@ def down(folder: Path) -> Services | None:
     return found
 
 
+_PAGE: Final[Mapping[str, str]] = {
+    # The page asks the server that it came from; by default it would ask port 4200 of this machine.
+    "PREFECT_SERVER_UI_API_URL": "/api",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+}
 _QUIET: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
