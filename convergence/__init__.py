@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from convergence.live_arms import (
         runtime_arms,
         runtime_arms_sync,
+        runtime_evolve_arms,
+        runtime_evolve_arms_sync,
         runtime_offer_arms,
         runtime_offer_arms_sync,
         runtime_reset_priors,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
         runtime_evidence_sync,
         runtime_get_decision,
         runtime_get_decision_sync,
+        runtime_quality,
+        runtime_quality_sync,
         runtime_select,
         runtime_select_sync,
         runtime_update,
@@ -53,10 +57,14 @@ __all__ = [
     "runtime_arms_sync",
     "runtime_evidence",
     "runtime_evidence_sync",
+    "runtime_evolve_arms",
+    "runtime_evolve_arms_sync",
     "runtime_get_decision",
     "runtime_get_decision_sync",
     "runtime_offer_arms",
     "runtime_offer_arms_sync",
+    "runtime_quality",
+    "runtime_quality_sync",
     "runtime_reset_priors",
     "runtime_reset_priors_sync",
     "runtime_retire_arm",
@@ -74,7 +82,8 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value = import_module("tasks.version").code_version()
     elif name in __all__:
-        arms = {"runtime_arms", "runtime_offer_arms", "runtime_reset_priors", "runtime_retire_arm"}
+        arms = {"runtime_arms", "runtime_evolve_arms", "runtime_offer_arms"}
+        arms |= {"runtime_reset_priors", "runtime_retire_arm"}
         home = "runtime" if "runtime" in name else "api"
         home = "live_arms" if name.removesuffix("_sync") in arms else home
         value = getattr(import_module(f"convergence.{home}"), name)

@@ -297,8 +297,8 @@ class _Job:
 
     def _open(self, listener: Listener) -> "Run":
         from convergence.inputs import load_config  # noqa: PLC0415 - brings pydantic
-        from tasks.assembly import store_path  # noqa: PLC0415 - as above
         from tasks.opening import prepare_run, resume_run  # noqa: PLC0415 - as above
+        from tasks.storage import store_path  # noqa: PLC0415 - as above
 
         loaded = load_config(
             self._config,

@@ -42,6 +42,9 @@ class TemporaryServer:
 
         settings = get_current_settings().to_environment_variables(exclude_unset=True)
         with socket.create_server(("127.0.0.1", 0)) as listener:
+            # Answers go out in two writes; the second must not wait for word of the first. asyncio
+            # sees to that on sockets it opens, and those accepted here inherit it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             descriptor = listener.fileno()
             self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments

@@ -106,7 +106,7 @@ def estimate(loaded: "Loaded") -> Estimate:
 
 def histories(loaded: "Loaded") -> dict[str, History]:
     """Return what earlier runs of the system used, by purpose; empty where there are none."""
-    path = loaded.base_dir / loaded.configuration.storage.path
+    path = loaded.base_dir / loaded.configuration.storage.folder
     if not (path / "store.json").is_file():
         return {}
     from convergence_core.store import ParquetStore  # noqa: PLC0415 - brings DuckDB

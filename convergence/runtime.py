@@ -8,7 +8,7 @@ is acknowledged is on the disk; any number of processes may share the folder.
 import asyncio
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ __all__ = [
     "runtime_evidence_sync",
     "runtime_get_decision",
     "runtime_get_decision_sync",
+    "runtime_quality",
+    "runtime_quality_sync",
     "runtime_select",
     "runtime_select_sync",
     "runtime_update",
@@ -54,7 +56,7 @@ class RuntimeSelection:
     sampled_value: float | None
     """A draw of the arm's mean reward."""
     arms_state: tuple[dict[str, Any], ...]
-    """Every arm on offer: ``arm_id``, ``alpha``, ``beta``, ``mean``, ``n``, ``prior``."""
+    """Every arm on offer: ``arm_id``, ``alpha``, ``beta``, ``mean``, ``n``, ``prior``, ``cost``."""
     metadata: Mapping[str, Any]
     """``propensity``, ``policy_version``, ``fresh``; or ``fallback``."""
 
@@ -86,7 +88,7 @@ def configure_runtime_sync(
         ArmChangedError: an arm of that name has other parameters.
         StoreError: the folder cannot be used.
     """
-    home = _opened(Path(storage or DEFAULT_STORAGE))
+    home = opened(Path(storage or DEFAULT_STORAGE))
     if config is None:
         settings = home.config(system)
     else:
@@ -131,19 +133,21 @@ def runtime_update_sync(
     engagement_score: float | None = None,
     grading_score: float | None = None,
     metadata: Mapping[str, Any] | None = None,
+    cost: float | None = None,
 ) -> dict[str, Any]:
     """Take in what came of a decision; durable when this returns.
 
     The reward is that of ``signals`` if metrics are configured, else ``reward``, else
     ``engagement_score``. Without any of them nothing is learned: no reward is no reward. Signals,
-    scores and ``metadata`` (JSON) are stored beside the reward.
+    scores, ``metadata`` (JSON) and ``cost``, in the system's own unit, are stored beside the reward;
+    of costs the mean of each arm is kept.
 
     Returns:
         ``success``, ``status`` (``ok``, ``late``, ``duplicate``, ``conflict``, ``unknown``,
         ``none``), ``reward``, ``engagement_score``, ``grading_score``, ``computed_update``.
 
     Raises:
-        ValueError: the reward or a signal is not in [0, 1]; nothing is stored.
+        ValueError: the reward or a signal is not in [0, 1], or the cost below 0; nothing is stored.
         StoreError: it could not be stored.
     """
     from convergence.systems import Reward, shown_update  # noqa: PLC0415 - NumPy
@@ -158,6 +162,7 @@ def runtime_update_sync(
         engagement_score=engagement_score,
         grading_score=grading_score,
         metadata=metadata,
+        cost=cost,
     )
     value = home.reward(system, told)
     if value is None or decision_id is None:  # nothing was told, or a default served
@@ -182,6 +187,19 @@ def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict
     """
     found = home_of(system).bandit(system, agent_type).evidence()
     return {name: getattr(found, name) for name in found.__slots__}
+
+
+def runtime_quality_sync(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
+    """Return which arms hold ``least_quality``, with their intervals and costs (mode ``quality``).
+
+    Each arm on offer: ``arm_id``, ``standing`` (``holds``, ``fails``, ``undecided``), ``low``,
+    ``high``, ``cost``, ``serves``. It may be looked at as often as one likes: with probability
+    ``1 - alpha`` no arm is ever said to hold what it does not.
+
+    Raises:
+        LookupError: nothing is on offer, or the system serves by another mode.
+    """
+    return [asdict(arm) for arm in home_of(system).bandit(system, agent_type).quality()]
 
 
 async def configure_runtime(
@@ -218,6 +236,7 @@ async def runtime_update(
     engagement_score: float | None = None,
     grading_score: float | None = None,
     metadata: Mapping[str, Any] | None = None,
+    cost: float | None = None,
 ) -> dict[str, Any]:
     """Do as ``runtime_update_sync``, in a thread."""
     return await asyncio.to_thread(
@@ -231,6 +250,7 @@ async def runtime_update(
         engagement_score=engagement_score,
         grading_score=grading_score,
         metadata=metadata,
+        cost=cost,
     )
 
 
@@ -248,7 +268,12 @@ async def runtime_evidence(system: str, *, agent_type: str | None = None) -> dic
     return await asyncio.to_thread(runtime_evidence_sync, system, agent_type=agent_type)
 
 
-def _opened(path: Path) -> "Systems":
+async def runtime_quality(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
+    """Do as ``runtime_quality_sync``, in a thread."""
+    return await asyncio.to_thread(runtime_quality_sync, system, agent_type=agent_type)
+
+
+def opened(path: Path) -> "Systems":
     """Return the systems of a folder, opened once in a process."""
     from convergence.systems import Systems  # noqa: PLC0415 - brings NumPy and SQLite
     from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - as above
@@ -264,7 +289,7 @@ def home_of(system: str) -> "Systems":
     """Return where a system is served from: the folder it was configured in, or the default."""
     with _mutex:
         found = _homes.get(system)
-    return _opened(Path(DEFAULT_STORAGE)) if found is None else found
+    return opened(Path(DEFAULT_STORAGE)) if found is None else found
 
 
 def _shown(found: "Selection | DefaultServed") -> RuntimeSelection:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from convergence.runtime_spelling import translated
 from convergence_core.errors import ConfigurationError, Problem
 
 
@@ -23,6 +24,8 @@ class RuntimeArm(_Part):
     """Mean reward that a night has measured. Absent: no opinion."""
     prior_sd: float | None = Field(default=None, gt=0)
     """Its standard deviation; stands beside ``prior_mean``."""
+    cost: float | None = Field(default=None, ge=0)
+    """What a request of it costs, until updates tell it; in any one unit. Absent: unknown."""
 
     @model_validator(mode="after")
     def _whole_prior(self) -> "RuntimeArm":
@@ -65,8 +68,13 @@ class RuntimeConfig(_Part):
     """Linear arms: coordinates of a request, those of hashed categories included."""
     pooling: float = Field(default=0.5, ge=0)
     """Linear arms: how far a user or agent type may lie from all others; 0: all are alike."""
-    mode: Literal["regret", "verdict"] = "regret"
-    """Traffic that earns most, or that decides soonest who is best."""
+    mode: Literal["regret", "verdict", "quality"] = "regret"
+    """Traffic that earns most; that decides soonest who is best; or that costs least while the mean
+    reward is held at ``least_quality``."""
+    least_quality: float | None = Field(default=None, gt=0, lt=1)
+    """Mode ``quality``: mean reward to be held, with probability ``1 - alpha``."""
+    explore_cheaper: float = Field(default=0.1, ge=0, le=1)
+    """Mode ``quality``: share of the requests for cheaper arms of which it is not known yet."""
     sticky: Literal["none", "user", "session"] = "none"
     """Who keeps an arm; a session is ``context["session_id"]``."""
     floor: float = Field(default=0.02, ge=0, le=1)
@@ -93,12 +101,25 @@ class RuntimeConfig(_Part):
     """Same seed and same rewards, same choices. ``None``: from the machine's entropy."""
 
     @model_validator(mode="after")
+    def _states_its_quality(self) -> "RuntimeConfig":
+        if (self.mode == "quality") != (self.least_quality is not None):
+            raise ValueError(
+                "mode quality and least_quality stand beside each other; give both or none"
+            )
+        if self.mode == "quality" and (self.sticky != "none" or self.discount != 1.0):
+            raise ValueError(
+                "mode quality needs sticky none and discount 1: it counts independent requests"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits_kind(self) -> "RuntimeConfig":
         if self.kind == "beta":
             return self
         if self.mode != "regret" or self.rewards_per_false_alarm is not None:
             raise ValueError(
-                f"mode verdict and rewards_per_false_alarm need kind beta, but got {self.kind}"
+                "mode verdict, mode quality and rewards_per_false_alarm need kind beta, but got "
+                f"{self.kind}"
             )
         if self.kind == "linear" and self.discount != 1.0:
             raise ValueError("a discount needs kind beta or gaussian, but got linear")
@@ -116,7 +137,9 @@ def checked_settings(
     if isinstance(config, RuntimeConfig):
         values: dict[str, Any] = config.model_dump()
     else:
-        values = dict(config or {})
+        values, problems = translated(config or {})
+        if problems:
+            raise ConfigurationError(problems)
     if values.setdefault("system", system) != system:
         raise ConfigurationError(
             [

@@ -16,7 +16,7 @@ from convergence_core.errors import NoArmsError
 from convergence_core.records import Json, canonical_json
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import ArmOffer, Group, StoredArm
-from convergence_core.store.runtime_writes import Connection, NewReward
+from convergence_core.store.runtime_writes import Connection, NewReward, check_cost
 from tasks.offers import arm_id_of, offer_of
 from tasks.operations import Operation
 from tasks.rewarding import Learned, Updating as LoggedReward
@@ -35,6 +35,16 @@ class Reward:
     engagement_score: float | None = None
     grading_score: float | None = None
     metadata: Mapping[str, Any] | None = None
+    cost: float | None = None
+    """What the request cost, in the system's own unit."""
+
+    def __post_init__(self) -> None:
+        """Refuse a cost that is none.
+
+        Raises:
+            ValueError: it is below 0, or not finite.
+        """
+        check_cost(self.cost)
 
     @property
     def details_json(self) -> str | None:
@@ -45,6 +55,7 @@ class Reward:
                 ("signals", None if self.signals is None else dict(self.signals)),
                 ("engagement_score", self.engagement_score),
                 ("grading_score", self.grading_score),
+                ("cost", self.cost),
                 ("metadata", None if self.metadata is None else dict(self.metadata)),
             )
             if value is not None
@@ -231,6 +242,7 @@ def shown_arm(arm: StoredArm) -> dict[str, Any]:
         "mean": arm.alpha / (arm.alpha + arm.beta),
         "n": arm.n,
         "prior": arm.prior,
+        "cost": arm.cost,
     }
 
 
@@ -280,6 +292,7 @@ class Updating(Operation[Learned]):
             reward=self.reward,
             user_id=told.user_id,
             details_json=told.details_json,
+            cost=told.cost,
         )
         self._inner = LoggedReward(new, self._systems.store.now_us)
         self._inner.prepare()
@@ -355,4 +368,4 @@ def _offer(arm: RuntimeArm, config: RuntimeConfig) -> ArmOffer:
             discount=config.prior_discount,
             most=config.prior_most,
         )
-    return offer_of(arm.params, arm.arm_id, prior)
+    return offer_of(arm.params, arm.arm_id, prior, arm.cost)

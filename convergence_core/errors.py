@@ -18,6 +18,7 @@
     ├── ResumeError               the run cannot go on as it was                   (exit 2)
     ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
     ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)
+    ├── NotificationError         a notice did not reach its address               (exit 1)
     ├── PrefectServerError        Prefect's server cannot be reached or started    (exit 1)
     ├── WorkerLostError           a process that evaluates candidates has ended    (exit 1)
     └── EvaluationFault           one cell went wrong: data, seldom an exception
@@ -158,6 +159,15 @@ class EndpointDownError(ConvergenceError):
 
     What was paid is kept and the run can be resumed.
     """
+
+
+class NotificationError(ConvergenceError):
+    """A notice did not reach the address that it was sent to."""
+
+    def __init__(self, message: str, *, may_pass: bool) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+        """Whether it may arrive when it is sent again."""
 
 
 class PrefectServerError(ConvergenceError):

@@ -74,6 +74,8 @@ class BudgetWarned:
 
     text: str
     """In words: limit, share, and what is spent."""
+    share: float | None = None
+    """Share of the limit that was crossed; ``None``: something else about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,39 @@
-"""Take the pictures of Prefect's pages that the documents show, from a real run.
+"""Take the pictures of Prefect's pages that the documents show, from a real night.
 
     python -m docs.screenshots
 
-Starts a Prefect server on loopback, runs the quick start for three generations, and photographs
-its pages in headless Chromium (`chromium` on the path).
+Starts a server and a worker on loopback as ``convergence up`` does, deploys four systems, runs a night of
+each, and photographs their pages in headless Chromium (`chromium` on the path): a search over documents;
+a chat whose model is `convergence mock`, so that something is paid; one with a planted thinker; one with a
+planted author and judge. Nothing outside is called.
 """
 
-import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import httpx
+import yaml
 
-from tests.support.prefect_server import PrefectServer
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
+from tests.support.nightly import Night, eventually
+from tests.support.planted_server import planted_server
+from tests.support.preferring_runs import planted_world, write_preferring
+from tests.support.thinking_server import ThinkingWorld, thinking_server
+from tests.support.thoughtful_runs import truth, write_thoughtful
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-CONFIG = ROOT / "data/quickstart/optimization.yaml"
+MAX_BYTES = 150_000
 CHROMIUM = [
     "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic",
     "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--hide-scrollbars", "--force-device-scale-factor=1",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]  # fmt: skip
+WIDTH = 1280
 
 
 def photograph(url: str, path: Path, *, height: int, scratch: Path) -> None:
@@ -32,49 +42,130 @@ def photograph(url: str, path: Path, *, height: int, scratch: Path) -> None:
         [
             *CHROMIUM,
             f"--user-data-dir={scratch / 'chromium'}",
-            f"--window-size=1280,{height}",
+            f"--window-size={WIDTH},{height}",
             "--virtual-time-budget=20000",
             f"--screenshot={path}",
             url,
         ],
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=180,
     )
+    if path.stat().st_size > MAX_BYTES:
+        raise SystemExit(f"{path} is larger than {MAX_BYTES:,} bytes: make it lower")
+
+
+def write_search(folder: Path) -> Path:
+    """Write the quick start, its files where they are and its results here; return its path."""
+    source = ROOT / "data/quickstart"
+    tree: dict[str, Any] = yaml.safe_load((source / "optimization.yaml").read_text())
+    tree["api"]["function"] = str(source / "retriever.py") + ":search"
+    tree["evaluation"]["test_cases"]["path"] = str(source / "cases.jsonl")
+    metrics = tree["evaluation"]["metrics"]
+    metrics["ndcg_at_10"]["function"] = str(source / "metrics.py") + ":ndcg_at_10"
+    tree["budget"] = {"max_calls": 12_000}
+    return _written(folder, tree)
+
+
+def write_chat(folder: Path, url: str) -> Path:
+    """Write a chat whose model is the mock, and which costs; return its path."""
+    source = ROOT / "convergence/templates/openai"
+    tree: dict[str, Any] = yaml.safe_load((source / "optimization.yaml").read_text())
+    tree["api"]["endpoint"] = f"{url}/v1"
+    tree["api"].pop("auth")
+    parameters = tree["search_space"]["parameters"]
+    parameters["prompt"]["variants"] = [
+        str(source / "prompts" / name) for name in ("short.md", "rules.md")
+    ]
+    parameters["prompt"]["default"] = parameters["prompt"]["variants"][0]
+    tree["evaluation"]["test_cases"]["path"] = str(source / "test_cases.json")
+    tree["budget"] = {"max_usd": 0.05, "max_calls": 600}
+    return _written(folder, tree)
+
+
+def _written(folder: Path, tree: dict[str, Any]) -> Path:
+    folder.mkdir()
+    tree["storage"] = {"path": "./convergence-data"}
+    tree["output"] = {"save_path": "./results"}
+    path = folder / "optimization.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def played(night: Night, deployment: str, scratch: Path) -> dict[str, Any]:
+    """Run a deployment and return its flow run once it has ended, or waits for a person."""
+    before = len(night.of_deployments())
+    night.prefect(f"deployment run {deployment}", cwd=scratch)
+    ended = {"Completed", "Suspended", "Failed", "Crashed"}
+    run = eventually(
+        lambda: next(
+            (run for run in night.of_deployments()[before:] if run["state_name"] in ended), {}
+        ),
+        f"{deployment} does not end",
+    )
+    if run["state_name"] in {"Failed", "Crashed"}:
+        raise SystemExit(f"{deployment}: {run['state']['message']}")
+    return run
+
+
+def artifacts_of(night: Night, prefix: str) -> dict[str, str]:
+    """Return key → id of the newest artifact of each key that begins so."""
+    found = httpx.post(
+        f"{night.api_url}/artifacts/filter", json={"sort": "CREATED_DESC", "limit": 200}
+    ).json()
+    newest = {a["key"]: a["id"] for a in reversed(found) if a["key"]}
+    return {
+        key.removeprefix(prefix): found_id
+        for key, found_id in newest.items()
+        if key.startswith(prefix)
+    }
 
 
 def main() -> None:
-    """Run the quick start and photograph it."""
+    """Run both nights and photograph their pages."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        with PrefectServer(scratch) as server:
-            subprocess.run(
-                [
-                    sys.executable, "-m", "convergence", "optimize", str(CONFIG),
-                    "--generations", "3", "--output", str(scratch / "results"),
-                ],
-                check=True,
-                env={**os.environ, **server.environment},
-                cwd=scratch,
-            )  # fmt: skip
-            api, page = server.api_url, server.api_url.removesuffix("/api")
-            runs = httpx.post(f"{api}/flow_runs/filter", json={"sort": "START_TIME_ASC"}).json()
-            run = next(r for r in runs if r["parent_task_run_id"] is None)
-            artifacts = httpx.post(f"{api}/artifacts/filter", json={"sort": "CREATED_DESC"}).json()
-            newest = {a["key"]: a["id"] for a in reversed(artifacts)}
-            pictures = {
-                "prefect-run.png": (f"{page}/runs/flow-run/{run['id']}", 740),
-                "prefect-learning-curve.png": (
-                    f"{page}/artifacts/artifact/{newest['stdlib-search-learning-curve']}",
-                    760,
-                ),
-                "prefect-leaderboard.png": (
-                    f"{page}/artifacts/artifact/{newest['stdlib-search-leaderboard']}",
-                    760,
-                ),
-            }
-            for name, (url, height) in pictures.items():
-                photograph(url, DOCS / "pictures" / name, height=height, scratch=scratch)
+        night = Night(scratch / "home", ALERTS_URL="http://127.0.0.1:9/none")
+        thinker = thinking_server(ThinkingWorld(truth=truth))
+        with MockServer(MockOptions()) as mock, thinker, planted_server(planted_world()) as author:
+            search = write_search(scratch / "search")
+            chat = write_chat(scratch / "chat", mock.url.removesuffix("/v1"))
+            judged = write_preferring(scratch / "judged", author.url)
+            thought = write_thoughtful(scratch / "thought", thinker.url)
+            try:
+                night.up(scratch)
+                night.command(
+                    f"convergence deploy {search} --notify-webhook ALERTS_URL\n"
+                    f"convergence deploy {chat} --name mood\n"
+                    f"convergence deploy {thought} --name known\n"
+                    f"convergence deploy {judged} --name codes",
+                    cwd=scratch,
+                )
+                run = played(night, "optimize/nightly --param generations=4", scratch)
+                for name in ("mood", "known", "codes"):
+                    played(night, f"optimize/nightly-{name}", scratch)
+                photograph_all(night, run, scratch)
+            finally:
+                night.down()
+
+
+def photograph_all(night: Night, run: dict[str, Any], scratch: Path) -> None:
+    """Photograph the pages of both nights."""
+    page = night.api_url.removesuffix("/api")
+    search, chat = artifacts_of(night, "stdlib-search-"), artifacts_of(night, "mood-")
+    thought, judged = artifacts_of(night, "known-"), artifacts_of(night, "codes-")
+    pages = {
+        "prefect-run": (f"runs/flow-run/{run['id']}", 620),
+        "prefect-deployments": ("deployments", 560),
+        "prefect-leaderboard": (f"artifacts/artifact/{search['leaderboard']}", 700),
+        "prefect-learning-curve": (f"artifacts/artifact/{search['learning-curve']}", 640),
+        "prefect-racing": (f"artifacts/artifact/{search['racing']}", 700),
+        "prefect-spend": (f"artifacts/artifact/{chat['spend']}", 620),
+        "prefect-thoughts": (f"artifacts/artifact/{thought['thoughts']}", 620),
+        "prefect-preferences": (f"artifacts/artifact/{judged['preferences']}", 430),
+    }
+    for name, (path, height) in pages.items():
+        photograph(f"{page}/{path}", DOCS / f"pictures/{name}.png", height=height, scratch=scratch)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from flows.heartbeats import beating
 from flows.naming import task_runs_have_no_tags
 from tasks.artifacts import show_standing
 from tasks.process_redaction import redacted_errors
-from tasks.runs import thinks
+from tasks.runs import stopping_when_left, thinks
 from tasks.sealed import Sealed
 from tasks.steps import evaluate, learn, predict, sample_candidates, save_generation, think
 
@@ -28,7 +28,12 @@ def run_generation(run_id: str, generation: int) -> None:
         run_id: the living run.
         generation: its number, from 0.
     """
-    with redacted_errors(), beating(), task_runs_have_no_tags():
+    with (
+        redacted_errors(),
+        stopping_when_left(run_id),
+        beating(),
+        task_runs_have_no_tags(),
+    ):
         if thinks(run_id):
             think(run_id, generation)
             predict(run_id, generation)

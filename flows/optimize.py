@@ -11,12 +11,15 @@ from flows.generation import run_generation
 from flows.heartbeats import beating, flows_beat_themselves
 from flows.naming import label_of_flow_run
 from flows.sao import sao
-from tasks.artifacts import log_notice, show_result, show_start
+from tasks.adopting import Concluded, concluded_by
+from tasks.approval import await_adoption
+from tasks.artifacts import notices, show_result, show_start
 from tasks.conclusion import choose_finalists, conclude
 from tasks.opening import Resume, open_run
 from tasks.process_redaction import redacted_errors
 from tasks.runs import prefers
 from tasks.steps import evaluate
+from tasks.system_events import emit_gate
 
 
 @flow(
@@ -47,6 +50,9 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
     """
     with redacted_errors(), beating():
         flow_run_id = runtime.flow_run.id
+        concluded = concluded_by(config, flow_run_id)
+        if concluded is not None:
+            return await_adoption(concluded)
         run = open_run(
             config,
             run_id,
@@ -56,7 +62,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             max_usd,
             resume=resume,
             flow_run_id=flow_run_id,
-            on_notice=log_notice(),
+            notices=notices,
         )
         with run, flows_beat_themselves():
             show_start(run)
@@ -71,4 +77,6 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             ).result()
             result = conclude(run, trials)
             show_result(run, result)
+        emit_gate(result)
+        await_adoption(Concluded.of(run.record, run.store.path))
         return result

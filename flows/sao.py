@@ -4,7 +4,7 @@ from prefect import flow, runtime
 
 from flows.heartbeats import beating
 from flows.naming import label_of_round, task_runs_have_no_tags
-from tasks.artifacts import log_notice, show_rounds, show_tags
+from tasks.artifacts import notices, show_rounds, show_tags
 from tasks.preferences.alone import open_rounds
 from tasks.process_redaction import redacted_errors
 from tasks.runs import is_open
@@ -29,7 +29,7 @@ def sao(
     with redacted_errors(), beating(), task_runs_have_no_tags():
         if run_id is not None and generation is not None and is_open(run_id):
             return prefer(run_id, generation)
-        run = open_rounds(config, flow_run_id=runtime.flow_run.id, on_notice=log_notice())
+        run = open_rounds(config, flow_run_id=runtime.flow_run.id, notices=notices)
         n_kept = 0
         with run:
             show_tags(run)

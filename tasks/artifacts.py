@@ -21,6 +21,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from convergence_core.budget.limits import Limits, Spent
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.report import (
@@ -29,11 +30,16 @@ from tasks.report import (
     learning_curve_png,
     preference_markdown,
     preference_report,
+    racing_rows,
     report_markdown,
+    spending_markdown,
     thinking_markdown,
 )
 from tasks.runs import Run, run_of
+from tasks.system_events import budget_events
 
+NAME = "configuration"
+"""Column that names a candidate."""
 SHOWN_EVERY_S = 15.0
 """Seconds from one leaderboard and picture to the next, at least."""
 _PROGRESS: dict[str, UUID] = {}
@@ -48,17 +54,19 @@ def _key(run: Run, what: str) -> str:
     return f"{name}-{what}"
 
 
-def log_notice() -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
+def notices(system: str) -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
     """Return what writes notices of budget and providers into this flow run's log.
 
-    They come from the session's own thread, which Prefect knows nothing of.
+    Of what is spent it emits events, too. Notices come from the session's own thread, which Prefect
+    knows nothing of.
     """
-    logger = get_run_logger()
+    logger, emit = get_run_logger(), budget_events(system)
 
-    def log(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
+    def tell(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
         logger.warning("%s", notice.text)
+        emit(notice)
 
-    return log
+    return tell
 
 
 def show_start(run: Run) -> None:
@@ -122,7 +130,7 @@ def show_result(run: Run, result: RunResult) -> None:
 
 def _show_standing(run: Run, result: RunResult, when: str) -> None:
     create_table_artifact(
-        table=leaderboard_rows(result, n=10),
+        table=[_named_last(row) for row in leaderboard_rows(result, n=10)],
         key=_key(run, "leaderboard"),
         description=f"Leaderboard of {run.label} {when}",
     )
@@ -131,6 +139,20 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
         markdown=f"![learning curve](data:image/png;base64,{picture})",
         key=_key(run, "learning-curve"),
         description=f"Learning curve of {run.label} {when}",
+    )
+    create_markdown_artifact(
+        markdown=spending_markdown(
+            result,
+            Limits.of(run.configuration.budget),
+            Spent.of(run.journal.totals(run.run_id)),
+        ),
+        key=_key(run, "spend"),
+        description=f"Spend of {run.label} {when}",
+    )
+    create_table_artifact(
+        table=[_named_last(row) for row in racing_rows(run.store, result)],
+        key=_key(run, "racing"),
+        description=f"Racing of {run.label} {when}: who got how many cells",
     )
     if result.thinking is not None:
         create_markdown_artifact(
@@ -144,6 +166,11 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
             key=_key(run, "preferences"),
             description=f"Preferences of {run.label} {when}",
         )
+
+
+def _named_last(row: dict[str, str]) -> dict[str, str]:
+    """Move the long name to the end: a page shows the first columns of a wide table."""
+    return {name: text for name, text in row.items() if name != NAME} | {NAME: row[NAME]}
 
 
 def show_rounds(run: Run) -> None:

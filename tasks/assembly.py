@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -37,6 +36,7 @@ from tasks.runners import Places, check_runner, make_runner, places_of
 from tasks.runners.orders import Recipe
 from tasks.runs import Run
 from tasks.standing import Progress
+from tasks.storage import store_path
 from tasks.thoughts.making import make_thinker, make_thinking
 from tasks.widening import widened_by
 from tasks.world import World
@@ -44,11 +44,6 @@ from tasks.world import World
 Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
 OFFLINE = "offline"
 """Tag, and end of the system's name, of runs whose answers come from the mock."""
-
-
-def store_path(loaded: Loaded) -> Path:
-    """Return the folder of the results store; relative paths start from the configuration."""
-    return (loaded.base_dir / loaded.configuration.storage.path).resolve()
 
 
 def assemble(

@@ -342,8 +342,8 @@ class Calls:
             fault = None if isinstance(ending, Reply) else ending
             call.gate.leave(fault, self._loop.time())
         if self._on_warning is not None:
-            for warning in self._budget.warnings(self._now_us() / 1e6):
-                self._on_warning(BudgetWarned(text=warning))
+            for share, text in self._budget.warnings(self._now_us() / 1e6):
+                self._on_warning(BudgetWarned(text=text, share=share))
         self._dispatch()
 
     def _stored(self, fault: EvaluationFault) -> Json:

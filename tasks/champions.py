@@ -32,7 +32,7 @@ def champion_tag(store_path: Path, system: str, space: Space) -> dict[str, str]:
 def champion_now(loaded: "Loaded") -> Candidate | None:
     """Return the champion that a run of this configuration would meet; ``None``: there is none."""
     configuration = loaded.configuration
-    path = (loaded.base_dir / configuration.storage.path).resolve()
+    path = (loaded.base_dir / configuration.storage.folder).resolve()
     return tagged_champion(champion_tag(path, configuration.api.name, loaded.space), loaded.space)
 
 

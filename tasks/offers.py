@@ -74,11 +74,12 @@ def offer_of(
     params: Mapping[str, Json],
     arm_id: str | None = None,
     prior: NightlyPrior | None = None,
+    cost: float | None = None,
 ) -> ArmOffer:
-    """Return an offer; without a prior there is no opinion."""
+    """Return an offer; without a prior there is no opinion, and without a cost it is unknown."""
     name = arm_id or arm_id_of(params)
     if prior is None:
-        return ArmOffer(arm_id=name, params=params)
+        return ArmOffer(arm_id=name, params=params, cost=cost)
     return ArmOffer(
         arm_id=name,
         params=params,
@@ -86,6 +87,7 @@ def offer_of(
         prior_beta=prior.beta,
         prior={"mean": prior.mean, "sd": prior.sd, "weight": prior.weight},
         run_id=prior.run_id,
+        cost=cost,
     )
 
 

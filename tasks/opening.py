@@ -16,17 +16,18 @@ from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord
-from tasks.assembly import OFFLINE, Notify, assemble, store_path
+from tasks.assembly import OFFLINE, Notify, assemble
 from tasks.champions import champion_tag
 from tasks.earlier import ROUNDS_TAG, tags_of
 from tasks.loading import Loaded, load, load_mapping
-from tasks.runs import Run, is_open, now_us, run_of
+from tasks.runs import FLOW_RUN_TAG, Run, is_open, now_us, run_of
+from tasks.storage import ready_store
 from tasks.version import code_version
 
+Notices: TypeAlias = Callable[[str], Notify]
+"""Returns what is told of budget and providers, for a system of that name."""
 Resume: TypeAlias = Literal["auto", "never"]
 """Whether a scheduled run goes on with one that was left."""
-FLOW_RUN_TAG = "prefect_flow_run"
-"""Tag of a run that remembers which flow run began it."""
 
 
 def with_overrides(
@@ -109,6 +110,7 @@ def prepare_run(
         save_path=save_path,
     )
     loaded = replace(loaded, configuration=configuration)
+    path = ready_store(loaded)
     name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
     offline = {} if mock_url is None else {OFFLINE: "true"}
     started = now_us()
@@ -131,8 +133,8 @@ def prepare_run(
         tags={
             **_facts(loaded),
             **offline,
-            **champion_tag(store_path(loaded), name, loaded.space),
-            **tags_of(configuration, ParquetStore(store_path(loaded)), name),
+            **champion_tag(path, name, loaded.space),
+            **tags_of(configuration, ParquetStore(path), name),
             **(tags or {}),
         },
     )
@@ -159,6 +161,7 @@ def resume_run(
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
     on_notice: Notify | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> Run:
     """Open an unfinished run where its last committed generation ended.
 
@@ -177,12 +180,15 @@ def resume_run(
         evaluator: the user's evaluator, for runs begun from Python with one.
         on_event: listener.
         on_notice: as ``prepare_run``.
+        tags: labels of the run, in place of its own of the same names.
 
     Raises:
         RunNotFoundError: no such run.
         ResumeError: the run is finished, or its test cases or facts changed since.
     """
     store = ParquetStore(path)
+    if store.mirror is not None:
+        store.mirror.pull()
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
     def goes_on(record: RunRecord) -> bool:
@@ -217,6 +223,7 @@ def resume_run(
         config_json = configuration.to_json()
         record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
     _check_unchanged(record, loaded)
+    record = replace(record, tags={**record.tags, **(tags or {})})
     return assemble(
         record,
         loaded,
@@ -240,7 +247,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     *,
     resume: Resume = "never",
     flow_run_id: str | None = None,
-    on_notice: Notify | None = None,
+    notices: Notices | None = None,
 ) -> Run:
     """Return the run behind a flow run's parameters.
 
@@ -266,11 +273,13 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
             ]
         )
     loaded = load(config)
-    path = store_path(loaded)
+    path = ready_store(loaded)
+    on_notice = None if notices is None else notices(loaded.configuration.api.name)
     if run_id is None and flow_run_id is not None:
         run_id = begun_by(path, flow_run_id)
+    tags = {} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id}
     if run_id is not None:
-        return resume_run(path, run_id, on_notice=on_notice)
+        return resume_run(path, run_id, on_notice=on_notice, tags=tags)
     budget = {"max_calls": max_calls, "max_usd": max_usd}
     if resume == "auto":
         wanted = with_overrides(
@@ -280,14 +289,14 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
         # Whose cases or prompts changed since cannot go on; a night begins anew then.
         with contextlib.suppress(ResumeError):
             if left is not None:
-                return resume_run(path, left, on_notice=on_notice)
+                return resume_run(path, left, on_notice=on_notice, tags=tags)
     return prepare_run(
         loaded,
         on_notice=on_notice,
         seed=seed,
         generations=generations,
         budget=budget,
-        tags={} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id},
+        tags=tags,
     )
 
 

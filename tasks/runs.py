@@ -4,9 +4,10 @@ Flow and task parameters carry a run's id only, so that nothing heavy and no sec
 Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` makes runs.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -51,6 +52,8 @@ from tasks.standing import Learned, Progress, limit_reached
 from tasks.thoughts.thinking import Taught, Thinking
 from tasks.widening import widen
 
+FLOW_RUN_TAG = "prefect_flow_run"
+"""Tag of a run that remembers which flow run worked on it last."""
 _LIVING: dict[str, "Run"] = {}
 _LIVING_LOCK = threading.Lock()
 
@@ -82,6 +85,21 @@ def is_open(run_id: str) -> bool:
         return run_id in _LIVING
 
 
+@contextlib.contextmanager
+def stopping_when_left(run_id: str) -> Iterator[None]:
+    """Ask a living run to stop as soon as a signal leaves the block: its flow run was cancelled.
+
+    Prefect's task runner waits for its threads when a flow run is left. Without this they would ask
+    all of their cells first.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and is_open(run_id):
+            run_of(run_id).stop()
+        raise
+
+
 def thinks(run_id: str) -> bool:
     """Whether somebody thinks before the next generation of a living run."""
     thinking = run_of(run_id).thinking
@@ -97,8 +115,8 @@ def prefers(run_id: str) -> bool:
 class Run:
     """One optimization in progress. A context manager: leaving it closes what it holds.
 
-    Leaving by ``RunInterruptedError`` marks the run ``stopped``, by any other exception
-    ``failed``; both can be resumed.
+    Leaving by ``RunInterruptedError`` or by a signal (Ctrl-C, a cancelled flow run, a worker that
+    ends) marks the run ``stopped``, by any other exception ``failed``; both can be resumed.
     """
 
     def __init__(
@@ -544,9 +562,14 @@ class Run:
         """Record how the run ended and free what it holds."""
         try:
             if error is not None:
-                interrupted = isinstance(error, (RunInterruptedError, KeyboardInterrupt))
+                by_signal = not isinstance(error, Exception)
+                interrupted = by_signal or isinstance(error, RunInterruptedError)
                 status: Literal["stopped", "failed"] = "stopped" if interrupted else "failed"
-                self.save(status, str(error) or type(error).__name__)
-                self.emit(RunFinished(run_id=self.run_id, status=status, reason=str(error)))
+                reason = str(error) or type(error).__name__
+                if by_signal:
+                    self.stop()
+                    reason = "ended from outside: cancelled, or its process was told to end"
+                self.save(status, reason)
+                self.emit(RunFinished(run_id=self.run_id, status=status, reason=reason))
         finally:
             self.close()

@@ -32,6 +32,7 @@ from tasks.contextual import Contextual
 from tasks.evidence import Evidence, Folder, design_of, evidence_of
 from tasks.offers import best_shares, decision_id, gaussian_arms
 from tasks.operations import Operation, performed
+from tasks.quality import ArmQuality, quality_of, quality_plan
 from tasks.rewarding import Learned, Updating
 from tasks.serving_settings import ServingSettings, stored_settings
 
@@ -165,6 +166,19 @@ class Bandit:
         if contest is None:
             raise NoArmsError(f"`{self.system}` has no two arms to compare")
         return evidence_of(contest, arms)
+
+    def quality(self) -> tuple[ArmQuality, ...]:
+        """Return which arms hold the quality that is asked for; it may be looked at any time.
+
+        Raises:
+            NoArmsError: nothing is on offer, or mode is not ``quality``.
+        """
+        group = self._group()
+        if self.settings.mode != "quality":
+            raise NoArmsError(f"`{self.system}` serves by {self.settings.mode}, not by quality")
+        arms = self._store.arms(group.group_id)
+        self._on_offer(arms)
+        return quality_of(self.settings, arms)
 
     def ask(
         self, user_id: str, context: Mapping[str, Json] | None, request_key: str | None
@@ -353,6 +367,9 @@ class Bandit:
             wanted = np.array(plan.shares)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
+        if self.settings.mode == "quality":
+            shares = np.array(quality_plan(self.settings, everyone).shares)
+            return np.asarray(shares[on_offer])
         arms = [arm for arm in everyone if not arm.is_retired]
         if group.kind == "gaussian":
             return self._gaussian(arms).propensities()

@@ -9,7 +9,7 @@ from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import ArmKind
 from convergence_core.store.runtime_writes import RewardTerms
 
-Mode = Literal["regret", "verdict"]
+Mode = Literal["regret", "verdict", "quality"]
 Sticky = Literal["none", "user", "session"]
 
 
@@ -29,7 +29,12 @@ class ServingSettings:
     pooling: float = 0.5
     """Linear arms: how far a user or an agent type may lie from all others."""
     mode: Mode = "regret"
-    """``regret``: Thompson sampling; ``verdict``: the shares that decide soonest."""
+    """``regret``: Thompson sampling; ``verdict``: the shares that decide soonest; ``quality``: the
+    cheapest arm whose mean reward is held at ``least_quality``."""
+    least_quality: float | None = None
+    """Mode ``quality``: the mean reward, in (0, 1)."""
+    explore_cheaper: float = 0.1
+    """Mode ``quality``: share of the requests for cheaper arms that are undecided, in [0, 1]."""
     sticky: Sticky = "none"
     """Who keeps an arm: nobody, each user, or each session (``context["session_id"]``)."""
     floor: float = 0.02

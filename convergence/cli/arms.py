@@ -42,13 +42,14 @@ def list_arms(
     if as_json:
         console.answer_json({"arms": found})
         return
-    columns = ("arm", "agent", "mean", "rewards", "prior", "on offer", "parameters")
+    columns = ("arm", "agent", "mean", "rewards", "cost", "prior", "on offer", "parameters")
     rows = [
         (
             one["arm_id"],
             one["agent_type"],
             f"{one['mean']:.3f}",
             f"{one['n']:,}",
+            "" if one["cost"] is None else f"{one['cost']:.4g}",
             ""
             if one["prior"] is None
             else f"{one['prior']['mean']:.3f} as {one['prior']['weight']:.0f} rewards",
@@ -57,7 +58,7 @@ def list_arms(
         )
         for one in found
     ]
-    console.show(console.simple_table(columns, rows, right=("mean", "rewards")))
+    console.show(console.simple_table(columns, rows, right=("mean", "rewards", "cost")))
 
 
 @app.command()
@@ -71,6 +72,9 @@ def add(  # noqa: PLR0917 - Typer's options
         str | None,
         typer.Option(metavar="MEAN,SD", help="Mean reward that a night measured, and its error."),
     ] = None,
+    cost: Annotated[
+        float | None, typer.Option(min=0.0, help="What a request costs, until updates tell it.")
+    ] = None,
     agent_type: AgentType = None,
     store: Store = None,
     config: Config = None,
@@ -78,7 +82,7 @@ def add(  # noqa: PLR0917 - Typer's options
     """Put an arm on offer, or back on offer; running services take it up at once."""
     from convergence.runtime_settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
 
-    values: dict[str, Any] = {"arm_id": arm_id, "params": _object(params)}
+    values: dict[str, Any] = {"arm_id": arm_id, "params": _object(params), "cost": cost}
     if prior is not None:
         values |= dict(zip(("prior_mean", "prior_sd"), _numbers(prior), strict=True))
     with open_runtime(store, config) as state:

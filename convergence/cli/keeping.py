@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from convergence.cli import console, places
+from convergence_core.errors import ConfigurationError, Problem
 
 app = typer.Typer(
     name="store",
@@ -80,3 +81,45 @@ def maintain(
             console.say(line)
     if report.damage:
         raise typer.Exit(1)
+
+
+@app.command()
+def sync(
+    config: Annotated[
+        Path, typer.Argument(help="Configuration whose `storage.path` is an address.")
+    ] = Path(places.CONFIG_NAME),
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Publish what is only here, too: a moved store.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Fetch what other machines have published on object storage.
+
+    Runs do so by themselves when they begin; `query`, `report` and `runs` read what is here.
+    """
+    console.settings.json = as_json
+    from convergence_core.store.mirror import Mirror  # noqa: PLC0415 - only where it is needed
+    from tasks.loading import load  # noqa: PLC0415 - brings pydantic
+    from tasks.storage import bound_store  # noqa: PLC0415 - as above
+
+    loaded = load(config)
+    url = loaded.configuration.storage.remote
+    if url is None:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="storage.path",
+                    rule="must be an address of object storage to be synchronized",
+                    value=loaded.configuration.storage.path,
+                    fix="Write one, e.g. `s3://bucket/nightly`.",
+                    file=str(config),
+                )
+            ]
+        )
+    mirror = Mirror(bound_store(loaded, url), url)
+    n_fetched = mirror.pull()
+    n_published = mirror.push() if publish else 0
+    if as_json:
+        console.answer_json({"n_fetched": n_fetched, "n_published": n_published})
+    else:
+        console.say(f"{n_fetched} files fetched, {n_published} published.")

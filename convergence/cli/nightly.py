@@ -1,6 +1,7 @@
 """``up``, ``deploy``, ``down``: server and worker of this machine, and what they run by night."""
 
 import contextlib
+import re
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,14 @@ def deploy(  # noqa: PLR0917 - Typer's options
         str | None,
         typer.Option(help="Tells the deployments of several systems apart: nightly-NAME."),
     ] = None,
+    notify_webhook: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable of the worker: whom to tell."),
+    ] = None,
+    notify_slack: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The same, for a webhook that takes Slack's form."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly.
@@ -85,11 +94,13 @@ def deploy(  # noqa: PLR0917 - Typer's options
 
     loaded = load(config)
     _check_schedule(cron, timezone)
+    _check_names({"--notify-webhook": notify_webhook, "--notify-slack": notify_slack})
     with _server():
         from convergence.nightly import deploying  # noqa: PLC0415 - only where it is needed
-        from convergence.nightly.plan import plan  # noqa: PLC0415 - as above
+        from convergence.nightly.plan import Notified, plan  # noqa: PLC0415 - as above
 
-        store = (loaded.base_dir / loaded.configuration.storage.path).resolve()
+        suffix = "" if name is None else f"-{name}"
+        store = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
         planned = plan(
             config.resolve(),
             store,
@@ -97,9 +108,17 @@ def deploy(  # noqa: PLR0917 - Typer's options
             cron=cron,
             keep_days=keep_days,
             writes_preferences=loaded.configuration.society.learning.sao_enabled,
-            suffix="" if name is None else f"-{name}",
+            notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),
+            suffix=suffix,
         )
-        done = deploying.deploy(planned, pool=pool, timezone=timezone, folder=Path.cwd())
+        done = deploying.deploy(
+            planned,
+            pool=pool,
+            timezone=timezone,
+            folder=Path.cwd(),
+            system=loaded.configuration.api.name,
+            suffix=suffix,
+        )
     if as_json:
         console.answer_json(
             {
@@ -115,6 +134,26 @@ def deploy(  # noqa: PLR0917 - Typer's options
             when = "off"
         console.say(f"{one.full_name:<24} {when:<18} {one.description}")
     console.say(f"Run one now: prefect deployment run {planned[0].full_name}")
+
+
+def _check_names(option_to_name: dict[str, str | None]) -> None:
+    """Refuse what is no name of a variable, without showing it: it may be the address itself.
+
+    Raises:
+        ConfigurationError: an option has such a value.
+    """
+    problems = [
+        Problem(
+            key=option,
+            rule="must be the name of an environment variable, not an address",
+            value="",
+            fix=f"`export ALERTS_URL=https://…` where the worker runs, and `{option} ALERTS_URL`.",
+        )
+        for option, name in option_to_name.items()
+        if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+    ]
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def _check_schedule(cron: str, timezone: str) -> None:
@@ -170,15 +209,12 @@ def _server() -> Iterator[None]:
     from convergence.execution import greet  # noqa: PLC0415 - as above
     from convergence.nightly import services  # noqa: PLC0415 - as above
 
-    url = PREFECT_API_URL.value()
-    if not url:
-        found = services.running(services.home())
-        if found is None or not found.are_alive:
-            raise PrefectServerError(
-                "PREFECT_API_URL: must name a Prefect server, but is not set; fix: "
-                "`convergence up`, or set it to the address of your own"
-            )
-        url = found.api_url
+    url = services.api_url()
+    if url is None:
+        raise PrefectServerError(
+            "PREFECT_API_URL: must name a Prefect server, but is not set; fix: "
+            "`convergence up`, or set it to the address of your own"
+        )
     with temporary_settings(updates={PREFECT_API_URL: url}):
         greet(url)
         yield

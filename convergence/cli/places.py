@@ -18,7 +18,7 @@ CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if 
 def store_path(store: Path | None, config: Path | None) -> Path:
     """Return the store's folder: ``--store``, else the configuration's, else the default.
 
-    Only ``storage.path`` of the configuration is read, so that results can be read while the
+    Only ``storage`` of the configuration is read, so that results can be read while the
     rest of it is being edited.
 
     Raises:
@@ -80,5 +80,8 @@ def _storage_path(config: Path) -> str:
             ]
         ) from error
     storage = tree.get("storage") if isinstance(tree, dict) else None
-    path = storage.get("path") if isinstance(storage, dict) else None
+    storage = storage if isinstance(storage, dict) else {}
+    path = storage.get("path")
+    if isinstance(path, str) and "://" in path:
+        path = storage.get("local")  # of its working copy
     return path if isinstance(path, str) and path else DEFAULT_STORE

@@ -173,8 +173,8 @@ def _build_parts(loaded: "Loaded") -> None:
     import asyncio  # noqa: PLC0415 - only here
 
     from convergence_core.store.layout import store_root  # noqa: PLC0415 - as above
-    from tasks.assembly import store_path  # noqa: PLC0415 - as above
     from tasks.metrics import make_metrics  # noqa: PLC0415 - as above
+    from tasks.storage import store_path  # noqa: PLC0415 - as above
     from tasks.targets import make_target  # noqa: PLC0415 - as above
     from tasks.world import World  # noqa: PLC0415 - as above
 
@@ -238,7 +238,7 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
             "calls",
             f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{capped}",
         ),
-        ("store", str(loaded.base_dir / configuration.storage.path)),
+        ("store", str(loaded.base_dir / configuration.storage.folder)),
     ]
     for name, is_set in _environment(loaded).items():
         rows.append(("needs", f"{name} ({'set' if is_set else 'NOT set'} in the environment)"))

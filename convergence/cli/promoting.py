@@ -1,6 +1,5 @@
 """``promote``, ``rollback``, ``gates``: who is in production, and on what evidence."""
 
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from convergence_core.errors import ConfigurationError, Problem, RunNotFoundErro
 
 if TYPE_CHECKING:
     from convergence_core.result import RunResult
+    from convergence_core.store.protocols import RunRecord
     from convergence_core.store.runtime import RuntimeStore
 
 JSON_HELP = "Answer as JSON."
@@ -53,11 +53,11 @@ def promote(  # noqa: PLR0917 - Typer's options
     Exit code 100: it says no, or does not know yet.
     """
     console.settings.json = as_json
-    from convergence_core.store.promotions import champion_of, crown  # noqa: PLC0415 - SQLite
-    from convergence_core.store.runtime_rows import Champion  # noqa: PLC0415 - as above
-    from tasks.promoting import put_on_offer  # noqa: PLC0415 - brings NumPy
+    from tasks.adopting import adopt, obstacle, told  # noqa: PLC0415 - brings NumPy
+    from tasks.runs import FLOW_RUN_TAG  # noqa: PLC0415 - as above
 
-    result = _result(store, config, run)
+    record = _finished(store, config, run)
+    result = _result_of(record)
     gate, winner = result.gate, result.winner
     if gate is None or winner is None:
         console.say(
@@ -76,35 +76,26 @@ def promote(  # noqa: PLR0917 - Typer's options
         )
         raise typer.Exit(EXIT_GATE)
     with open_runtime(store, config) as state:
-        reigning = champion_of(state, result.system)
-        if reigning is not None and reigning.candidate_id == winner.candidate_id:
+        why = obstacle(state, result)
+        if why == "reigns":
             _answer(
                 {"promoted": False, "run": result.label, "decision": "promote"}, as_json=as_json
             )
-            console.say(f"{winner.label} is the champion of {result.system} already.")
+        if why is not None:
+            console.say(told(why, result))
+            if why == "changed":
+                raise typer.Exit(EXIT_GATE)
+            _release(record.tags.get(FLOW_RUN_TAG))
             return
-        if reigning is not None and gate.opponent_id != reigning.candidate_id:
-            console.say(
-                f"The champion of {result.system} changed after {result.label} had ended, which was "
-                "compared with another one. Run `convergence optimize` again."
-            )
-            raise typer.Exit(EXIT_GATE)
         _confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
-        arms: tuple[str | None, str | None] = (None, None)
-        if serve:
-            arms = put_on_offer(
-                state, result, agent_type=agent_type, holdback=holdback, tolerance=tolerance
-            )
-        crown(
+        arms = adopt(
             state,
-            Champion(
-                system=result.system,
-                candidate_id=winner.candidate_id,
-                params=dict(winner.params),
-                run_id=result.run_id,
-                reason=f"promoted from {result.label}",
-                created_us=_now_us(),
-            ),
+            result,
+            reason=f"promoted from {result.label}",
+            serve=serve,
+            agent_type=agent_type,
+            holdback=holdback,
+            tolerance=tolerance,
         )
     _answer(
         {
@@ -124,6 +115,7 @@ def promote(  # noqa: PLR0917 - Typer's options
             f"It serves as arm {arms[0]}; a guard compares it with {arms[1]}, which keeps "
             f"{holdback:.0%} of the requests. `convergence fold` looks."
         )
+    _release(record.tags.get(FLOW_RUN_TAG))
 
 
 def rollback(
@@ -236,23 +228,40 @@ def gates(
         console.answer(f"Champion of {name}: {told}")
 
 
-def _result(store: Path | None, config: Path | None, name: str | None) -> "RunResult":
-    """Return the result of a finished run.
+def _finished(store: Path | None, config: Path | None, name: str | None) -> "RunRecord":
+    """Return the record of a finished run.
 
     Raises:
         RunNotFoundError: there is none.
     """
-    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
-
     opened = places.open_store(store, config)
     records = [opened.run(name)] if name is not None else opened.runs()
     record = next((one for one in records if one.summary_json is not None), None)
-    if record is None or record.summary_json is None:
+    if record is None:
         raise RunNotFoundError(
             f"a finished run must exist to be promoted, but got {name or 'none in this store'}. "
             "`convergence resume` ends one that was stopped."
         )
-    return RunResult.from_json(json.loads(record.summary_json))
+    return record
+
+
+def _result_of(record: "RunRecord") -> "RunResult":
+    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
+
+    return RunResult.from_json(record.summary_json or "")
+
+
+def _release(flow_run_id: str | None) -> None:
+    """Let the flow run go on that waits for this adoption, where Prefect's server is known."""
+    from convergence.nightly.waiting import release  # noqa: PLC0415 - only where one may wait
+
+    if flow_run_id is None:
+        return
+    found = release(flow_run_id)
+    if found == "released":
+        console.say("The flow run that waited for it goes on.")
+    elif found == "unreachable":
+        console.say("Prefect's server does not answer: a flow run that waits for it still waits.")
 
 
 def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":

@@ -55,6 +55,7 @@ class Arm:
     mean: float
     n: int
     prior: Mapping[str, Any] | None
+    cost: float | None
     run_id: str | None
     retired: bool
 
@@ -81,6 +82,8 @@ class Gates:
     """Evidence of the traffic by agent type, every look of a gate, and the champion."""
 
     evidence: Mapping[str, Mapping[str, Any]]
+    quality: Mapping[str, list[Mapping[str, Any]]]
+    """By agent type, where the system serves by quality."""
     looks: tuple[Mapping[str, Any], ...]
     guards: tuple[Mapping[str, Any], ...]
     alarms: tuple[Mapping[str, Any], ...]

@@ -132,14 +132,17 @@ def offer_ask(
     system: str,
     arm_id: str,
     params: Mapping[str, Any],
+    *,
     agent_type: str | None,
     prior: tuple[float, float] | None,
+    cost: float | None,
 ) -> Ask:
     """Return the request that puts an arm on offer."""
     body = _given(
         params=dict(params),
         agent_type=agent_type,
         prior=None if prior is None else {"mean": prior[0], "sd": prior[1]},
+        cost=cost,
     )
     return system_ask("PUT", system, "arms", arm_id, json=body)
 
@@ -158,6 +161,7 @@ def gates_of(found: Mapping[str, Any]) -> Gates:
     """Return evidence, looks and champion of an answer."""
     return Gates(
         evidence=found["evidence"],
+        quality=found["quality"],
         looks=tuple(found["looks"]),
         guards=tuple(found["guards"]),
         alarms=tuple(found["alarms"]),

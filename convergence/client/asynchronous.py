@@ -73,11 +73,13 @@ class AsyncClient(Requests):
         engagement_score: float | None = None,
         grading_score: float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        cost: float | None = None,
     ) -> Updated:
         """Tell what came of a decision; see ``Client.update``."""
         ask = update_ask(
             system, user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
             engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
+            cost=cost,
         )  # fmt: skip
         return made(Updated, await self._asked(ask))
 
@@ -94,9 +96,15 @@ class AsyncClient(Requests):
         *,
         agent_type: str | None = None,
         prior: tuple[float, float] | None = None,
+        cost: float | None = None,
     ) -> Arm:
         """Put an arm on offer; see ``Client.offer``."""
-        return made(Arm, await self._asked(offer_ask(system, arm_id, params, agent_type, prior)))
+        return made(
+            Arm,
+            await self._asked(
+                offer_ask(system, arm_id, params, agent_type=agent_type, prior=prior, cost=cost)
+            ),
+        )
 
     async def retire(self, system: str, arm_id: str, *, agent_type: str | None = None) -> bool:
         """Take an arm off offer; return whether it was on."""

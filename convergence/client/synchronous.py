@@ -84,6 +84,7 @@ class Client(Requests):
         engagement_score: float | None = None,
         grading_score: float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        cost: float | None = None,
     ) -> Updated:
         """Tell what came of a decision; durable when this returns.
 
@@ -93,6 +94,7 @@ class Client(Requests):
         ask = update_ask(
             system, user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
             engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
+            cost=cost,
         )  # fmt: skip
         return made(Updated, self._asked(ask))
 
@@ -109,9 +111,18 @@ class Client(Requests):
         *,
         agent_type: str | None = None,
         prior: tuple[float, float] | None = None,
+        cost: float | None = None,
     ) -> Arm:
-        """Put an arm on offer, with a night's mean and standard deviation of its reward if known."""
-        return made(Arm, self._asked(offer_ask(system, arm_id, params, agent_type, prior)))
+        """Put an arm on offer, with a night's mean and standard deviation of its reward if known.
+
+        ``cost`` is what a request of it costs, until updates tell it.
+        """
+        return made(
+            Arm,
+            self._asked(
+                offer_ask(system, arm_id, params, agent_type=agent_type, prior=prior, cost=cost)
+            ),
+        )
 
     def retire(self, system: str, arm_id: str, *, agent_type: str | None = None) -> bool:
         """Take an arm off offer; return whether it was on."""

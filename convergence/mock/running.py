@@ -60,6 +60,8 @@ class MockServer:
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+            # An answer's second write must not wait for word of the first: accepted sockets inherit.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             self._service.close()
             raise MockError(

@@ -4,23 +4,22 @@ Everything is found by its name and brought to what it should be: twice is as go
 """
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from convergence.nightly.plan import HEARTBEAT_S, JOB_ENVIRONMENT, Planned
+from convergence.nightly.automations import ghosts, notices
+from convergence.nightly.plan import ALERTS, JOB_ENVIRONMENT, Planned
 
 if TYPE_CHECKING:
     from prefect.automations import Automation
 
 POOL = "local"
-ZOMBIE_S = 3 * HEARTBEAT_S
-"""Without a sign of life for so long, a run that gave one counts as crashed."""
-GHOSTS = "convergence: crash runs that give no sign of life"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,15 @@ class Deployed:
     automations: tuple[str, ...]
 
 
-def deploy(planned: Sequence[Planned], *, pool: str, timezone: str, folder: Path) -> Deployed:
+def deploy(
+    planned: Sequence[Planned],
+    *,
+    pool: str,
+    timezone: str,
+    folder: Path,
+    system: str,
+    suffix: str = "",
+) -> Deployed:
     """Bring pool, deployments and automations to what they should be; return them.
 
     Args:
@@ -41,20 +48,30 @@ def deploy(planned: Sequence[Planned], *, pool: str, timezone: str, folder: Path
         pool: name of a work pool of type process; made if there is none.
         timezone: IANA name, for the schedules.
         folder: working directory of the runs.
+        system: whose deployments they are.
+        suffix: of their names.
 
     Raises:
         ValueError: the time zone or a schedule is none.
     """
-    return asyncio.run(_deploy(planned, pool, timezone, folder))
+    return asyncio.run(_deploy(planned, pool, timezone, folder, system, suffix))
 
 
-async def _deploy(planned: Sequence[Planned], pool: str, timezone: str, folder: Path) -> Deployed:
+async def _deploy(  # noqa: PLR0917 - as above
+    planned: Sequence[Planned], pool: str, timezone: str, folder: Path, system: str, suffix: str
+) -> Deployed:
     await _have_pool(pool)
-    for one in planned:
-        await _have_deployment(one, pool, timezone, folder)
-    automations = [ghost_automation()]
+    ids = {one.full_name: await _have_deployment(one, pool, timezone, folder) for one in planned}
+    telling = f"notify/{ALERTS}{suffix}"
+    teller = ids.pop(telling, None)
+    if teller is None:
+        await _have_no_deployment(telling)
+    told = notices(system, suffix, watched=tuple(ids.values()), teller=teller)
+    automations = [ghosts(), *told.wanted]
     for automation in automations:
         await _have_automation(automation)
+    for name in told.unwanted:
+        await _have_no_automation(name)
     return Deployed(
         pool=pool,
         deployments=tuple(one.full_name for one in planned),
@@ -65,16 +82,18 @@ async def _deploy(planned: Sequence[Planned], pool: str, timezone: str, folder: 
 async def _have_pool(name: str) -> None:
     from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
     from prefect.client.schemas.actions import WorkPoolCreate  # noqa: PLC0415 - as above
-    from prefect.exceptions import ObjectNotFound  # noqa: PLC0415 - as above
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound  # noqa: PLC0415 - as above
 
     async with get_client() as client:
         try:
             await client.read_work_pool(name)
         except ObjectNotFound:
-            await client.create_work_pool(WorkPoolCreate(name=name, type="process"))
+            # A worker that has just started makes it, too.
+            with contextlib.suppress(ObjectAlreadyExists):
+                await client.create_work_pool(WorkPoolCreate(name=name, type="process"))
 
 
-async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path) -> None:
+async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path) -> UUID:
     from prefect.deployments.runner import RunnerDeployment  # noqa: PLC0415 - takes seconds
     from prefect.schedules import Cron  # noqa: PLC0415 - as above
     from prefect.types.entrypoint import EntrypointType  # noqa: PLC0415 - as above
@@ -95,41 +114,8 @@ async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path)
         job_variables={"working_dir": str(folder), "env": dict(JOB_ENVIRONMENT)},
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    await deployment.aapply()
-
-
-def ghost_automation() -> "Automation":
-    """Return what crashes runs that gave a sign of life and then none: killed with their worker."""
-    from prefect.automations import (  # noqa: PLC0415 - takes seconds
-        Automation,
-        EventTrigger,
-        Posture,
-    )
-    from prefect.client.schemas.objects import StateType  # noqa: PLC0415 - as above
-    from prefect.events.actions import ChangeFlowRunState  # noqa: PLC0415 - as above
-
-    ended = ("Completed", "Failed", "Cancelled", "Crashed")
-    beat = "prefect.flow-run.heartbeat"
-    return Automation(
-        name=GHOSTS,
-        description=f"A run that beat and then not for {ZOMBIE_S} s was killed with its worker.",
-        trigger=EventTrigger(
-            after={beat},
-            expect={beat, *(f"prefect.flow-run.{state}" for state in ended)},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(seconds=ZOMBIE_S),
-        ),
-        actions=[
-            ChangeFlowRunState(
-                state=StateType.CRASHED,
-                message=f"No sign of life for {ZOMBIE_S} s. `convergence resume`, or the next "
-                "scheduled run, goes on where it was.",
-            )
-        ],
-    )
+    deployment_id: UUID = await deployment.aapply()
+    return deployment_id
 
 
 async def _have_automation(automation: "Automation") -> None:
@@ -142,3 +128,23 @@ async def _have_automation(automation: "Automation") -> None:
         return
     automation.id = found.id
     await automation.aupdate()
+
+
+async def _have_no_automation(name: str) -> None:
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
+
+    async with get_client() as client:
+        for automation in await client.read_automations_by_name(name):
+            await client.delete_automation(automation.id)
+
+
+async def _have_no_deployment(full_name: str) -> None:
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
+    from prefect.exceptions import ObjectNotFound  # noqa: PLC0415 - as above
+
+    async with get_client() as client:
+        try:
+            found = await client.read_deployment_by_name(full_name)
+        except ObjectNotFound:
+            return
+        await client.delete_deployment(found.id)

@@ -14,6 +14,20 @@ JOB_ENVIRONMENT: Mapping[str, str] = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 """What every process of a deployed run finds in its environment."""
+ALERTS = "alerts"
+"""Name of the deployment that tells people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notified:
+    """Who is told, by the names of environment variables of the worker that hold their addresses."""
+
+    webhook_env: str | None = None
+    slack_env: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anybody is told."""
+        return self.webhook_env is not None or self.slack_env is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +64,7 @@ def plan(
     cron: str = "0 2 * * *",
     keep_days: int | None = None,
     writes_preferences: bool = False,
+    notified: Notified = Notified(),
     suffix: str = "",
 ) -> tuple[Planned, ...]:
     """Return the deployments of one optimized system.
@@ -61,9 +76,17 @@ def plan(
         cron: when it is optimized.
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
+        notified: who is told when something happens; nobody: there is no deployment for it.
         suffix: appended to each name, so that several systems have deployments of their own.
     """
     tags = ("convergence", f"system:{system}")
+    telling = Planned(
+        entrypoint="flows.notify.notify",
+        name=f"{ALERTS}{suffix}",
+        description=f"Tell people what happened to {system}; automations start it.",
+        parameters={"webhook_env": notified.webhook_env, "slack_env": notified.slack_env},
+        tags=(*tags, ALERTS),
+    )
     return (
         Planned(
             entrypoint="flows.optimize.optimize",
@@ -84,7 +107,7 @@ def plan(
             entrypoint="flows.fold.fold",
             name=f"hourly{suffix}",
             description=f"Bring the decisions and rewards of {system} home and look at them.",
-            parameters={"store": str(store)},
+            parameters={"store": str(store), "drift_events": True},
             cron="0 * * * *",
             tags=(*tags, "hourly"),
         ),
@@ -105,4 +128,5 @@ def plan(
             is_active=writes_preferences,
             tags=(*tags, "weekly"),
         ),
+        *((telling,) if notified else ()),
     )

@@ -69,10 +69,21 @@ def running(folder: Path) -> Services | None:
         return None
 
 
+def api_url() -> str | None:
+    """Return the API's address of the configured server, else of the one that ``up`` started."""
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - takes a second
+
+    url: str | None = PREFECT_API_URL.value()
+    if url:
+        return url
+    found = running(home())
+    return found.api_url if found is not None and found.are_alive else None
+
+
 def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> Services:
     """Start a server and a worker, and return when the server answers.
 
-    Both write to ``convergence-server.log`` and ``convergence-worker.log`` of the home.
+    Where one of both lives, as after a crash of the other, only that other one is started. Both write to ``convergence-server.log`` and ``convergence-worker.log`` of the home.
 
     Args:
         folder: Prefect's home.
@@ -88,34 +99,58 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
     if found is not None and found.are_alive:
         return found
     url = f"http://{host}:{port}"
+    if found is not None and (found.url, found.pool) != (url, pool):
+        _end(found.worker)  # half of another pair: the other half is dead
+        _end(found.server)
+        found = None
+    folder.mkdir(parents=True, exist_ok=True)
+    server = None if found is None or is_dead(found.server) else found.server
+    worker = None if found is None or is_dead(found.worker) else found.worker
+    if server is None:
+        server = _start_server(url, host, port, folder, working_dir)
+    if worker is None:
+        try:
+            worker = _start_worker(url, pool, folder, working_dir)
+        except BaseException:
+            _end(server)
+            raise
+    services = Services(url=url, pool=pool, server=server, worker=worker)
+    text = json.dumps({**asdict(services)})
+    (folder / "convergence.json").write_text(text, encoding="utf-8")
+    return services
+
+
+def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Path) -> ProcessMark:
+    """Start a server and return when it answers."""
     if _answers(url):
         raise PrefectServerError(
             f"port: must be free, but something answers at {url}; fix: end it, or choose another "
             "with `--port`"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    prefect = [sys.executable, "-m", "prefect"]
-    server = _start(
-        [*prefect, "server", "start", "--host", host, "--port", str(port)],
-        {**SERVER_PROFILE, **_QUIET},
-        folder / "convergence-server.log",
+    log = folder / "convergence-server.log"
+    started = _start(
+        ["server", "start", "--host", host, "--port", str(port)],
+        {**SERVER_PROFILE, **_QUIET, **_PAGE},
+        log,
         working_dir,
     )
+    mark = process(started.pid)
     try:
-        _wait(url, server, folder / "convergence-server.log")
-        worker = _start(
-            [*prefect, "worker", "start", "--pool", pool, "--type", "process"],
-            {**_QUIET, "PREFECT_API_URL": f"{url}/api"},
-            folder / "convergence-worker.log",
-            working_dir,
-        )
+        _wait(url, started, log)
     except BaseException:
-        _end(process(server.pid))
+        _end(mark)
         raise
-    services = Services(url=url, pool=pool, server=process(server.pid), worker=process(worker.pid))
-    text = json.dumps({**asdict(services)})
-    (folder / "convergence.json").write_text(text, encoding="utf-8")
-    return services
+    return mark
+
+
+def _start_worker(url: str, pool: str, folder: Path, working_dir: Path) -> ProcessMark:
+    started = _start(
+        ["worker", "start", "--pool", pool, "--type", "process"],
+        {**_QUIET, "PREFECT_API_URL": f"{url}/api"},
+        folder / "convergence-worker.log",
+        working_dir,
+    )
+    return process(started.pid)
 
 
 def down(folder: Path) -> Services | None:
@@ -132,6 +167,11 @@ def down(folder: Path) -> Services | None:
     return found
 
 
+_PAGE: Final[Mapping[str, str]] = {
+    # The page asks the server that it came from; by default it would ask port 4200 of this machine.
+    "PREFECT_SERVER_UI_API_URL": "/api",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+}
 _QUIET: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -143,7 +183,7 @@ def _start(
 ) -> "subprocess.Popen[bytes]":
     with log.open("ab") as out:
         return subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
-            list(command),
+            [sys.executable, "-m", "prefect", *command],
             cwd=working_dir,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
@@ -151,6 +152,7 @@ def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: 
             engagement_score=body.engagement_score,
             grading_score=body.grading_score,
             metadata=body.metadata,
+            cost=body.cost,
         )
         operation = systems.updating(system, told)
         try:
@@ -259,7 +261,8 @@ def _offered(systems: Systems, system: str, arm_id: str, body: bodies.ArmBody) -
     prior = {} if body.prior is None else {
         "prior_mean": body.prior.mean, "prior_sd": body.prior.sd
     }  # fmt: skip
-    arm = RuntimeArm.model_validate({"arm_id": arm_id, "params": body.params, **prior})
+    values = {"arm_id": arm_id, "params": body.params, "cost": body.cost, **prior}
+    arm = RuntimeArm.model_validate(values)
     systems.offer(config, kind, (arm,))
     return next(one for one in systems.arms(system, kind) if one["arm_id"] == arm_id)
 
@@ -270,7 +273,7 @@ def _gates(systems: Systems, system: str) -> dict[str, Any]:
     champion = champion_of(systems.store, system)
     if not kinds and not found and champion is None:
         raise RefusedError(404, "Nobody knows that system.")
-    evidence, guards = {}, []
+    evidence, quality, guards = {}, {}, []
     for kind in kinds:
         group = systems.known_group(system, kind)
         watches = guards_of(systems.store, group.group_id)
@@ -278,13 +281,17 @@ def _gates(systems: Systems, system: str) -> dict[str, Any]:
             {**{name: getattr(one, name) for name in _GUARD}, "agent_type": kind}
             for one in watches
         ]
+        bandit = systems.bandit(system, kind)
+        if bandit.settings.mode == "quality" and bandit.n_on_offer():
+            quality[kind] = [asdict(arm) for arm in bandit.quality()]
         try:
-            told = systems.bandit(system, kind).evidence()
+            told = bandit.evidence()
         except NoArmsError:
             continue  # one arm has nobody to be compared with
         evidence[kind] = {name: getattr(told, name) for name in told.__slots__}
     return {
         "evidence": evidence,
+        "quality": quality,
         "guards": guards,
         "alarms": [
             {name: getattr(one, name) for name in _ALARM} for one in alarms(systems.store, system)

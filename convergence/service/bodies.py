@@ -19,6 +19,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
 """An identifier; no control characters."""
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 """A number in [0, 1]."""
+Cost = Annotated[float, Field(ge=0, strict=True)]
 Feature = StrictBool | StrictFloat | Annotated[str, Field(max_length=2_000)] | None
 
 
@@ -76,6 +77,8 @@ class UpdateBody(_Body):
     grading_score: Share | None = None
     metadata: Values | None = None
     """Stored beside the reward."""
+    cost: Cost | None = None
+    """What the request cost, in the system's own unit."""
 
 
 class Learned(BaseModel):
@@ -111,6 +114,8 @@ class ArmBody(_Body):
     params: Values
     agent_type: Name | None = None
     prior: PriorBody | None = None
+    cost: Cost | None = None
+    """What a request of it costs, until updates tell it."""
 
 
 class ArmAnswer(BaseModel):
@@ -125,6 +130,8 @@ class ArmAnswer(BaseModel):
     n: int
     """Rewards it learned from."""
     prior: dict[str, JsonValue] | None
+    cost: float | None
+    """Mean cost of a request; null: unknown."""
     run_id: str | None
     retired: bool
 
@@ -171,6 +178,18 @@ class EvidenceAnswer(BaseModel):
     winner: str | None
     regret: float
     n_to_verdict: int | None
+
+
+class QualityAnswer(BaseModel):
+    """What is known of an arm's quality and cost, where a system serves by quality."""
+
+    arm_id: str
+    standing: Literal["holds", "fails", "undecided"]
+    low: float
+    high: float
+    cost: float | None
+    serves: bool
+    """Whether most requests go to it."""
 
 
 class LookAnswer(BaseModel):
@@ -226,6 +245,8 @@ class GatesAnswer(BaseModel):
 
     evidence: dict[str, EvidenceAnswer]
     """Agent type → its traffic; those with two arms or more."""
+    quality: dict[str, list[QualityAnswer]]
+    """Agent type → its arms on offer, where the system serves by quality."""
     guards: list[GuardAnswer]
     alarms: list[AlarmAnswer]
     looks: list[LookAnswer]

@@ -1,10 +1,11 @@
 """The least cost at a quality that is held with a stated confidence.
 
 "Quality at least q at least cost, 95 %": an arm **holds** when the confidence sequence of its
-quality lies above q, and **fails** when it lies below. The error is shared by all arms, so with
-probability ``confidence`` no arm is ever called holding that does not hold, at any look. Requests
-go to the cheapest arm that holds; while a cheaper one is undecided, a share of them goes there, so
-that it gets its chance. Where none holds, the arm of the highest quality serves.
+quality lies above q, and **fails** when it lies below. The arm that came j-th, from 1, may err with
+probability ``(1 - confidence) / (j (j + 1))``, which sums to ``1 - confidence`` however many come: so
+with probability ``confidence`` no arm is ever called holding that does not hold, at any look.
+Requests go to the cheapest arm that holds; while a cheaper one is undecided, a share of them goes
+there, so that it gets its chance. Where none holds, the arm of the highest quality serves.
 """
 
 from dataclasses import dataclass
@@ -59,14 +60,19 @@ class QualityConstraint:
             raise ValueError(f"explore must lie in [0, 1], but got {self.explore}")
 
     def plan(
-        self, quality_sums: ArrayLike, numbers: ArrayLike, costs: ArrayLike
+        self,
+        quality_sums: ArrayLike,
+        numbers: ArrayLike,
+        costs: ArrayLike,
+        on_offer: ArrayLike | None = None,
     ) -> ConstrainedPlan:
         """Return the shares of the arms.
 
         Args:
-            quality_sums: sum of quality in [0, 1] by arm, (n_arms,).
+            quality_sums: sum of quality in [0, 1] by arm, (n_arms,), in the order they came.
             numbers: measured requests by arm, (n_arms,).
             costs: mean cost by arm, (n_arms,), in any one unit.
+            on_offer: whether an arm may serve, (n_arms,); ``None``: all may.
 
         Raises:
             ValueError: the arrays do not fit together or hold impossible numbers.
@@ -76,16 +82,23 @@ class QualityConstraint:
             raise ValueError("sums, numbers and costs must each have one entry for each arm")
         if not np.all((s >= 0) & (s <= n) & np.isfinite(n)) or not np.all(np.isfinite(cost)):
             raise ValueError("sums must lie between 0 and their numbers, and costs be finite")
-        lows, highs = bernoulli.confidence_interval(s, n - s, (1.0 - self.confidence) / s.size)
+        offered = np.ones(s.size, bool) if on_offer is None else np.asarray(on_offer, bool)
+        if offered.shape != s.shape or not offered.any():
+            raise ValueError("sums must be of arms of which one at least is on offer")
+        place = np.arange(1.0, s.size + 1.0)
+        error = (1.0 - self.confidence) / (place * (place + 1.0))
+        lows, highs = bernoulli.confidence_interval(s, n - s, error)
         standing: tuple[Standing, ...] = tuple(
             "holds" if low >= self.least else "fails" if high < self.least else "undecided"
             for low, high in zip(lows, highs, strict=True)
         )
-        serving = self._serving(standing, cost, (s + 0.5) / (n + 1.0))
+        quality = np.where(offered, (s + 0.5) / (n + 1.0), -np.inf)
+        serving = self._serving(standing, cost, quality)
         cheaper = [
             arm
             for arm, stands in enumerate(standing)
             if stands == "undecided"
+            and offered[arm]
             and (cost[arm] < cost[serving] or standing[serving] != "holds")
             if arm != serving
         ]
@@ -104,7 +117,11 @@ class QualityConstraint:
 
     @staticmethod
     def _serving(standing: tuple[Standing, ...], cost: Floats, quality: Floats) -> int:
-        holding = [arm for arm, stands in enumerate(standing) if stands == "holds"]
+        holding = [
+            arm
+            for arm, stands in enumerate(standing)
+            if stands == "holds" and quality[arm] > -np.inf
+        ]
         if holding:
             return min(holding, key=lambda arm: (cost[arm], -quality[arm]))
         return int(quality.argmax())

@@ -218,23 +218,24 @@ class Budget:
             self._seconds_before = spent.seconds
             self._started_s = self._now_s = now_s
 
-    def warnings(self, now_s: float = 0.0) -> list[str]:
-        """Return one line for each limit of which another share was crossed; each once.
+    def warnings(self, now_s: float = 0.0) -> list[tuple[float, str]]:
+        """Return share and line for each limit of which another share was crossed; each once.
 
         Shares that were crossed before this part of the run began are not told again; of several
         crossed at once only the largest is.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
-            lines = []
+            found = []
             for name, used, limit in self._uses():
                 told = self._told[name]
                 crossed = [s for s in WARN_AT if s not in told and _is_crossed(s, used, limit)]
                 if crossed:
                     told.extend(crossed)
                     key, amount = written(name, limit), shown(name, used)
-                    lines.append(f"{max(crossed):.0%} of {key} is spent: {amount}.")
-            return lines
+                    share = max(crossed)
+                    found.append((share, f"{share:.0%} of {key} is spent: {amount}."))
+            return found
 
     # -- under the lock
 

@@ -25,6 +25,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     _check_evolution(configuration, report)
     _check_cost_aware(configuration, report)
     check_runner(configuration, report)
+    _check_storage(configuration, report)
 
 
 def _check_evolution(configuration: Configuration, report: Report) -> None:
@@ -78,3 +79,12 @@ def _check_cost_aware(configuration: Configuration, report: Report) -> None:
         about = (("evaluation", "objective"),)
         fix = "Remove it, and give the metric `cost_usd` or `latency_ms` a weight."
         report.add(path, rule, fix, of_key=True, about=about)
+
+
+def _check_storage(configuration: Configuration, report: Report) -> None:
+    storage = configuration.storage
+    if storage.remote is None and storage.local is not None:
+        rule = "has no effect with a folder as `storage.path`"
+        fix = "Remove it, or write an address as `storage.path`, e.g. `s3://bucket/nightly`."
+        about: tuple[Path, ...] = (("storage", "path"),)
+        report.add(("storage", "local"), rule, fix, of_key=True, about=about)

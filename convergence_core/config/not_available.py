@@ -33,8 +33,10 @@ def _never(_value: Any) -> bool:
     return False
 
 
-def _is_local(value: Any) -> bool:
-    return not isinstance(value, str) or "://" not in value
+def _is_known_place(value: Any) -> bool:
+    if not isinstance(value, str) or "://" not in value:
+        return True
+    return value.startswith(("s3://", "gs://", "az://"))
 
 
 def _is_none_of(*words: str) -> Callable[[Any], bool]:
@@ -147,7 +149,12 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE} in a file",
         "Use `api.request.body` and `api.response.result_field`.",
     ),
-    Refusal("storage.path", f"{LATER} for remote storage", "Write a local folder.", _is_local),
+    Refusal(
+        "storage.path",
+        f"{LATER} for this kind of storage",
+        "Write a local folder, or an address that begins with s3://, gs:// or az://.",
+        _is_known_place,
+    ),
     Refusal(
         "storage.backend", f"{GONE}: there is one kind of storage", "Use `storage.path` alone."
     ),

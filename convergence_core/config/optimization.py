@@ -124,12 +124,27 @@ class StorageConfig(Section):
     """Where runs are kept."""
 
     path: Text = "./convergence-data"
-    """Folder of tables and journal, relative to the configuration."""
+    """Folder of tables and journal, relative to the configuration; or an address of object storage
+    (`s3://`, `gs://`, `az://`), to which the tables are published."""
+    local: Text | None = None
+    """With an address: folder of its working copy, of journal and runtime state, relative to the
+    configuration. Absent: `./convergence-data`."""
     journal: Text | None = Field(default=None, pattern=r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
     """`${ENV_NAME}` of a variable that holds a `postgresql://` URL: the journal of calls is kept
-    there, for several machines. Absent: a file in `path`."""
+    there, for several machines. Absent: a file in the folder."""
+
     keep_text: bool = True
     """Whether requests and answers are kept as text; `false`: as hashes only."""
+
+    @property
+    def folder(self) -> str:
+        """Folder of the store on this machine, relative to the configuration."""
+        return self.path if self.remote is None else self.local or "./convergence-data"
+
+    @property
+    def remote(self) -> str | None:
+        """Address of object storage; ``None``: the tables stay in the folder."""
+        return self.path if "://" in self.path else None
 
 
 class ExportConfig(Section):

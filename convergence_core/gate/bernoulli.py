@@ -59,7 +59,7 @@ def _log_mass(a: Floats | float, b: Floats | float, mean: Floats, side: Side) ->
 def confidence_interval(
     successes: ArrayLike,
     failures: ArrayLike,
-    alpha: float = 0.05,
+    alpha: ArrayLike = 0.05,
     *,
     prior: tuple[float, float] = UNIFORM,
 ) -> tuple[Floats, Floats]:
@@ -71,7 +71,7 @@ def confidence_interval(
     s, f = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64)
     )
-    threshold = -np.log(alpha)
+    threshold = -np.log(np.asarray(alpha, dtype=np.float64))
     n = s + f
     centre = np.where(n > 0, s / np.maximum(n, 1e-300), 0.5)
     ends = []

@@ -37,7 +37,7 @@ def write_catalog(root: Path) -> Path:
                     f"ATTACH {quoted(str(temporary))} AS catalog (STORAGE_VERSION 'v1.0.0')"
                 )
                 connection.execute("USE catalog")
-                for statement in view_statements(resolution.files):
+                for statement in view_statements(resolution.files).values():
                     connection.execute(statement)
                 connection.execute("USE memory")
                 connection.execute("DETACH catalog")

@@ -5,13 +5,13 @@ is invisible then and is removed by the next maintenance. Decisions, rewards, th
 and the journal are never touched: an answer that was paid for stays known.
 """
 
-import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from convergence_core.store.layout import PART_FILE, RUN_FILE, folder_of, writing
+from convergence_core.store.mirror import mirror_of
 from convergence_core.store.protocols import RunRecord
 from convergence_core.store.tables import TABLES
 
@@ -48,11 +48,17 @@ def remove(root: Path, run_id: str) -> None:
     Raises:
         StoreWriteError: a file cannot be deleted; the run may be invisible already.
     """
+    mirror = mirror_of(root)
     with writing(root):
         for stage, name in (("final", PART_FILE), ("live", RUN_FILE)):
-            with contextlib.suppress(FileNotFoundError):
-                (folder_of(root, stage, "runs", run_id) / name).unlink()
+            row = folder_of(root, stage, "runs", run_id) / name
+            if mirror is not None and row.exists():
+                mirror.drop(row)
+            row.unlink(missing_ok=True)
         for folder in _folders(root, run_id):
+            if mirror is not None:
+                for file in folder.iterdir():
+                    mirror.drop(file)
             shutil.rmtree(folder)
 
 

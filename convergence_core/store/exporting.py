@@ -12,6 +12,7 @@ from typing import Any
 
 from convergence_core.store.columns import Table
 from convergence_core.store.layout import writing
+from convergence_core.store.mirror import mirror_of
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.protocols import Row
 from convergence_core.store.runtime import RuntimeStore
@@ -57,7 +58,7 @@ def export(store: RuntimeStore, root: Path) -> dict[str, int]:
     Raises:
         StoreWriteError: a file could not be written; the next export goes on from there.
     """
-    files, counts = ParquetFiles(), {DECISIONS.name: 0, REWARDS.name: 0}
+    files, counts = ParquetFiles(mirror_of(root)), {DECISIONS.name: 0, REWARDS.name: 0}
     with writing(root):
         for table in (DECISIONS, REWARDS):
             while (span := _next_range(store, table.name)) is not None:

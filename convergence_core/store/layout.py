@@ -3,6 +3,7 @@
 ::
 
     store.json                                       format and schema version
+    remote.json                                      address on object storage, if it has one
     journal.sqlite                                   paid calls and leases
     runtime.sqlite                                   arms, decisions, rewards, looks, champions
     live/<table>/run_id=<run>/g00012.parquet         unfinished runs, one file per generation
@@ -28,6 +29,7 @@ from convergence_core.store.tables import SCHEMA_VERSION
 FORMAT = 1
 """Raised only when an older version could not read what this one writes."""
 
+MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"
 CATALOG_FILE = "catalog.duckdb"
 RUN_FILE = "run.parquet"
@@ -35,7 +37,6 @@ PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1
 """Number under which the re-estimation after the last generation is published."""
 
-_MARKER_FILE = "store.json"
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -75,31 +76,38 @@ def check_format(root: Path) -> bool:
         return False
     except OSError as error:
         raise _write_error(root, error) from error
-    if _MARKER_FILE not in names:
+    if MARKER_FILE not in names:
         foreign = sorted(n for n in names if not n.startswith(".") and n != "lost+found")
         if foreign:
             raise StoreFormatError(
                 f"{root} is not a store of The Convergence: it holds {foreign[0]} and no "
-                f"{_MARKER_FILE}. Set `storage.path` to a new or an empty folder."
+                f"{MARKER_FILE}. Set `storage.path` to a new or an empty folder."
             )
         return False
-    _check_marker(root / _MARKER_FILE)
+    marker = root / MARKER_FILE
+    with writing(marker):
+        text = marker.read_text("utf-8", "replace")
+    check_marker(text, marker)
     return True
 
 
-def _check_marker(marker: Path) -> None:
-    with writing(marker):
-        text = marker.read_text("utf-8", "replace")
+def check_marker(text: str, where: object) -> None:
+    """Make sure that this version reads a store whose marker has this text.
+
+    Raises:
+        StoreFormatError: it does not.
+    """
     try:
         found = json.loads(text)["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreFormatError(
-            f"{marker} must be JSON with a number `format`, but it is not. If this folder is "
+            f"{where} must be JSON with a number `format`, but it is not. If this folder is "
             f'a store, write {{"format": {FORMAT}}} into it.'
         ) from error
     if not isinstance(found, int) or found > FORMAT:
+        place = str(where).rpartition("/")[0]
         raise StoreFormatError(
-            f"the store {marker.parent} has format {found}, and this version reads up to "
+            f"the store {place} has format {found}, and this version reads up to "
             f"{FORMAT}. Upgrade convergence-optimizer, or set `storage.path` to another folder."
         )
 
@@ -115,7 +123,7 @@ def ensure_store(root: Path) -> None:
         return
     with writing(root):
         make_folder(root)
-        marker = root / _MARKER_FILE
+        marker = root / MARKER_FILE
         text = json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION})
         temporary = temporary_name(marker)
         try:

@@ -22,6 +22,7 @@ from convergence_core.store.layout import (
     write_error,
     writing,
 )
+from convergence_core.store.mirror import Mirror
 from convergence_core.store.protocols import Row
 from convergence_core.store.tables import SCHEMA_VERSION
 
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
 
 
 class ParquetFiles:
-    """Writes and reads single files of the registry's tables. Thread-safe."""
+    """Writes and reads single files of the registry's tables. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        mirror: where each file goes before it gets its name here; ``None``: nowhere else.
+    """
+
+    def __init__(self, mirror: Mirror | None = None) -> None:
+        self._mirror = mirror
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
 
@@ -91,6 +97,17 @@ class ParquetFiles:
         names = [column.name for column in table.columns]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
+    def delete(self, path: Path) -> None:
+        """Delete a file, which need not exist; here first, so that what is seen here is there.
+
+        Raises:
+            StoreWriteError: it may still be at the address.
+        """
+        with writing(path):
+            path.unlink(missing_ok=True)
+        if self._mirror is not None:
+            self._mirror.drop(path)
+
     def close(self) -> None:
         """Free DuckDB's memory; the next call opens it anew."""
         with self._lock:
@@ -128,6 +145,8 @@ class ParquetFiles:
                         f"convergence_schema_version: '{SCHEMA_VERSION}'}})",
                         parameters or None,
                     )
+                if self._mirror is not None:
+                    self._mirror.put(temporary, final)
                 publish_file(temporary, final)
             except duckdb.Error as error:
                 raise (damaged_error(sources) or write_error(final, str(error))) from error

@@ -26,8 +26,8 @@ from convergence_core.store.layout import (
     folder_of,
     generation_file,
     store_root,
-    writing,
 )
+from convergence_core.store.mirror import Mirror, mirror_of
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.protocols import Checkpoint, Row, RunRecord, RunStatus
 from convergence_core.store.query import ExportFormat, QueryResult, Reader, open_views
@@ -54,13 +54,19 @@ class ParquetStore:
         """
         self._root = store_root(path)
         self._exists = check_format(self._root)
-        self._files = ParquetFiles()
+        self._mirror = mirror_of(self._root)
+        self._files = ParquetFiles(self._mirror)
         self._reader = Reader(self._root)
 
     @property
     def path(self) -> Path:
         """Root folder, absolute."""
         return self._root
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """What carries the tables to object storage; ``None``: they stay here."""
+        return self._mirror
 
     @property
     def exists(self) -> bool:
@@ -96,8 +102,7 @@ class ParquetStore:
             if rows or table is GENERATIONS:
                 self._files.write(table, rows, path)
             else:
-                with writing(path):  # left by an earlier try that had such rows
-                    path.unlink(missing_ok=True)
+                self._files.delete(path)  # left by an earlier try that had such rows
 
     def save_run(self, record: RunRecord) -> None:
         """Create or replace the run's row, atomically; a run's begin and end sweep what is due.
@@ -158,7 +163,7 @@ class ParquetStore:
         """Delete live files of runs finished longer ago than the grace; return how many."""
         if not self.exists:
             return 0
-        n_deleted = sweep(self._root, now_us, grace_us)
+        n_deleted = sweep(self._root, now_us, grace_us, self._mirror)
         write_catalog(self._root)
         return n_deleted
 
@@ -292,7 +297,7 @@ class ParquetStore:
     def _tidy(self, record: RunRecord) -> None:
         """Sweep and write the catalog: useful, but no reason for a run to fail."""
         try:
-            sweep(self._root, record.ended_us or record.started_us, GRACE_US)
+            sweep(self._root, record.ended_us or record.started_us, GRACE_US, self._mirror)
             write_catalog(self._root)
         except StoreError as error:
             _LOGGER.warning("%s", error)

@@ -7,7 +7,7 @@ connection may touch nothing but the parquet folders.
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -17,7 +17,7 @@ from convergence_core.store.columns import quoted
 from convergence_core.store.damage import OFFLINE, damaged_error
 from convergence_core.store.layout import publish_file, temporary_name, write_error, writing
 from convergence_core.store.resolver import Resolution, resolve
-from convergence_core.store.views import VIEW_NAMES, view_statements
+from convergence_core.store.views import VIEW_NAMES, view_statements, views_for
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,6 +53,8 @@ class Reader:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._resolution: Resolution | None = None
+        self._views: set[str] = set()
+        """Those that the connection has: a query that reads two tables needs no others."""
         self._only_reads: set[str] = set()
         """SQL that was checked: the store's own few texts are asked again and again."""
 
@@ -63,7 +65,7 @@ class Reader:
             QueryError: the SQL is wrong or is no SELECT.
             StoreDamagedError: a file of the store cannot be read.
         """
-        cursor, resolution = self._cursor()
+        cursor, resolution = self._cursor(views_for(sql))
 
         def run() -> QueryResult:
             if sql not in self._only_reads:
@@ -138,23 +140,33 @@ class Reader:
             self._connection = None
             self._resolution = None
 
-    def _cursor(self) -> "tuple[duckdb.DuckDBPyConnection, Resolution]":
+    def _cursor(self, views: frozenset[str]) -> "tuple[duckdb.DuckDBPyConnection, Resolution]":
+        """Return a cursor that has these views."""
         resolution = resolve(self._root)
         with self._lock:
             if self._connection is None or self._resolution != resolution:
-                self._connection = open_views(self._root, resolution)
-                self._resolution = resolution
+                self._connection = open_views(self._root, resolution, ())
+                self._resolution, self._views = resolution, set()
+            missing = views - self._views
+            if missing:
+                create_views(self._connection, resolution, missing)
+                self._views |= missing
             return self._connection.cursor(), resolution
 
 
 def open_views(
-    root: Path, resolution: Resolution, *, writable: Path | None = None
+    root: Path,
+    resolution: Resolution,
+    views: Collection[str] = VIEW_NAMES,
+    *,
+    writable: Path | None = None,
 ) -> "duckdb.DuckDBPyConnection":
-    """Return an in-memory connection with all views, which may read the store and nothing else.
+    """Return an in-memory connection with these views, which may read the store and nothing else.
 
     Args:
         root: folder of the store.
         resolution: its files.
+        views: those made now, with all that they use.
         writable: one file outside the store that the connection may also write.
 
     Raises:
@@ -163,15 +175,10 @@ def open_views(
     import duckdb  # noqa: PLC0415 - see above
 
     connection = duckdb.connect(":memory:", config=dict(OFFLINE))
-
-    def create() -> None:
+    try:
         # GLOBAL, since each cursor is a session of its own.
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
-        for statement in view_statements(resolution.files):
-            connection.execute(statement)
-
-    try:
-        _translated(create, resolution)
+        create_views(connection, resolution, views)
     except BaseException:
         connection.close()
         raise
@@ -182,6 +189,27 @@ def open_views(
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def create_views(
+    connection: "duckdb.DuckDBPyConnection", resolution: Resolution, views: Collection[str]
+) -> None:
+    """Create views that the connection does not have yet.
+
+    Args:
+        connection: an open one.
+        resolution: the store's files.
+        views: their names, with those of all that they use and the connection lacks.
+
+    Raises:
+        StoreDamagedError: a file is gone.
+    """
+
+    def create() -> None:
+        for statement in view_statements(resolution.files, views).values():
+            connection.execute(statement)
+
+    _translated(create, resolution)
 
 
 def check_reads_only(

@@ -38,8 +38,7 @@ def reopen(root: Path, files: ParquetFiles, run_id: str, row: Row) -> None:
     for table in GENERATION_TABLES:
         part = folder_of(root, "final", table.name, run_id) / PART_FILE
         live = folder_of(root, "live", table.name, run_id)
-        with writing(live):
-            (live / generation_file(FINAL_GENERATION)).unlink(missing_ok=True)
+        files.delete(live / generation_file(FINAL_GENERATION))
         if not part.exists():
             continue
         has_generation = any(column.name == "generation" for column in table.columns)
@@ -53,6 +52,6 @@ def reopen(root: Path, files: ParquetFiles, run_id: str, row: Row) -> None:
             files.write(table, rows, live / generation_file(generation))
     files.write(RUNS, [row], folder_of(root, "live", RUNS.name, run_id) / RUN_FILE)
     marker = folder_of(root, "final", RUNS.name, run_id) / PART_FILE
+    files.delete(marker)
     with writing(marker):
-        marker.unlink()
         sync_folder(marker.parent)

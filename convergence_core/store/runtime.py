@@ -27,7 +27,7 @@ from convergence_core.store.runtime_rows import (
     StoredPolicy,
     Tally,
 )
-from convergence_core.store.runtime_schema import DDL, RUNTIME_FILE, VARIABLE, runtime_schema
+from convergence_core.store.runtime_schema import RUNTIME_FILE, VARIABLE, runtime_schema
 from convergence_core.store.runtime_writes import (
     Connection,
     Database,
@@ -45,14 +45,15 @@ _GROUP = (
 )
 _ARMS = (
     "SELECT arm_id, params_json, prior_json, base_alpha, base_beta, base_seq, alpha, beta, n, "
-    "run_id, retired_us IS NOT NULL, squares FROM arms WHERE group_id = ? ORDER BY position"
+    "run_id, retired_us IS NOT NULL, squares, cost, n_costs, costs FROM arms WHERE group_id = ? ORDER BY position"
 )
 _ADD = (
     "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
-    "base_seq, alpha, beta, run_id, created_us) "
+    "base_seq, alpha, beta, run_id, created_us, cost) "
     "VALUES (?, ?, (SELECT count(*) FROM arms WHERE group_id = ?), ?, ?, ?, ?, "
-    "(SELECT coalesce(max(seq), 0) FROM rewards), ?, ?, ?, ?) "
-    "ON CONFLICT(group_id, arm_id) DO UPDATE SET retired_us = NULL"
+    "(SELECT coalesce(max(seq), 0) FROM rewards), ?, ?, ?, ?, ?) "
+    "ON CONFLICT(group_id, arm_id) DO UPDATE SET retired_us = NULL, "
+    "cost = coalesce(excluded.cost, arms.cost)"
 )
 _POLICY = (
     "SELECT version, mode, n, arms_json, shares_json, design_json FROM policies WHERE group_id = ?"
@@ -149,7 +150,7 @@ class RuntimeStore(Closing):
                 connection.execute(
                     _ADD,
                     (group.group_id, arm.arm_id, group.group_id, canonical_json(dict(arm.params)),
-                     prior, a, b, a, b, arm.run_id, now),
+                     prior, a, b, a, b, arm.run_id, now, arm.cost),
                 )  # fmt: skip
             revise(connection, group.group_id)
             return _known(connection, system, agent_type)
@@ -322,7 +323,7 @@ def _opened(root: Path, url: str | None) -> Database:
         return DurableDatabase(root / RUNTIME_FILE, runtime_schema())
     from convergence_core.store.runtime_postgres import PostgresRuntime  # noqa: PLC0415 - optional
 
-    return PostgresRuntime(url, DDL)
+    return PostgresRuntime(url)
 
 
 def has_runtime(path: Path | str) -> bool:
@@ -372,5 +373,6 @@ def _arm(row: Any) -> StoredArm:
     return StoredArm(
         arm_id=row[0], params=json.loads(row[1]), prior=None if row[2] is None else json.loads(row[2]),
         base_alpha=row[3], base_beta=row[4], base_seq=row[5], alpha=row[6], beta=row[7], n=row[8],
-        run_id=row[9], is_retired=bool(row[10]), squares=row[11],
+        run_id=row[9], is_retired=bool(row[10]), squares=row[11], stated_cost=row[12],
+        n_costs=row[13], costs=row[14],
     )  # fmt: skip

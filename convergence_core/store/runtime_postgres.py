@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from convergence_core.store.postgres import check_installed, secrets_of, settings_of
-from convergence_core.store.runtime_schema import TABLES, VARIABLE, VERSION
+from convergence_core.store.runtime_schema import TABLES, VARIABLE, VERSION, upgrade
 from convergence_core.store.runtime_writes import Cursor
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def postgres_ddl(sqlite_ddl: str) -> str:
 class PostgresRuntime:
     """The runtime state's tables in one database. Thread-safe: one connection, made again if it drops."""
 
-    def __init__(self, url: str, ddl: str) -> None:
-        """Connect, creating the tables if need be.
+    def __init__(self, url: str) -> None:
+        """Connect, creating the tables or bringing them up to date.
 
         Raises:
             StoreError: the URL is none of Postgres, or ``psycopg`` is not installed.
-            StoreFormatError: the tables are of another version.
+            StoreFormatError: the tables are of a newer version.
             StoreWriteError: the server cannot be reached or written.
         """
         check_installed(VARIABLE)
@@ -72,7 +72,7 @@ class PostgresRuntime:
         self._is_closed = False
         try:
             with self._mutex, self._explained():
-                self._prepare(self._connected(), ddl)
+                self._prepare(self._connected())
         except BaseException:
             self.close()
             raise
@@ -119,17 +119,17 @@ class PostgresRuntime:
             self._connection = psycopg.connect(**self._settings, autocommit=True)
         return self._connection
 
-    def _prepare(self, connection: "psycopg.Connection[tuple[Any, ...]]", ddl: str) -> None:
+    def _prepare(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
         with connection.transaction():
             # Two at once would create the same table: IF NOT EXISTS alone is a race.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))
             connection.execute(f"CREATE TABLE IF NOT EXISTS {_PREFIX}runtime(version BIGINT)")
             found = connection.execute(f"SELECT max(version) FROM {_PREFIX}runtime").fetchone()  # noqa: S608 - a constant
             version = None if found is None else found[0]
-            if version is None:
-                connection.execute(postgres_ddl(ddl).encode())
+            if version is None or version < VERSION:
+                connection.execute(postgres_ddl(upgrade(version or VERSION)).encode())
                 connection.execute(f"INSERT INTO {_PREFIX}runtime VALUES (%s)", (VERSION,))  # noqa: S608 - as above
-            elif version != VERSION:
+            elif version > VERSION:
                 raise StoreFormatError(
                     f"the runtime state in the database of {VARIABLE} has version {version}, and "
                     f"this version reads {VERSION}. Upgrade convergence-optimizer, or name another "

@@ -21,6 +21,8 @@ class ArmOffer:
     prior: Mapping[str, Json] | None = None
     """Where the prior comes from, for people; ``None``: no opinion."""
     run_id: str | None = None
+    cost: float | None = None
+    """What a request costs, until enough were told; ``None``: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,15 @@ class StoredArm:
     is_retired: bool
     squares: float = 0.0
     """Sum of squared rewards, discounted like the counts."""
+    stated_cost: float | None = None
+    n_costs: int = 0
+    costs: float = 0.0
+    """Sum of the costs that were told with rewards."""
+
+    @property
+    def cost(self) -> float | None:
+        """What a request costs: the mean of those told, else as stated; ``None``: unknown."""
+        return self.costs / self.n_costs if self.n_costs else self.stated_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

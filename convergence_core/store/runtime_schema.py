@@ -6,7 +6,8 @@ A *group* is one system and one agent type: it shares its arms and its posterior
 ``policies`` keeps every version of the propensities, so that a decision needs to name its version
 only. ``exports`` holds the ranges that went to parquet, each written down before its files. ``fresh``
 decisions drew their arm; the others repeat the arm that a user or a session has. ``squares`` is the
-sum of squared rewards, which Gaussian arms need; ``state_json`` holds what contextual arms knew after
+sum of squared rewards, which Gaussian arms need; ``cost`` what a request of the arm is said to cost,
+``costs`` the sum of ``n_costs`` that were told with rewards; ``state_json`` holds what contextual arms knew after
 the reward ``state_seq``, so that a process need not begin at the first. A row of ``guards`` watches a
 promotion since the policy version ``since``.
 """
@@ -18,7 +19,7 @@ from convergence_core.store.sqlite import Schema
 if TYPE_CHECKING:
     import apsw
 
-VERSION = 3
+VERSION = 4
 RUNTIME_FILE = "runtime.sqlite"
 VARIABLE = "CONVERGENCE_RUNTIME"
 """Environment variable that may hold a ``postgresql://`` URL of the runtime state."""
@@ -40,8 +41,8 @@ CREATE TABLE IF NOT EXISTS arms(
   params_json TEXT NOT NULL, prior_json TEXT, base_alpha REAL NOT NULL, base_beta REAL NOT NULL,
   base_seq INTEGER NOT NULL DEFAULT 0, alpha REAL NOT NULL, beta REAL NOT NULL,
   n INTEGER NOT NULL DEFAULT 0, run_id TEXT, created_us INTEGER NOT NULL, retired_us INTEGER,
-  squares REAL NOT NULL DEFAULT 0,
-  PRIMARY KEY (group_id, arm_id)
+  squares REAL NOT NULL DEFAULT 0, cost REAL, n_costs INTEGER NOT NULL DEFAULT 0,
+  costs REAL NOT NULL DEFAULT 0, PRIMARY KEY (group_id, arm_id)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS policies(
   group_id INTEGER NOT NULL, version INTEGER NOT NULL, mode TEXT NOT NULL, n INTEGER NOT NULL,
@@ -107,14 +108,22 @@ ALTER TABLE groups ADD COLUMN state_seq INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE arms ADD COLUMN squares REAL NOT NULL DEFAULT 0;
 ALTER TABLE alarms ADD COLUMN is_told INTEGER NOT NULL DEFAULT 0;
 """,
+    3: """
+ALTER TABLE arms ADD COLUMN cost REAL;
+ALTER TABLE arms ADD COLUMN n_costs INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE arms ADD COLUMN costs REAL NOT NULL DEFAULT 0;
+""",
 }
 """What a file of a version lacks against the next one, tables left out."""
 
 
+def upgrade(found: int) -> str:
+    """Return what brings the tables of a version up to this one; of this one: creates them."""
+    return "".join(_FROM[version] for version in range(found, VERSION)) + DDL
+
+
 def _bring_up_to_date(connection: "apsw.Connection", found: int) -> None:
-    for version in range(found or VERSION, VERSION):
-        connection.execute(_FROM[version])
-    connection.execute(DDL)
+    connection.execute(upgrade(found or VERSION))
     connection.pragma("user_version", VERSION)
 
 

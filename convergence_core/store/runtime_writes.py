@@ -5,6 +5,7 @@ was given before it writes anything, so a request that is refused leaves the oth
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
@@ -47,6 +48,9 @@ _OPEN = (
 _REWARD = (
     "INSERT INTO rewards(decision_id, group_id, reward, status, received_us, details_json) "
     "VALUES (?, ?, ?, ?, ?, ?)"
+)
+_COST = (
+    "UPDATE arms SET costs = costs + ?, n_costs = n_costs + 1 WHERE group_id = ? AND arm_id = ?"
 )
 _LEARN = (
     "UPDATE arms SET alpha = base_alpha + ? * (alpha - base_alpha) + ?, "
@@ -130,6 +134,8 @@ class NewReward:
     """Whom the decision should have served; another's counts as unknown. ``None``: anybody."""
     details_json: str | None = None
     """What the caller told beside it."""
+    cost: float | None = None
+    """What the request cost, in the system's own unit; ``None``: not told."""
 
 
 def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
@@ -170,8 +176,10 @@ def take_reward(
         terms: how it is taken in; by default as the system's settings say.
 
     Raises:
-        ValueError: the reward is not in [0, 1], or of Gaussian arms not finite; nothing is stored.
+        ValueError: the reward is not in [0, 1], or of Gaussian arms not finite, or the cost no
+            number of 0 or more; nothing is stored.
     """
+    check_cost(new.cost)
     row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
     known = row is not None and row[4] == new.system and new.user_id in {None, row[5]}
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
@@ -198,6 +206,8 @@ def take_reward(
     connection.execute(
         _LEARN, (kept, reward, kept, 1.0 - reward, kept, reward * reward, group_id, arm_id)
     )
+    if new.cost is not None:
+        connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
     alarm = None
     if terms.rewards_per_false_alarm is not None:
@@ -205,6 +215,16 @@ def take_reward(
     if alarm is not None:
         sound(connection, group_id, arm_id, alarm, explore_for=terms.explore_for, now=now)
     return receipt, alarm
+
+
+def check_cost(cost: float | None) -> None:
+    """Refuse a cost that is none.
+
+    Raises:
+        ValueError: it is below 0, or not finite.
+    """
+    if cost is not None and not 0.0 <= cost < math.inf:
+        raise ValueError(f"a cost must be a number of 0 or more, but got {cost}")
 
 
 def revise(connection: Connection, group_id: int) -> None:

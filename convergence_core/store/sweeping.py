@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from convergence_core.store.layout import PART_FILE, folder_of, writing
+from convergence_core.store.mirror import Mirror
 from convergence_core.store.tables import TABLES
 
 GRACE_US = 24 * 3600 * 1_000_000
@@ -14,13 +15,14 @@ _LEFTOVER_US = 3600 * 1_000_000
 """A ``.tmp`` file older than this has no writer any more."""
 
 
-def sweep(root: Path, now_us: int, grace_us: int) -> int:
+def sweep(root: Path, now_us: int, grace_us: int, mirror: Mirror | None = None) -> int:
     """Delete what is due; return the number of live files deleted.
 
     Args:
         root: folder of the store.
         now_us: the time it is.
         grace_us: how long live files outlast their run.
+        mirror: where they are deleted as well.
 
     Raises:
         StoreWriteError: a file cannot be deleted.
@@ -30,7 +32,7 @@ def sweep(root: Path, now_us: int, grace_us: int) -> int:
         for marker in (root / "final" / "runs").glob(f"run_id=*/{PART_FILE}"):
             if marker.stat().st_mtime_ns // 1_000 + grace_us <= now_us:
                 run_id = marker.parent.name.removeprefix("run_id=")
-                n_deleted += sum(_delete_live(root, table, run_id) for table in TABLES)
+                n_deleted += sum(_delete_live(root, table, run_id, mirror) for table in TABLES)
         for leftover in _leftovers(root):
             with contextlib.suppress(FileNotFoundError):  # its writer has just renamed it
                 if leftover.stat().st_mtime_ns // 1_000 + _LEFTOVER_US <= now_us:
@@ -43,12 +45,14 @@ def _leftovers(root: Path) -> Iterator[Path]:
         yield from root.glob(pattern)
 
 
-def _delete_live(root: Path, table: str, run_id: str) -> int:
+def _delete_live(root: Path, table: str, run_id: str, mirror: Mirror | None) -> int:
     folder = folder_of(root, "live", table, run_id)
     if not folder.is_dir():
         return 0
     n_deleted = 0
     for file in folder.iterdir():
+        if mirror is not None and not file.name.startswith("."):
+            mirror.drop(file)  # first: what is here is known to be there, and is tried again
         file.unlink(missing_ok=True)
         n_deleted += 1
     with contextlib.suppress(FileNotFoundError):  # another process sweeps as well

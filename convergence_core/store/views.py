@@ -6,7 +6,8 @@ then over cases by their weights. Its interval is normal and descriptive, with K
 number of cases, and the winner's mean is biased upward: ``final_estimates`` holds the unbiased one.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from convergence_core.store.ledger import UNPRICED
 from convergence_core.store.tables import TABLES
@@ -151,16 +152,49 @@ DERIVED: Mapping[str, tuple[str, str]] = {
 
 VIEW_NAMES: tuple[str, ...] = (*TABLES, *DERIVED)
 """Everything a query can read."""
+_NAMES = frozenset(VIEW_NAMES)
+_WORD = re.compile(r"\w+")
+_CATALOG = re.compile(
+    r"\b(information_schema|duckdb_|pg_|sqlite_|show|pragma|query_table)", re.IGNORECASE
+)
+"""Ways to reach views without naming them."""
 
 
-def view_statements(files: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the statements that create all views over these files."""
-    tables = [
-        f"CREATE VIEW {name} AS {table.files_sql(files.get(name, ()))}"
-        for name, table in TABLES.items()
-    ]
-    derived = [f"CREATE VIEW {name} AS {select}" for name, (_, select) in DERIVED.items()]
-    return tables + derived
+def view_statements(
+    files: Mapping[str, Sequence[str]], names: Collection[str] = VIEW_NAMES
+) -> dict[str, str]:
+    """Return the statement that creates each of these views, in an order in which they can run.
+
+    Args:
+        files: paths by table.
+        names: of views, with all that they use.
+    """
+    tables = {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}
+    selects = {**tables, **{name: select for name, (_, select) in DERIVED.items()}}
+    return {
+        name: f"CREATE VIEW {name} AS {select}"
+        for name, select in selects.items()
+        if name in names
+    }
+
+
+def views_for(sql: str) -> frozenset[str]:
+    """Return the views that a text may read: those it names, and what they use.
+
+    A word in a string or a comment counts too, which costs a view and changes nothing. A text that
+    names none may look them up in DuckDB's catalog, and gets all.
+    """
+    named = _views_named(sql)
+    if not named or _CATALOG.search(sql):
+        return frozenset(VIEW_NAMES)
+    for name in reversed([*DERIVED]):
+        if name in named:
+            named |= _views_named(DERIVED[name][1])
+    return frozenset(named)
+
+
+def _views_named(sql: str) -> set[str]:
+    return {word for word in _WORD.findall(sql.lower()) if word in _NAMES}
 
 
 def describe_views() -> str:

@@ -16,13 +16,13 @@ from convergence_core.sao.state import SaoState
 from convergence_core.store import ParquetStore
 from convergence_core.store.protocols import Row, RunRecord
 from convergence_core.store.rows import generation_row
-from tasks.assembly import Notify, store_path
 from tasks.earlier import ROUNDS_TAG
 from tasks.loading import Loaded, load
-from tasks.opening import FLOW_RUN_TAG, begun_by, prepare_run, resume_run
+from tasks.opening import Notices, begun_by, prepare_run, resume_run
 from tasks.preferences.making import data_of
-from tasks.runs import Run
+from tasks.runs import FLOW_RUN_TAG, Run
 from tasks.standing import Progress
+from tasks.storage import ready_store
 from tasks.widening import widen
 
 SOURCE_TAG: Final = "evidence_of"
@@ -36,14 +36,14 @@ _EARLIER: Final = """
 
 
 def open_rounds(
-    config: str | None, *, flow_run_id: str | None = None, on_notice: Notify | None = None
+    config: str | None, *, flow_run_id: str | None = None, notices: Notices | None = None
 ) -> Run:
     """Return a run that holds rounds alone; Prefect's retry of a flow run goes on with its own.
 
     Args:
         config: path of the configuration.
         flow_run_id: the flow run's, remembered by a tag.
-        on_notice: told of budget and providers, and why there are no preferences.
+        notices: told of budget and providers, and why there are no preferences.
 
     Raises:
         ConfigurationError: no configuration is named, or it is wrong or asks for no preferences.
@@ -57,7 +57,8 @@ def open_rounds(
         raise ConfigurationError([_problem(
             "society.learning.sao_enabled", "must be true to write preferences",
             "Write `society: {enabled: true, learning: {sao_enabled: true}}`.")])  # fmt: skip
-    path = store_path(loaded)
+    path = ready_store(loaded)
+    on_notice = None if notices is None else notices(loaded.configuration.api.name)
     known = None if flow_run_id is None else begun_by(path, flow_run_id)
     if known is not None:
         run = resume_run(path, known, rounds=True, on_notice=on_notice)

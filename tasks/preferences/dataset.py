@@ -37,12 +37,12 @@ from convergence_core.store import Lease, ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord, Store
 from convergence_core.store.rows import generation_row
 from convergence_core.trust.audit import LEAST_TRUST
-from tasks.assembly import store_path
 from tasks.earlier import ROUNDS_TAG
 from tasks.loading import Loaded
 from tasks.preferences.making import data_of, filter_settings
 from tasks.runs import now_us
 from tasks.standing import Progress
+from tasks.storage import store_path
 from tasks.version import code_version
 
 WantedSplit: TypeAlias = Split | Literal["all"]

@@ -1,6 +1,6 @@
 """The leaderboard as rows of text, for pages and Prefect's tables."""
 
-from convergence_core.result import RunResult
+from convergence_core.result import LeaderboardRow, RunResult
 from tasks.report import wording
 from tasks.report.blocks import Inline
 from tasks.report.wording import clean, short
@@ -23,7 +23,7 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
     """Return the first ``n`` rows of the leaderboard as texts by column, for tables."""
     rows = []
     for row in result.leaderboard[:n]:
-        label = short(row.label or row.candidate_id, 100) + _mark(result, row.candidate_id)
+        label = named(result, row)
         texts = {
             "rank": str(row.rank),
             "configuration": label,
@@ -37,6 +37,11 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
             texts[name] = wording.number(row.metrics.get(metric.name))
         rows.append({**texts, "origin": short(row.origin)})
     return rows
+
+
+def named(result: RunResult, row: LeaderboardRow) -> str:
+    """Return a row's name for people, with what is special about its candidate."""
+    return short(row.label or row.candidate_id, 100) + _mark(result, row.candidate_id)
 
 
 def _mark(result: RunResult, candidate_id: str) -> str:

@@ -37,6 +37,11 @@ def report_markdown(result: RunResult) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def markdown_of(blocks: Sequence[Block]) -> str:
+    """Return blocks as Markdown."""
+    return "\n\n".join(part for part in map(_block, blocks) if part) + "\n"
+
+
 def leaderboard_markdown(result: RunResult, n_rows: int = 20) -> str:
     """Return the first rows of the leaderboard as a Markdown table."""
     columns, numeric, rows = leaderboard_grid(result, n_rows)

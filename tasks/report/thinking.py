@@ -135,17 +135,13 @@ def thinking_markdown(report: ThinkingReport) -> str:
     if report.best is not None:
         lines += ["", *(f"> {plain_line(part)}" for part in report.best.text.splitlines() or [""])]
     names = sorted({name for point in report.curve for name in point.probabilities})
-    lines += [
-        "",
-        "| generation | gain, nats | e-value | weight in the draws | " + " | ".join(names) + " |",
-    ]
-    lines.append("|---" * (4 + len(names)) + "|")
+    columns = ("generation", "gain, nats", "e-value", "weight in the draws", *names)
+    lines += ["", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for point in report.curve:
         generation, gain, e_value, _, weight = _row(point)
         shares = [f"{100 * point.probabilities.get(name, 0.0):.0f} %" for name in names]
-        lines.append(
-            f"| {generation} | {gain} | {e_value} | {weight} | " + " | ".join(shares) + " |"
-        )
+        cells = (generation, gain, e_value, weight, *shares)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 

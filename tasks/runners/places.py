@@ -123,8 +123,8 @@ class Places:
         finally:
             self._budget.settle_grant(grant, used)
             if self._on_warning is not None:
-                for warning in self._budget.warnings(time.time()):
-                    self._on_warning(BudgetWarned(text=warning))
+                for share, text in self._budget.warnings(time.time()):
+                    self._on_warning(BudgetWarned(text=text, share=share))
 
     def _recount(self) -> None:
         """Take what is spent from the journal: a worker that is lost told nobody."""

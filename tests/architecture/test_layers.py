@@ -23,7 +23,7 @@ DECIDING_MAY_NOT_IMPORT = CORE_MAY_NOT_IMPORT | {
     "apsw", "duckdb", "polars", "sqlite3", "time", "random", "os", "pathlib",
 }  # fmt: skip
 CLOCKS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
-TASKS_WITH_PREFECT = {"steps.py", "artifacts.py", "drift_events.py"}
+TASKS_WITH_PREFECT = {"steps.py", "artifacts.py", "system_events.py", "telling.py", "approval.py"}
 
 
 def modules(package: str) -> list[Path]:

@@ -36,6 +36,7 @@ def _no_settings_of_prefect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("quiet", "level", "heard"), [(True, None, False), (False, None, True), (True, "ERROR", True)]
 )
+@pytest.mark.slow
 def test_a_server_of_a_quiet_run_writes_no_traceback_unless_it_is_asked_to(
     quiet: bool, level: str | None, heard: bool, python: Runner
 ):

@@ -48,6 +48,7 @@ PAID_TWICE = (
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_offline_needs_no_key_and_a_raised_cap_goes_on(here: Path, cli: Runner):
     (here / "optimization.yaml").write_text(CHAT)
     refused = cli("optimize")
@@ -112,6 +113,7 @@ def test_a_limit_that_cuts_the_final_look_is_told_and_can_be_raised(here: Path, 
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_missing_cells_of_a_finished_run_are_asked_again(here: Path, cli: Runner):
     is_ill = True
 

@@ -21,6 +21,7 @@ def test_a_configured_server_that_is_not_there_is_named_without_its_password(her
     assert calls(here) == []
 
 
+@pytest.mark.slow
 def test_a_temporary_server_that_ends_at_its_start_is_told(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ):

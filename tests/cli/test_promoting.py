@@ -86,6 +86,7 @@ def test_without_held_out_cases_the_gate_judges_nothing(here: Path, cli: Runner)
     assert "judged nothing" in done.err
 
 
+@pytest.mark.slow
 def test_a_run_may_promote_without_asking(here: Path, cli: Runner):
     optimized(here, cli, promotion={"require_adoption": False}, **with_holdout(here))
     with RuntimeStore(here / "convergence-data") as store:

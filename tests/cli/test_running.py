@@ -99,6 +99,7 @@ def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Ru
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_same_seed_is_the_same_run(project: Path, cli: Runner):
     one = cli("optimize", "--json", "--seed", 11, "--output", "one")
     two = cli("optimize", "--json", "--seed", 11, "--output", "two")

@@ -13,7 +13,7 @@ VALUES: dict[str, list[Any]] = {
     "evaluation.metrics.*.type": ["rouge"],
     "evaluation.test_cases.augmentation": [{"enabled": True}],
     "optimization.execution.runner": ["kubernetes", "Docker"],
-    "storage.path": ["s3://bucket/x", "gs://bucket", "postgresql://host/db"],
+    "storage.path": ["ftp://host/x", "file:///data", "postgresql://host/db"],
     "legacy": [{}, {"enabled": True}, {"enabled": False, "session_id": "x"}],
     "society.rlp.use_gpu": [True],
 }

@@ -124,6 +124,10 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         MINIMAL,
         ({"storage/journal": "JOURNAL"}, "storage.journal", "must be `${…}`", "${JOURNAL_URL}"),
     ),
+    "a working copy of nothing": (
+        MINIMAL,
+        ({"storage/local": "./here"}, "storage.local", "has no effect with a folder", "s3://"),
+    ),
 }
 
 
@@ -146,6 +150,8 @@ def test_rule_is_reported_where_it_is_broken(name):
         (HTTP, {"prices/http": {"request": 0.002}}),
         (MINIMAL, {"prices/function": {"request": 0.002}}),
         (MINIMAL, {"storage/journal": "${JOURNAL_URL}"}),
+        (MINIMAL, {"storage": {"path": "s3://bucket/nightly", "local": "./here"}}),
+        (MINIMAL, {"storage": {"path": "az://container"}}),
     ],
 )
 def test_what_is_right_is_accepted(base, changes):

@@ -255,6 +255,7 @@ def warm(seed: int, nights: str) -> float:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_a_nightly_prior_saves_regret_when_right_and_costs_little_when_wrong():
     regret = {
         nights: np.mean([warm(seed, nights) for seed in range(40)])

@@ -26,6 +26,7 @@ def first_alarm(means: list[float], seed: int, *, rate: float = 20_000.0) -> int
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mean", [0.7, 0.03])
+@pytest.mark.slow
 def test_false_alarms_are_at_most_as_frequent_as_stated(mean: float):
     """Runs are cut at the stated mean time, which can only lower their own."""
     n_runs, length, rate = 40, 400, 400.0

@@ -235,14 +235,14 @@ class TestWords:
             budget.settle(granted(budget), 0.01, 1)
             told += budget.warnings()
         assert told == [
-            "50% of budget.max_usd=0.1 is spent: $0.0500.",
-            "80% of budget.max_usd=0.1 is spent: $0.0800.",
+            (0.5, "50% of budget.max_usd=0.1 is spent: $0.0500."),
+            (0.8, "80% of budget.max_usd=0.1 is spent: $0.0800."),
         ]
 
     def test_two_shares_crossed_at_once_are_one_warning(self):
         budget = Budget(Limits(max_calls=1))
         budget.settle(granted(budget), 0, 0)
-        assert budget.warnings() == ["80% of budget.max_calls=1 is spent: 1 calls."]
+        assert budget.warnings() == [(0.8, "80% of budget.max_calls=1 is spent: 1 calls.")]
         assert budget.warnings() == []
 
     def test_what_was_crossed_before_the_resume_is_not_told_again(self):
@@ -250,14 +250,15 @@ class TestWords:
         assert budget.warnings() == []
         budget.settle(granted(budget, WorstCase(usd=0.25, tokens=45)), 0.25, 45)
         assert budget.warnings() == [
-            "80% of budget.max_usd=1 is spent: $0.8500.",
-            "50% of budget.max_tokens=100 is spent: 55 tokens.",
+            (0.8, "80% of budget.max_usd=1 is spent: $0.8500."),
+            (0.5, "50% of budget.max_tokens=100 is spent: 55 tokens."),
         ]
 
     def test_time_is_told_too(self):
         budget = Budget(Limits(max_seconds=600))
         assert budget.warnings(299) == []
-        assert budget.warnings(300) == ["50% of budget.max_minutes=10 is spent: 5.0 minutes."]
+        told = "50% of budget.max_minutes=10 is spent: 5.0 minutes."
+        assert budget.warnings(300) == [(0.5, told)]
 
     def test_reservations_are_not_told_as_spent(self):
         budget = Budget(Limits(max_usd=0.01))

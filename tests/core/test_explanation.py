@@ -136,6 +136,7 @@ def test_intervals_cover_the_true_effects_as_often_as_they_say():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_shares_of_the_variance_approach_those_of_the_function():
     variance = {"slope": 0.2**2 / 12, "bend": 0.4**2 / 180, "model": 2 * 0.05**2 / 3}
     total = sum(variance.values())

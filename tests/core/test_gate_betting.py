@@ -116,6 +116,7 @@ def test_fractional_rewards_keep_the_closed_form_a_supermartingale():
 
 
 @pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.slow
 def test_all_intervals_of_counts_cover_the_mean_with_the_stated_probability(mean: float):
     n, alpha = 500, 0.05
     k, s = np.arange(n + 1)[:, None], np.arange(n + 1)[None]

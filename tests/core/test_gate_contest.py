@@ -54,6 +54,7 @@ def one(arm: int, reward: float, shares: Sequence[float]) -> Outcomes:
         ((0.2, 0.5, 0.9), 0.0, (2,)),
     ],
 )
+@pytest.mark.slow
 def test_evidence_against_a_true_null_is_one_at_most_in_expectation_whatever_rule_allocates(
     means: tuple[float, ...], effect: float, tied: tuple[int, ...]
 ):
@@ -149,7 +150,14 @@ def test_an_arm_that_is_out_stays_out():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("mean", [0.7, 0.02, 0.98])
+@pytest.mark.parametrize(
+    "mean",
+    [
+        0.7,
+        pytest.param(0.02, marks=pytest.mark.slow),
+        pytest.param(0.98, marks=pytest.mark.slow),
+    ],
+)
 def test_equal_arms_rarely_have_a_winner_however_often_one_looks(mean: float):
     rng, n_runs = np.random.default_rng(11), 80
     false = sum(

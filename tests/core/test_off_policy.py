@@ -66,6 +66,7 @@ def test_without_weights_the_interval_is_owens_for_a_proportion():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_intervals_cover_the_truth_as_often_as_they_say():
     rng, target, means = np.random.default_rng(1), np.array([0.1, 0.3, 0.6]), [0.05, 0.2, 0.1]
     truth, n_runs = float(target @ means), 120

@@ -290,6 +290,7 @@ def run_and_search(tmp_path: Path, server: PrefectServer, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAST)
+@pytest.mark.slow
 def test_a_secret_is_nowhere_after_a_good_and_a_refused_run(
     tmp_path: Path, server: PrefectServer, name: str
 ):
@@ -313,6 +314,7 @@ def test_the_password_of_a_shared_journal_is_nowhere(tmp_path: Path, server: Pre
     assert_silent(tmp_path, server, [CANARY, url, PASSWORD])
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_it_looks_for(tmp_path: Path):
     scratch = tmp_path / "scratch"
     for number, form in enumerate(forms_of(CANARY)):

@@ -87,6 +87,7 @@ def winner_of(folder: Path) -> object:
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_a_killed_run_ends_like_the_unbroken_one(tmp_path: Path):
     kill_and_compare(tmp_path, 1, seed=1, optimization__evolution__generations=3)
 

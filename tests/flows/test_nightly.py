@@ -115,6 +115,7 @@ async def artifacts_of(label: str) -> dict[str, str]:
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
     from convergence_core.store import ParquetStore
 

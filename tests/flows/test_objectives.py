@@ -23,6 +23,7 @@ def late(result, expected, params, metric):
 """
 
 
+@pytest.mark.slow
 def test_a_pareto_run_shows_its_front_without_what_breaks_the_constraint(tmp_path: Path):
     """The highest worth, at x=.7 and kind b, is forbidden from x=.6 on."""
     write_project(
@@ -60,6 +61,7 @@ def answer_priced(case, params):
 """
 
 
+@pytest.mark.slow
 def test_what_cells_cost_reaches_the_draws(tmp_path: Path):
     """The run's last state holds each candidate's dollars, and a surrogate of them."""
     write_project(

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from convergence.nightly import services
-from convergence.nightly.deploying import ZOMBIE_S, deploy
-from convergence.nightly.plan import plan
+from convergence.nightly.automations import GHOSTS, ZOMBIE_S
+from convergence.nightly.deploying import deploy
+from convergence.nightly.plan import Notified, plan
 from convergence_core.store import ParquetStore
 from convergence_core.store.processes import process
 from tests.cli.test_watcher import children_of
@@ -158,11 +159,23 @@ def test_a_run_killed_with_its_worker_is_told_crashed_and_taken_up_by_the_next(
 
 @pytest.mark.prefect
 def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
-    planned = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice")
-    one = deploy(planned, pool="twice", timezone="Europe/Berlin", folder=tmp_path)
-    two = deploy(planned, pool="twice", timezone="UTC", folder=tmp_path)
+    place: dict[str, Any] = {
+        "pool": "twice", "folder": tmp_path, "system": "s", "suffix": "-twice"
+    }  # fmt: skip
+    notified = Notified(slack_env="ALERTS_URL")
+    loud = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice", notified=notified)
+    one = deploy(loud, timezone="Europe/Berlin", **place)
+    two = deploy(loud, timezone="UTC", **place)
     assert one == two
-    found, automations = asyncio.run(deployed("-twice"))
+    assert len(one.automations) == 5
+    assert asyncio.run(automations("convergence-twice: ")) == sorted(one.automations[1:])
+    teller = next(d for d in asyncio.run(deployed("alerts-twice")))
+    assert teller.parameters == {"webhook_env": None, "slack_env": "ALERTS_URL"}
+    planned = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice")
+    deploy(planned, timezone="UTC", **place)
+    assert asyncio.run(automations("convergence-twice: ")) == [], "nobody is to be told any more"
+    assert asyncio.run(automations(GHOSTS)) == [GHOSTS]
+    found = asyncio.run(deployed("-twice"))
     assert {d.name for d in found} == {
         f"{name}-twice" for name in ("nightly", "adhoc", "hourly", "daily", "weekly")
     }
@@ -179,18 +192,23 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     form = nightly.parameter_openapi_schema["properties"]
     assert "goes on with" in form["resume"]["description"]
     assert form["generations"]["anyOf"][0]["minimum"] == 1
-    assert automations == 1
 
 
-async def deployed(suffix: str) -> tuple[list[Any], int]:
-    """Return the deployments whose names end so, and how many automations of ours there are."""
+async def deployed(suffix: str) -> list[Any]:
+    """Return the deployments whose names end so."""
     from prefect.client.orchestration import get_client
 
-    from convergence.nightly.deploying import GHOSTS
+    async with get_client() as client:
+        return [d for d in await client.read_deployments() if d.name.endswith(suffix)]
+
+
+async def automations(prefix: str) -> list[str]:
+    """Return the names of all automations whose names begin so, sorted."""
+    from prefect.client.orchestration import get_client
 
     async with get_client() as client:
-        found = [d for d in await client.read_deployments() if d.name.endswith(suffix)]
-        return found, len(await client.read_automations_by_name(name=GHOSTS))
+        found = await client.read_automations()
+    return sorted(one.name for one in found if one.name.startswith(prefix))
 
 
 def test_up_refuses_an_address_where_something_else_answers(tmp_path: Path):

@@ -104,6 +104,7 @@ def check_chaos(tmp_path: Path, calm: MockServer, seed: int, **size: object) -> 
     assert states == {"done": n_cells, "failed": stats["calls"] - n_cells}
 
 
+@pytest.mark.slow
 def test_rewards_under_chaos_are_those_without_it_once_all_cells_have_healed(
     tmp_path: Path, calm: MockServer
 ):

@@ -117,6 +117,7 @@ def check_all_paid_is_scored(folder: Path, *, n_calls: int) -> None:
     assert set(kinds) <= {("skipped", "budget", False)}
 
 
+@pytest.mark.slow
 def test_a_raised_cap_goes_on_and_pays_nothing_twice(tmp_path: Path):
     with MockServer(MockOptions(latency_ms=2)) as server:
         size = {"population_size": 5, "generations": 3}

@@ -68,6 +68,7 @@ def test_a_second_run_of_one_epoch_pays_nothing_and_says_who_did(
     assert f"{n_calls} answers paid for by earlier runs, at no cost." in report
 
 
+@pytest.mark.slow
 def test_by_default_a_second_run_pays_again(tmp_path: Path, server: MockServer):
     write_project(tmp_path, server.url, **SMALL)
     first = play(begin(tmp_path))
@@ -78,6 +79,7 @@ def test_by_default_a_second_run_pays_again(tmp_path: Path, server: MockServer):
     assert second.leaderboard == first.leaderboard
 
 
+@pytest.mark.slow
 def test_an_epoch_of_days_uses_younger_answers_only(tmp_path: Path, server: MockServer):
     write_project(tmp_path, server.url, cache={"epoch": "7d"}, **SMALL)
     first = play(begin(tmp_path))

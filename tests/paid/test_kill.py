@@ -197,6 +197,7 @@ def kill_and_compare(tmp_path: Path, n_kills: int, seed: int, **size: Any) -> No
             kills += story.n_kills
 
 
+@pytest.mark.slow
 def test_a_paid_run_killed_three_times_pays_nothing_twice(tmp_path: Path):
     kill_and_compare(tmp_path, 3, seed=1, **SMALL)
 

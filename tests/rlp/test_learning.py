@@ -25,6 +25,7 @@ def test_the_policy_finds_the_thought_that_predicts():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_rewards_that_owe_nothing_to_the_strategy_teach_nothing():
     courses = [run_course(seed, bend=permuted) for seed in SEEDS]
     found = [list(probabilities(course.state).values()) for course in courses]

@@ -186,6 +186,7 @@ def comparable(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("step", [pytest.param("sample", marks=pytest.mark.slow), "learn"])
+@pytest.mark.slow
 def test_a_run_left_between_commit_and_reveal_goes_on_as_if_it_had_not_been(
     tmp_path: Path, good, step: str
 ):
@@ -264,6 +265,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param("failing", "failed (http_500)", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
     tmp_path: Path, plain: Path, kind: Kind, reason: str
 ):
@@ -290,6 +292,7 @@ def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
 @pytest.mark.parametrize(
     "kind", ["rogue", *(pytest.param(k, marks=pytest.mark.slow) for k in ("foreign", "useless"))]
 )
+@pytest.mark.slow
 def test_strange_thoughts_are_scored_like_any_other_and_propose_nothing(
     tmp_path: Path, kind: Kind
 ):
@@ -303,6 +306,7 @@ def test_strange_thoughts_are_scored_like_any_other_and_propose_nothing(
         assert 0.0 <= json.loads(row["params_json"])["x"] <= 1.0
 
 
+@pytest.mark.slow
 def test_a_model_that_only_compares_is_scored_on_pairs(tmp_path: Path):
     run_whole(tmp_path, ThinkingWorld(truth, "good", REGION, writes_weights=False))
     found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")

@@ -148,6 +148,7 @@ def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int)
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mean", [0.1, 0.5, 0.95])
+@pytest.mark.slow
 def test_equal_arms_are_seldom_judged(mean: float):
     """Each null is true: either verdict errs with probability 5 % at most; p > 1e-3."""
     found = verdicts((mean, mean), 200, 20, 25)

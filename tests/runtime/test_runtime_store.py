@@ -14,7 +14,7 @@ from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFo
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import ArmOffer, NewDecision, StoredPolicy
 from convergence_core.store.runtime_watches import alarms as found_alarms, told, untold_alarms
-from convergence_core.store.runtime_writes import RewardTerms
+from convergence_core.store.runtime_writes import NewReward, RewardTerms, take_reward
 from tasks.offers import offer_of
 from tasks.serving_settings import stored_settings
 from tests.store.postgres_server import postgres_server
@@ -228,12 +228,28 @@ def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
                 "ALTER TABLE groups DROP COLUMN kind; ALTER TABLE groups DROP COLUMN state_json; "
                 "ALTER TABLE groups DROP COLUMN state_seq; ALTER TABLE arms DROP COLUMN squares; "
                 "ALTER TABLE alarms DROP COLUMN is_told; DROP TABLE guards; "
+                "ALTER TABLE arms DROP COLUMN cost; ALTER TABLE arms DROP COLUMN n_costs; "
+                "ALTER TABLE arms DROP COLUMN costs; "
                 "PRAGMA user_version = 1"
             )
     with RuntimeStore(tmp_path / "store", now_us=Clock()) as opened:
         decide(opened, "d1", arm="a", key="k")
         assert opened.reward("bot", "d1", 1.0)[0].status == "ok"
         opened.save_settings("bot", {})
+
+
+def test_the_cost_of_an_arm_is_as_stated_until_it_is_told(store: RuntimeStore):
+    store.offer("bot", "default", [offer_of({"t": 1}, "arm 1", cost=3.0)], trust=0.5)
+    assert [arm.cost for arm in store.arms(group_id(store))] == [None, 3.0]
+    store.offer("bot", "default", [offer_of({"t": 1}, "arm 1")], trust=0.5)
+    assert [arm.cost for arm in store.arms(group_id(store))] == [None, 3.0]
+    for number, cost in enumerate((1.0, 2.5)):
+        decide(store, f"d{number}", arm="arm 1")
+        new = NewReward(system="bot", decision_id=f"d{number}", reward=1.0, cost=cost)
+        for _ in range(2):  # a duplicate costs nothing
+            with store.database.transaction() as connection:
+                take_reward(connection, new, store.now_us())
+    assert [arm.cost for arm in store.arms(group_id(store))] == [None, 1.75]
 
 
 def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):

@@ -166,6 +166,7 @@ def without_ids(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("step", ["sample", "learn"])
+@pytest.mark.slow
 def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: str):
     world = planted_world()
     with planted_server(world) as server:
@@ -240,10 +241,10 @@ def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path, chan
     ("mode", "breaks", "says"),
     [
         ("garbage", "prompt", "prompt: the answer does not begin as it must"),
-        ("http500", "prompt", "prompt: http_500"),
-        ("garbage", "judgement", "judgement: "),
+        pytest.param("http500", "prompt", "prompt: http_500", marks=pytest.mark.slow),
+        pytest.param("garbage", "judgement", "judgement: ", marks=pytest.mark.slow),
         ("http500", "judgement", "judgement: "),
-        ("http500", "answer", "answer: http_500"),
+        pytest.param("http500", "answer", "answer: http_500", marks=pytest.mark.slow),
     ],
 )
 def test_what_fails_leaves_an_error_and_no_row(tmp_path: Path, mode, breaks: str, says: str):
@@ -277,6 +278,7 @@ def test_a_held_out_case_in_a_prompt_drops_it(tmp_path: Path):
     assert world.n_asked["judgement"] <= 2 * row["n_items"] + 8  # audits and probes alone
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_wrong_about_executed_truth_has_no_say(tmp_path: Path):
     result, _ = run_whole(tmp_path, planted_world(lies=True))
     for row in rows(tmp_path, "select * from preference_rounds"):
@@ -287,6 +289,7 @@ def test_a_judge_that_is_wrong_about_executed_truth_has_no_say(tmp_path: Path):
     assert "the judge has no say in the draws" in result.preferences.sentence
 
 
+@pytest.mark.slow
 def test_a_judge_without_probabilities_is_read_by_its_verdicts(tmp_path: Path):
     run_whole(tmp_path, planted_world(channel="verdict"))
     found = rows(tmp_path, "select distinct estimator, p12 in (.25, .75) as is_plain "
@@ -433,6 +436,7 @@ PROMPTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path: Path):
     world = planted_world()
     parameters = {
@@ -542,6 +546,7 @@ def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(
 # -- rounds alone
 
 
+@pytest.mark.slow
 def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
     folder, world, _ = fair
     with planted_server(world) as server:

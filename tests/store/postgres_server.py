@@ -5,6 +5,7 @@ speed. Debian's package `postgresql` brings it; without it tests that ask for it
 """
 
 import atexit
+import contextlib
 import functools
 import os
 import pwd
@@ -73,6 +74,15 @@ class PostgresServer:
         self._process.wait()
         self._listener.join()
 
+    def kill(self) -> None:
+        """Kill it and all of its processes, as kill -9 or a power cut does."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        for pid in (self._process.pid, *map(int, children.split())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        self._listener.join()
+
     def remove(self) -> None:
         """Stop it and remove its files."""
         self.stop()
@@ -93,6 +103,16 @@ class PostgresServer:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
         return self.url(name)
+
+    def prefect_url(self) -> str:
+        """Return the URL of a new database, as Prefect's server takes it."""
+        import psycopg
+
+        name = f"prefect{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        password = quote(PASSWORD, safe="")
+        return f"postgresql+asyncpg://tester:{password}@/{name}?host={quote(str(self._folder))}"
 
     def _demoted(self) -> list[str]:
         """Return how to run a program that refuses root and shall not outlive this process."""

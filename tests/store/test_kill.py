@@ -46,6 +46,7 @@ def kill_randomly(path: Path, rng: random.Random, n_kills: int, n_generations: i
     assert ParquetStore(path).check() == []
 
 
+@pytest.mark.slow
 def test_random_kills_lose_nothing(tmp_path):
     kill_randomly(tmp_path, random.Random(1), n_kills=20, n_generations=200)
 

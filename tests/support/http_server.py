@@ -48,6 +48,7 @@ class LoopbackServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # a body must not wait for word of its headers
 
             def _serve(self) -> None:
                 server.handle(self)

@@ -76,6 +76,7 @@ def test_second_run_asks_the_firsts_winner_again_and_says_what_it_starts_from(fo
     assert told.startswith(f"{begun.warm_start}; earlier runs: discount learned 0.")
 
 
+@pytest.mark.slow
 def test_without_an_earlier_run_and_with_it_switched_off_runs_are_the_same(tmp_path: Path):
     runs = []
     for name, enabled in (("on", True), ("off", False)):
@@ -91,6 +92,7 @@ def test_without_an_earlier_run_and_with_it_switched_off_runs_are_the_same(tmp_p
     assert runs[0] == runs[1] == runs[2]
 
 
+@pytest.mark.slow
 def test_a_resume_sees_the_past_its_run_began_with(folder: Path, tmp_path: Path):
     stopped = begin(folder)
     stop_after(stopped, 2)
@@ -109,6 +111,7 @@ def test_a_resume_sees_the_past_its_run_began_with(folder: Path, tmp_path: Path)
     assert candidates(resumed) == candidates(unbroken)
 
 
+@pytest.mark.slow
 def test_newest_runs_count_and_no_more_than_asked_for(folder: Path):
     runs = []
     for seed in range(3):

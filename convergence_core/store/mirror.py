@@ -1,0 +1,285 @@
+"""A store's tables on object storage: S3, Google Cloud Storage or Azure, through ``obstore``.
+
+A folder that is bound to an address is the working copy of the store there. Every file that is
+published goes to the address first, then gets its name here, so what is seen here is there. PUT is
+atomic, and with If-None-Match it never replaces: two writers of a file write the same rows, and the
+second one's refusal is its success. Only a run's row is replaced. The commit marker of a generation
+is written last there as here, so readers of the address see whole generations, too.
+
+Journal, runtime state and leases are files that are locked and changed in place, which object storage
+cannot do: they stay in the folder, or go to PostgreSQL.
+
+Credentials are those of the environment (``AWS_ACCESS_KEY_ID``, ``GOOGLE_SERVICE_ACCOUNT``,
+``AZURE_STORAGE_ACCOUNT_NAME`` and so on), read by ``obstore``; none is stored.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from convergence_core.store.layout import (
+    MARKER_FILE,
+    PART_FILE,
+    RUN_FILE,
+    check_marker,
+    ensure_store,
+    make_folder,
+    publish_file,
+    temporary_name,
+    writing,
+)
+from convergence_core.store.tables import GENERATIONS, RUNS
+
+SCHEMES: Final = ("s3://", "gs://", "az://")
+BINDING: Final = "remote.json"
+"""File of a store's folder that names the address it is the working copy of."""
+_STAGES: Final = ("live/", "final/")
+
+
+def is_remote(path: str) -> bool:
+    """Whether ``storage.path`` is an address of object storage."""
+    return path.startswith(SCHEMES)
+
+
+def bind(root: Path, url: str) -> None:
+    """Make a store's folder the working copy of an address; done already, it does nothing.
+
+    Raises:
+        StoreFormatError: it is the working copy of another one.
+        StoreWriteError: the folder cannot be written.
+    """
+    found = bound_to(root)
+    if found == url:
+        return
+    if found is not None:
+        raise StoreFormatError(
+            f"{root} is the working copy of {found}, but `storage.path` is {url}. Set "
+            "`storage.local` to another folder."
+        )
+    ensure_store(root)
+    path = root / BINDING
+    temporary = temporary_name(path)
+    with writing(path):
+        try:
+            temporary.write_text(json.dumps({"url": url}) + "\n", encoding="utf-8")
+            publish_file(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def bound_to(root: Path) -> str | None:
+    """Return the address that a store's folder is the working copy of; ``None``: of none.
+
+    Raises:
+        StoreFormatError: the file that says so cannot be read.
+    """
+    path = root / BINDING
+    try:
+        return str(json.loads(path.read_text("utf-8"))["url"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreFormatError(
+            f'{path} must hold {{"url": "s3://…"}}, but it does not. Write `storage.path` into it.'
+        ) from error
+
+
+def mirror_of(root: Path) -> "Mirror | None":
+    """Return what carries a store's files to its address; ``None``: it has none."""
+    url = bound_to(root)
+    return None if url is None else Mirror(root, url)
+
+
+class Mirror:
+    """Carries the files of one folder to its address and back. Thread-safe."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        self.url = url
+        self._root = root
+        self._client: Any = None
+
+    def put(self, written: Path, final: Path) -> None:
+        """Publish a file at the address.
+
+        Args:
+            written: where its bytes are.
+            final: the name that it will have in the folder.
+
+        Raises:
+            StoreWriteError: it may not be there.
+        """
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        key, data = self._key(final), written.read_bytes()
+        with self._talking(key):
+            if final.name == RUN_FILE:
+                self._store.put(key, data, use_multipart=False)
+                return
+            try:
+                self._store.put(key, data, mode="create", use_multipart=False)
+            except obstore.exceptions.AlreadyExistsError:
+                # Of an earlier try whose generation was not committed: nobody has read it.
+                if not self._is_marker(final) and self._get(key) != data:
+                    self._store.put(key, data, use_multipart=False)
+
+    def drop(self, path: Path) -> None:
+        """Delete a file at the address; harmless if it is not there.
+
+        Raises:
+            StoreWriteError: it may still be there.
+        """
+        key = self._key(path)
+        with self._talking(key):
+            try:
+                self._store.delete(key)
+            except FileNotFoundError:
+                return
+
+    def pull(self) -> int:
+        """Fetch what is at the address and not here, markers last; return how many files.
+
+        Raises:
+            StoreWriteError: the address cannot be read, or the folder cannot be written.
+        """
+        n_fetched = 0
+        with self._talking(""):
+            self._greet()
+            for key in sorted(self._keys(), key=self._order):
+                n_fetched += self._fetch(key)
+        return n_fetched
+
+    def push(self) -> int:
+        """Publish what is here and not at the address, markers last; return how many files.
+
+        For a folder whose tables are older than its address: what another machine has removed there
+        comes back by it.
+
+        Raises:
+            StoreWriteError: the address cannot be written.
+        """
+        with self._talking(""):
+            there = set(self._keys())
+        here = [
+            path
+            for stage in _STAGES
+            for path in (self._root / stage).rglob("*.parquet")
+            if not path.name.startswith(".")
+            and self._key(path) not in there
+            and not (stage == "live/" and self._is_final(path.parent.name))
+        ]
+        for path in sorted(here, key=lambda path: self._order(self._key(path))):
+            self.put(path, path)
+        return len(here)
+
+    # -- helpers
+
+    def _greet(self) -> None:
+        """Make sure that a store lies at the address that this version reads; begin one there."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        marker = (self._root / MARKER_FILE).read_bytes()
+        try:
+            self._store.put(MARKER_FILE, marker, mode="create", use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError:
+            there = self._get(MARKER_FILE).decode("utf-8", "replace")
+            check_marker(there, f"{self.url}/{MARKER_FILE}")
+
+    @property
+    def _store(self) -> Any:
+        if self._client is None:
+            self._client = _connect(self.url)
+        return self._client
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix()
+
+    def _keys(self) -> Iterator[str]:
+        for stage in _STAGES:
+            for batch in self._store.list(prefix=stage):
+                yield from (str(found["path"]) for found in batch)
+
+    def _get(self, key: str) -> bytes:
+        return bytes(self._store.get(key).bytes())
+
+    def _fetch(self, key: str) -> bool:
+        """Fetch a file that is not here, or a run's row that is another one there."""
+        path = self._root / key
+        if path.exists() and (path.name != RUN_FILE or self._is_final(path.parent.name)):
+            return False
+        try:
+            data = self._get(key)
+        except FileNotFoundError:
+            return False  # swept since it was listed
+        if path.exists() and path.read_bytes() == data:
+            return False
+        temporary = temporary_name(path)
+        with writing(path):
+            make_folder(path.parent)
+            try:
+                temporary.write_bytes(data)
+                publish_file(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return True
+
+    def _is_final(self, run_folder: str) -> bool:
+        return (self._root / "final" / RUNS.name / run_folder / PART_FILE).exists()
+
+    def _is_marker(self, path: Path) -> bool:
+        return path.parent.parent.name in {GENERATIONS.name, RUNS.name}
+
+    def _order(self, key: str) -> tuple[int, str]:
+        """Sort tables before generations, and those before runs: what makes the others visible."""
+        table = key.split("/")[1] if key.count("/") > 1 else ""
+        return ({GENERATIONS.name: 1, RUNS.name: 2}.get(table, 0), key)
+
+    @contextmanager
+    def _talking(self, key: str) -> Iterator[None]:
+        """Turn an error of the client into ours, which shows no credential."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        try:
+            yield
+        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+            where = f"{self.url}/{key}" if key else self.url
+            raise StoreWriteError(
+                f"cannot use the store at {where}: {_told(error)}. Check the address, the network "
+                "and the credentials in the environment. Nothing that was paid or published is "
+                "lost; `convergence resume` goes on from there."
+            ) from error
+
+
+def check_installed() -> None:
+    """Make sure that object storage can be used.
+
+    Raises:
+        StoreError: the extra is not installed.
+    """
+    try:
+        import obstore  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise StoreError(
+            "object storage needs the package obstore: "
+            "pip install 'convergence-optimizer[objects]'"
+        ) from error
+
+
+def _connect(url: str) -> Any:
+    check_installed()
+    from obstore.store import from_url  # noqa: PLC0415 - an extra
+
+    # Tests and services of one's own speak plain HTTP; whoever names such an endpoint means it.
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+    if url.startswith("s3://") and endpoint.startswith("http://"):
+        return from_url(url, client_options={"allow_http": True})
+    return from_url(url)
+
+
+def _told(error: BaseException) -> str:
+    """Return the first line of an error, without queries of addresses, which may hold a signature."""
+    return re.sub(r"\?[^\s)\"']+", "", str(error).split("\n", 1)[0])[:300]

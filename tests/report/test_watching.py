@@ -1,0 +1,49 @@
+"""What those who watch a run are shown: spend against limits, and who got how many cells."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from convergence_core.budget.limits import Limits, Spent
+from convergence_core.store import ParquetStore
+from tasks.report import racing_rows, spending_markdown
+from tests.report.test_costs import TARGET
+from tests.support.results import made_up_result
+from tests.support.store_rows import RUN, evaluation_rows, generation_tables, run_record
+
+
+def test_each_limit_stands_beside_what_is_spent_of_it():
+    result = made_up_result()
+    limits = Limits(max_usd=2.0, max_calls=400, max_seconds=600)
+    text = spending_markdown(result, limits, Spent(usd=0.5, calls=100, tokens=12_345, seconds=90))
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert rows[2:6] == [
+        "| money | $0.5000 | `budget.max_usd=2` | 25% |",
+        "| calls | 100 calls | `budget.max_calls=400` | 25% |",
+        "| tokens | 12,345 tokens | none |  |",
+        "| minutes | 1.5 minutes | `budget.max_minutes=10` | 15% |",
+    ]
+    assert "unknown" not in text
+
+
+def test_unknown_prices_are_told_and_roles_have_their_rows():
+    result = replace(made_up_result(), costs=(TARGET,))
+    text = spending_markdown(result, Limits(), Spent(usd=0.5, n_unpriced=2))
+    assert "The price of 2 calls is unknown: the worst case counts." in text
+    assert "| evaluation |" in text
+
+
+def test_racing_tells_who_got_how_many_cells_and_when(tmp_path: Path):
+    result = replace(made_up_result(n_candidates=3), run_id=RUN)
+    best, other, _ = result.leaderboard
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    for generation, candidates, n in ((0, [best, other], 4), (1, [best], 3)):
+        ids = [candidate.candidate_id for candidate in candidates]
+        tables = generation_tables(generation=generation)
+        tables["evaluations"] = evaluation_rows(RUN, generation, ids, n)
+        store.publish(RUN, generation, tables)
+    first, second = racing_rows(store, result)
+    store.close()
+    assert first["configuration"].startswith(best.label)
+    assert (first["g00"], first["g01"], first["cells"]) == ("2", "3", "5")
+    assert (second["g00"], second["g01"], second["cells"]) == ("2", "", "2")

@@ -1,0 +1,143 @@
+"""Mode ``quality``: the cheapest arm whose mean reward is held, end to end."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import convergence
+from convergence_core.bandit import QualityConstraint
+from convergence_core.errors import ConfigurationError, NoArmsError
+
+ARMS: list[dict[str, Any]] = [
+    {"arm_id": "large", "params": {"model": "large"}, "cost": 5.0},
+    {"arm_id": "small", "params": {"model": "small"}, "cost": 1.0},
+    {"arm_id": "tiny", "params": {"model": "tiny"}},
+]
+QUALITY = {"large": 0.95, "small": 0.92, "tiny": 0.6}
+COSTS = {"large": 5.0, "small": 2.0, "tiny": 0.1}
+CONFIG = {"default_arms": ARMS, "mode": "quality", "least_quality": 0.8, "seed": 3}
+
+
+def configured(path: Path, **settings: object) -> str:
+    name = f"quality {path.name} {len(settings)}"
+    convergence.configure_runtime_sync(name, config={**CONFIG, **settings}, storage=path / "s")
+    return name
+
+
+def served(system: str, n: int, seed: int = 0) -> list[str]:
+    """Serve requests and tell what came of them; return who served."""
+    rng, arms = np.random.default_rng(seed), []
+    for _ in range(n):
+        found = convergence.runtime_select_sync(system, user_id="u")
+        convergence.runtime_update_sync(
+            system,
+            user_id="u",
+            decision_id=found.decision_id,
+            reward=float(rng.random() < QUALITY[found.arm_id]),
+            cost=COSTS[found.arm_id],
+        )
+        arms.append(found.arm_id)
+    return arms
+
+
+def standing(system: str) -> dict[str, dict[str, Any]]:
+    return {arm["arm_id"]: arm for arm in convergence.runtime_quality_sync(system)}
+
+
+def test_requests_go_to_the_cheapest_arm_that_holds_the_quality(tmp_path: Path):
+    system = configured(tmp_path, explore_cheaper=0.4)
+    arms = served(system, 700)
+    found = standing(system)
+    assert {name: one["standing"] for name, one in found.items()} == {
+        "large": "holds", "small": "holds", "tiny": "fails"
+    }  # fmt: skip
+    assert [name for name, one in found.items() if one["serves"]] == ["small"]
+    assert arms[-100:].count("small") > 90
+    assert found["small"]["low"] >= 0.8 > found["tiny"]["high"]
+    # Costs are those that were told, whatever was stated.
+    assert {name: one["cost"] for name, one in found.items()} == pytest.approx(COSTS)
+
+
+def test_by_regret_the_same_requests_go_to_the_dearest(tmp_path: Path):
+    system = configured(tmp_path, mode="regret", least_quality=None)
+    arms = served(system, 700)
+    assert arms[-100:].count("large") > arms[-100:].count("small")
+    with pytest.raises(NoArmsError, match="serves by regret, not by quality"):
+        convergence.runtime_quality_sync(system)
+
+
+def test_a_propensity_is_the_share_of_the_plan(tmp_path: Path):
+    system = configured(tmp_path, explore_cheaper=0.3, floor=0.0)
+    found = [convergence.runtime_select_sync(system, user_id="u") for _ in range(300)]
+    chances = {one.arm_id: one.metadata["propensity"] for one in found}
+    # Nobody holds yet, so the first of equals serves and the others get their chance.
+    assert chances == pytest.approx({"large": 0.7, "small": 0.15, "tiny": 0.15})
+    counts = {name: sum(one.arm_id == name for one in found) for name in chances}
+    for name, chance in chances.items():
+        # Five standard deviations.
+        assert abs(counts[name] - 300 * chance) < 5 * (300 * chance * (1 - chance)) ** 0.5
+
+
+def test_a_night_counts_for_nothing_in_what_is_held(tmp_path: Path):
+    arms = [{**ARMS[0], "prior_mean": 0.99, "prior_sd": 0.001}, ARMS[1]]
+    system = configured(tmp_path, default_arms=arms)
+    assert {one["standing"] for one in standing(system).values()} == {"undecided"}
+
+
+def test_a_retired_arm_serves_nobody_and_keeps_its_share_of_the_error(tmp_path: Path):
+    system = configured(tmp_path, explore_cheaper=0.4)
+    served(system, 300)
+    before = standing(system)
+    convergence.runtime_retire_arm_sync(system, "large")
+    after = standing(system)
+    assert "large" not in after
+    assert after["small"]["low"] == before["small"]["low"]
+    assert "large" not in served(system, 40)
+
+
+@pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])
+def test_a_cost_that_is_none_is_refused_and_nothing_is_stored(tmp_path: Path, cost: float):
+    system = configured(tmp_path)
+    found = convergence.runtime_select_sync(system, user_id="u")
+    with pytest.raises(ValueError, match="cost"):
+        convergence.runtime_update_sync(
+            system, user_id="u", decision_id=found.decision_id, reward=1.0, cost=cost
+        )
+    again = convergence.runtime_update_sync(
+        system, user_id="u", decision_id=found.decision_id, reward=1.0
+    )
+    assert again["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"least_quality": None}, "stand beside each other"),
+        ({"mode": "regret"}, "stand beside each other"),
+        ({"sticky": "user"}, "sticky none"),
+        ({"discount": 0.9}, "discount 1"),
+        ({"least_quality": 1.0}, "less than 1"),
+        ({"kind": "gaussian"}, "need kind beta"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    tmp_path: Path, settings: dict[str, object], match: str
+):
+    with pytest.raises(ConfigurationError, match=match):
+        configured(tmp_path, **settings)
+
+
+def test_an_arm_that_is_not_on_offer_neither_serves_nor_is_tried():
+    constraint = QualityConstraint(least=0.9, explore=0.2)
+    plan = constraint.plan([980, 985, 3], [1_000, 1_000, 3], [1.0, 2.0, 0.5], [False, True, False])
+    assert plan.standing == ("holds", "holds", "undecided")
+    assert (plan.serving, plan.shares) == (1, (0.0, 1.0, 0.0))
+
+
+def test_arms_that_come_later_leave_what_was_said_before_them():
+    constraint = QualityConstraint(least=0.9)
+    before = constraint.plan([97], [100], [1.0])
+    after = constraint.plan([97, 0, 0], [100, 0, 0], [1.0, 1.0, 1.0])
+    assert (before.lows[0], before.highs[0]) == (after.lows[0], after.highs[0])

@@ -1,0 +1,43 @@
+"""Which views a query needs: those it names and what they use."""
+
+import duckdb
+import pytest
+
+from convergence_core.store import ParquetStore
+from convergence_core.store.query import Reader
+from convergence_core.store.views import VIEW_NAMES, view_statements, views_for
+from tests.support.store_rows import RUN, generation_tables, run_record
+
+
+@pytest.mark.parametrize("name", VIEW_NAMES)
+def test_a_query_gets_every_view_that_its_own_uses(name):
+    sql = f"SELECT * FROM {name.upper()}"  # noqa: S608 - a name of the registry
+    views = view_statements({}, views_for(sql))
+    with duckdb.connect() as connection:
+        for statement in views.values():
+            connection.execute(statement)
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        "SELECT view_name FROM duckdb_views() WHERE view_name <> 'runs'",
+        "SELECT table_name FROM information_schema.tables WHERE table_name <> 'runs'",
+        "SELECT * FROM query_table('run' || 's')",
+        "SELECT tbl_name FROM sqlite_master -- of runs",
+    ],
+)
+def test_what_may_read_the_catalog_gets_all_views(sql):
+    assert views_for(sql) == set(VIEW_NAMES)
+
+
+def test_a_view_made_for_a_later_query_reads_the_same_store(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    store.publish(RUN, 0, generation_tables(generation=0))
+    reader = Reader(tmp_path)
+    assert reader.query("SELECT count(*) FROM runs").rows == [(1,)]
+    assert reader.query("SELECT count(*) > 0 FROM leaderboard").rows == [(True,)]
+    assert reader.query("SELECT count(*) FROM runs").rows == [(1,)]
