@@ -108,7 +108,11 @@ class SaoConfig(Section):
     min_response_length: int = Field(default=50, ge=0, le=4_000)
     """Shortest answer, in characters."""
     similarity_threshold: float = Field(default=0.9, gt=0, le=1)
-    """Share of words in common (Jaccard) from which two texts count as one."""
+    """Share of words in common (Jaccard) from which two texts count as one; with `embedding_model` also
+    the cosine of two prompts."""
+    embedding_model: Text | None = None
+    """Model of the endpoint `embeddings` beside `llm`, by which the same prompt in other words is found.
+    Absent: words alone decide."""
     quality_filter: bool = True
     """Whether answers are filtered by length, refusals and likeness, and prompts by likeness. Filters
     of cut-off answers, of held-out cases and of unsure judgements stay on."""

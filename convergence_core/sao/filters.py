@@ -20,6 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+import numpy as np
+
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, Judgement
 from convergence_core.texts import jaccard, normalized, runs_of, word_set
@@ -67,7 +69,7 @@ class FilterSettings:
     max_response_length: int = 4_000
     """In characters."""
     similarity_threshold: float = 0.9
-    """Jaccard similarity of word sets from which texts count as one."""
+    """Similarity from which texts count as one: Jaccard's of word sets, cosine of vectors."""
     quality_filter: bool = True
     """Whether filters 2 to 5 are on."""
 
@@ -120,8 +122,10 @@ class Sieve:
         self._duplicates = Duplicates(settings.similarity_threshold)
         self._is_new: dict[tuple[int | None, str], bool] = {}
         self._seen: set[str] = set()
-        for prompt in known_prompts:
-            self._duplicates.add(prompt)
+        self.known_prompts = tuple(dict.fromkeys(known_prompts))
+        self.vectors: Mapping[str, np.ndarray] = {}
+        """Prompt → its direction, of length 1; those without are compared by words alone."""
+        self._knows = False
 
     def fail(self, n: int = 1) -> None:
         """Count pairs that never came to be: a call failed, or its answer could not be read."""
@@ -191,7 +195,12 @@ class Sieve:
         self._seen.add(comparison.pair_id)
         key = comparison.persona, comparison.prompt
         if key not in self._is_new:
-            self._is_new[key] = self._duplicates.add(comparison.prompt)
+            if not self._knows:
+                self._knows = True
+                for prompt in self.known_prompts:
+                    self._duplicates.add(prompt, self.vectors.get(prompt))
+            prompt = comparison.prompt
+            self._is_new[key] = self._duplicates.add(prompt, self.vectors.get(prompt))
         return self._is_new[key]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
@@ -24,6 +25,7 @@ from convergence_core.store.protocols import Journal, Store
 from convergence_core.target import Target
 from tasks.authentication import secret_name
 from tasks.loading import Loaded
+from tasks.preferences.embedding import Embedder
 from tasks.preferences.planning import Data, Settings
 from tasks.preferences.preferring import Preferring
 from tasks.preferences.writing import Asked, Writer
@@ -218,8 +220,17 @@ def make_preferring(
             whose="preferences",
             key="society.sao.max_share_usd",
         ),
+        embedder=make_embedder(configuration, writer.model),
         on_notice=on_notice,
     )
+
+
+def make_embedder(configuration: Configuration, writer: Model) -> Embedder | None:
+    """Return who tells the directions of prompts; ``None``: nobody is configured."""
+    name = configuration.society.sao.embedding_model
+    if name is None:
+        return None
+    return Embedder(model=replace(writer, name=name))
 
 
 def data_of(

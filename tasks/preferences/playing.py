@@ -19,6 +19,7 @@ from convergence_core.sao.pooled import Judged, Pooled, pool
 from convergence_core.sao.preferences import Answer, Comparison, Judgement, PairKind, Preference
 from convergence_core.sao.state import ABORTED, JudgedPair
 from tasks.asking import PaidCall
+from tasks.preferences.embedding import Embedder
 from tasks.preferences.judging import Heard, judge
 from tasks.preferences.writing import Asked, FailedError, Writer
 from tasks.thoughts.asking import Answered, ThoughtAsker
@@ -95,13 +96,21 @@ class Player:
     """Plays rounds; what it counts is of one round."""
 
     def __init__(
-        self, writer: Writer, asked: Asked, channel: Channel, sieve: Sieve, asker: ThoughtAsker
+        self,
+        writer: Writer,
+        asked: Asked,
+        channel: Channel,
+        sieve: Sieve,
+        asker: ThoughtAsker,
+        *,
+        embedder: Embedder | None = None,
     ) -> None:
         self._writer = writer
         self._asked = asked
         self._channel = channel
         self._sieve = sieve
         self._asker = asker
+        self._embedder = embedder
         self._errors: Counter[str] = Counter()
 
     async def play(self, plan: RoundPlan) -> Played:
@@ -113,6 +122,7 @@ class Player:
             )
         comparisons = await self._comparisons(plan, prompts)
         n_pairs = len(comparisons)
+        await self._embed(comparisons)
         kept = [(i, c) for i, c in comparisons if self._sieve.before_judging(c) is None]
         heard = await self._judged(((f"judge/{i}", c) for i, c in kept))
         for one in heard:
@@ -236,6 +246,14 @@ class Player:
         turn = sum(kind == "candidates" for kind in plan.kinds[:k])
         stride = 1 + (turn // n) % max(1, n - 1)
         return [plan.rivals[(turn + m * stride) % n] for m in range(plan.n_answers)]
+
+    async def _embed(self, comparisons: Sequence[tuple[int, Comparison]]) -> None:
+        """Let the sieve know the directions of all prompts."""
+        if self._embedder is None or not comparisons:
+            return
+        prompts = (*self._sieve.known_prompts, *(c.prompt for _, c in comparisons))
+        self._sieve.vectors, failed = await self._embedder.vectors(prompts, self._asker)
+        self._errors.update(failed)
 
     # -- judgements
 

@@ -19,6 +19,7 @@ from convergence_core.sao.shape import PromptShape
 from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.space import Space
 from tasks.preferences.concluding import Round, concluded
+from tasks.preferences.embedding import Embedder
 from tasks.preferences.judging import climb_as_judge
 from tasks.preferences.planning import Data, Planner, Settings
 from tasks.preferences.playing import Batched, Played, Player
@@ -46,6 +47,7 @@ class Preferring:
         pairs: Sequence[JudgedPair],
         audited: Sequence[str],
         purse: Purse,
+        embedder: Embedder | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
         """Prepare to play rounds.
@@ -62,6 +64,7 @@ class Preferring:
             pairs: judged in earlier rounds.
             audited: items that the judge was tried on in them.
             purse: what may be spent.
+            embedder: who tells the directions of prompts; ``None``: nobody does.
             on_notice: told why there are no preferences.
         """
         self.state = replace(state, alarms=state.alarms.released(settings.released_alarms))
@@ -81,6 +84,7 @@ class Preferring:
         self._audited = [*audited]
         self._probed: list[str] = []
         self._purse = purse
+        self._embedder = embedder
         self._on_notice = on_notice
         self._is_closed = False
 
@@ -143,7 +147,9 @@ class Preferring:
 
         async def work(ask: Any) -> Played:
             asker = self._asker(ask, generation, f"sao/{plan.round_number}")
-            player = Player(self._writer, self._asked, channel, sieve, asker)
+            player = Player(
+                self._writer, self._asked, channel, sieve, asker, embedder=self._embedder
+            )
             return await player.play(plan)
 
         self.round = concluded(

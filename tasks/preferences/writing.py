@@ -88,7 +88,7 @@ class Asked:
         try:
             answered = await asker.ask(self.call(prompt, candidate.params, kind, turn), label)
         except EvaluationFault as fault:
-            raise FailedError(f"answer: {_said(fault)}") from None
+            raise FailedError(f"answer: {said(fault)}") from None
         reply = answered.reply
         # Functions and endpoints tell no reason: their answers end by themselves.
         reason = reply.finish_reason if self.warm is not None else STOP
@@ -162,7 +162,7 @@ class Writer:
         try:
             answered = await asker.ask(call, label)
         except EvaluationFault as fault:
-            raise FailedError(f"{what}: {_said(fault)}") from None
+            raise FailedError(f"{what}: {said(fault)}") from None
         value: Any = answered.reply.value
         if value["finish_reason"] not in (STOP, None):
             raise FailedError(f"{what}: it was cut off ({value['finish_reason']})")
@@ -183,5 +183,6 @@ def _kept(done: Completion) -> Json:
     return {"text": done.text, "finish_reason": done.finish_reason}
 
 
-def _said(fault: EvaluationFault) -> str:
+def said(fault: EvaluationFault) -> str:
+    """Return a fault in a line."""
     return " ".join(f"{fault.error_type}: {fault}".split())[:200]

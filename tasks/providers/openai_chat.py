@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal["completions", "decisions", "systemone"]
+RawPath: TypeAlias = Literal["completions", "decisions", "systemone", "embeddings"]
 RawAnswer: TypeAlias = dict[str, Json]
 _NAMED: Mapping[RawPath, tuple[str, ...]] = {
     "completions": ("model", "prompt"),
     "decisions": ("model", "input", "questions"),
     "systemone": (),
+    "embeddings": ("model", "input", "encoding_format"),
 }
 """Fields that the client's methods want by name."""
 
@@ -107,7 +108,7 @@ class OpenAIChat(Provider):
 
         Args:
             path: ``completions`` continues a text; ``decisions`` and ``systemone`` tell
-                probabilities of answers, in two dialects.
+                probabilities of answers, in two dialects; ``embeddings`` has vectors of texts.
             body: of the request, the model included.
 
         Raises:

@@ -20,7 +20,7 @@ THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
-RawPath: TypeAlias = Literal["completions", "decisions", "systemone"]
+RawPath: TypeAlias = Literal["completions", "decisions", "systemone", "embeddings"]
 """Endpoints beside chat."""
 
 

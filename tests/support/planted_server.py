@@ -75,6 +75,9 @@ class PlantedWorld:
     distilled: str = "Answer in three short steps. Name the office that decides."
     truth: Callable[[str], str | None] = lambda _prompt: None
     """Prompt of a test case → what it is to be answered; ``None``: it is none."""
+    meaning_of: Callable[[str], str] | None = None
+    """Text → what it means: texts that mean the same have the same direction. ``None``: the server has
+    no `embeddings`."""
     prompt_of: Callable[[int], str] | None = None
     """Number of the prompt → its text; by default all differ."""
     n_asked: Counter[str] = field(default_factory=Counter)
@@ -88,9 +91,14 @@ class PlantedWorld:
         body = request.body
         if request.path.endswith("/decisions"):
             return self._decide(body)
-        if not request.path.endswith("/chat/completions"):
-            self._count("refused", str(request.path))
-            return Answer({"error": {"message": "no such endpoint"}}, 404)
+        if request.path.endswith("/embeddings") and self.meaning_of is not None:
+            return self._embed(body, self.meaning_of)
+        if request.path.endswith("/chat/completions"):
+            return self._chat(body)
+        self._count("refused", str(request.path))
+        return Answer({"error": {"message": "no such endpoint"}}, 404)
+
+    def _chat(self, body: dict[str, Any]) -> Answer:
         shown = "\n".join(str(message["content"]) for message in body["messages"])
         if shown.rstrip().endswith("Letter:"):
             return self._judge(body, shown)
@@ -100,6 +108,15 @@ class PlantedWorld:
             self._count("distilled", shown)
             return chat_answer(self.distilled)
         return self._reply(body, shown)
+
+    def _embed(self, body: dict[str, Any], meaning_of: Callable[[str], str]) -> Answer:
+        self._count("embedding", body["input"])
+        if "embedding" in self.breaks and self.mode == "http500":
+            return Answer({"error": {"message": "down"}}, 500)
+        vector = 3.0 * _rng(meaning_of(body["input"])).normal(size=64)
+        found = {"object": "embedding", "index": 0, "embedding": vector.tolist()}
+        usage = {"prompt_tokens": 9, "total_tokens": 9}
+        return Answer({"object": "list", "data": [found], "model": body["model"], "usage": usage})
 
     def _count(self, what: str, shown: str) -> int:
         with self._lock:
