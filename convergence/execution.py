@@ -44,9 +44,8 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
 def _prefect_server() -> Iterator[None]:
     """Reach the server that Prefect's settings name, or start one for this process.
 
-    A server that ends with this process is sent no heartbeats: it could act on none. Prefect's
-    heartbeat thread sleeps whole seconds and is joined at the end of every flow run, so with it
-    each generation would last up to a second longer.
+    A server that ends with this process is sent no heartbeats: it could act on none. To another one
+    all flow runs beat by themselves.
     """
     from prefect.settings import (  # noqa: PLC0415 - takes a second
         PREFECT_API_URL,
@@ -57,7 +56,10 @@ def _prefect_server() -> Iterator[None]:
 
     if PREFECT_API_URL.value() or not PREFECT_SERVER_EPHEMERAL_ENABLED.value():
         greet(PREFECT_API_URL.value())
-        yield
+        from flows.heartbeats import flows_beat_themselves  # noqa: PLC0415 - imports Prefect
+
+        with flows_beat_themselves():
+            yield
         return
     from convergence.ephemeral import temporary_server  # noqa: PLC0415 - only where it is needed
 

@@ -20,6 +20,7 @@
     ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)
     ├── NotificationError         a notice did not reach its address               (exit 1)
     ├── PrefectServerError        Prefect's server cannot be reached or started    (exit 1)
+    ├── WorkerLostError           a process that evaluates candidates has ended    (exit 1)
     └── EvaluationFault           one cell went wrong: data, seldom an exception
         ├── CandidateFault        the candidate's doing: reward 0, reason kept
         ├── InfrastructureFault   rate limit, network, server: missing, retried
@@ -171,6 +172,10 @@ class NotificationError(ConvergenceError):
 
 class PrefectServerError(ConvergenceError):
     """Prefect's server cannot be reached, or a temporary one does not start."""
+
+
+class WorkerLostError(ConvergenceError):
+    """A process that was evaluating a candidate has ended; its paid answers are in the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """One generation: think, sample, evaluate in parallel, learn, save."""
 
-from prefect import flow, tags, unmapped
+from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.heartbeats import beating
-from tasks.artifacts import show_generation
+from flows.naming import task_runs_have_no_tags
+from tasks.artifacts import show_standing
 from tasks.process_redaction import redacted_errors
 from tasks.runs import stopping_when_left, thinks
 from tasks.sealed import Sealed
@@ -27,15 +28,19 @@ def run_generation(run_id: str, generation: int) -> None:
         run_id: the living run.
         generation: its number, from 0.
     """
-    label = f"generation:{generation:02d}"
-    with redacted_errors(), stopping_when_left(run_id), beating(), tags(label):
+    with (
+        redacted_errors(),
+        stopping_when_left(run_id),
+        beating(),
+        task_runs_have_no_tags(),
+    ):
         if thinks(run_id):
             think(run_id, generation)
             predict(run_id, generation)
         plan = sample_candidates(run_id, generation)
-        trials = evaluate.map(
+        asked = evaluate.map(
             plan.assignments, run_id=unmapped(run_id), generation=unmapped(generation)
-        ).result()
-        learned = learn(run_id, generation, Sealed(trials))
+        )
+        show_standing(run_id)  # which takes a while, in which there is nothing to do but wait
+        learned = learn(run_id, generation, Sealed(asked.result()))
         save_generation(run_id, generation, Sealed(learned))
-        show_generation(run_id)

@@ -1,9 +1,9 @@
 """Signs of life of subflows.
 
 Prefect beats for every flow run in a thread that sleeps whole seconds and is joined when the run
-ends, so with it each generation would last up to a second longer. The outermost run beats by that;
-its subflows by ours, which ends at once. What the server makes of silence is an automation
-(``convergence.nightly.deploying``).
+ends, so with it each generation would last up to a second longer. The outermost run of a worker
+beats by that; all others by ours, which ends at once. What the server makes of silence is an
+automation (``convergence.nightly.deploying``).
 """
 
 import contextlib
@@ -22,9 +22,9 @@ _interval_s: contextvars.ContextVar[float | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def subflows_beat_themselves() -> Iterator[None]:
-    """Take Prefect's heartbeats from the subflows of the block; they beat by ``beating``."""
-    token = _interval_s.set(PREFECT_FLOWS_HEARTBEAT_FREQUENCY.value())
+def flows_beat_themselves() -> Iterator[None]:
+    """Take Prefect's heartbeats from the flow runs of the block; they beat by ``beating``."""
+    token = _interval_s.set(PREFECT_FLOWS_HEARTBEAT_FREQUENCY.value() or _interval_s.get())
     try:
         with temporary_settings(updates={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             yield
@@ -34,7 +34,10 @@ def subflows_beat_themselves() -> Iterator[None]:
 
 @contextlib.contextmanager
 def beating() -> Iterator[None]:
-    """Beat for the flow run in progress while the block lasts, as often as its parent does."""
+    """Beat for the flow run in progress while the block lasts, if it is to beat by itself.
+
+    As often as Prefect's setting says where ``flows_beat_themselves`` began.
+    """
     interval_s = _interval_s.get()
     if interval_s is None:
         yield

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from convergence_core.result import RunResult
 from flows.generation import run_generation
-from flows.heartbeats import subflows_beat_themselves
+from flows.heartbeats import beating, flows_beat_themselves
 from flows.naming import label_of_flow_run
 from flows.sao import sao
 from tasks.adopting import Concluded, concluded_by
@@ -48,7 +48,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         resume: ``auto`` goes on with the system's latest run if that was left unfinished with these
             very settings; ``never`` begins a new one.
     """
-    with redacted_errors():
+    with redacted_errors(), beating():
         flow_run_id = runtime.flow_run.id
         concluded = concluded_by(config, flow_run_id)
         if concluded is not None:
@@ -64,12 +64,13 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             flow_run_id=flow_run_id,
             notices=notices,
         )
-        with run, tags(run.tag), subflows_beat_themselves():
+        with run, flows_beat_themselves():
             show_start(run)
             while run.goes_on():
-                if prefers(run.run_id):
-                    sao(run_id=run.run_id, generation=run.next_generation)
-                run_generation(run.run_id, run.next_generation)
+                with tags(*run.tags_of_generation()):
+                    if prefers(run.run_id):
+                        sao(run_id=run.run_id, generation=run.next_generation)
+                    run_generation(run.run_id, run.next_generation)
             finalists = choose_finalists(run)
             trials = evaluate.map(
                 finalists, run_id=unmapped(run.run_id), generation=unmapped(None)

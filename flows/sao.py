@@ -1,9 +1,10 @@
 """Preferences: a model writes prompts, has them answered twice and judges the answers."""
 
-from prefect import flow, runtime, tags
+from prefect import flow, runtime
 
-from flows.naming import label_of_round
-from tasks.artifacts import notices, show_rounds
+from flows.heartbeats import beating
+from flows.naming import label_of_round, task_runs_have_no_tags
+from tasks.artifacts import notices, show_rounds, show_tags
 from tasks.preferences.alone import open_rounds
 from tasks.process_redaction import redacted_errors
 from tasks.runs import is_open
@@ -25,12 +26,13 @@ def sao(
         run_id: a run that this process holds open.
         generation: of that run, before which the round is played.
     """
-    with redacted_errors():
+    with redacted_errors(), beating(), task_runs_have_no_tags():
         if run_id is not None and generation is not None and is_open(run_id):
             return prefer(run_id, generation)
         run = open_rounds(config, flow_run_id=runtime.flow_run.id, notices=notices)
         n_kept = 0
-        with run, tags(run.tag):
+        with run:
+            show_tags(run)
             while goes_on_with_rounds(run.run_id):
                 n_kept += prefer(run.run_id, run.next_generation)
                 save_round(run.run_id, run.next_generation)

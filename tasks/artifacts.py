@@ -1,8 +1,8 @@
 """What a run shows in Prefect: progress, leaderboard, learning curve and links.
 
 Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
-generation, never per evaluation; where generations take a moment only, every few seconds and at the
-end: tables and pictures cost half a second, which nobody would see replaced sooner.
+generation, never per evaluation, while its calls are under way: tables and pictures cost half a
+second. Where generations take a moment only, they are written every few seconds and at the end.
 """
 
 import base64
@@ -40,7 +40,7 @@ from tasks.system_events import budget_events
 
 NAME = "configuration"
 """Column that names a candidate."""
-SHOWN_EVERY_S = 5.0
+SHOWN_EVERY_S = 15.0
 """Seconds from one leaderboard and picture to the next, at least."""
 _PROGRESS: dict[str, UUID] = {}
 _SHOWN: dict[str, float] = {}
@@ -70,11 +70,8 @@ def notices(system: str) -> Callable[[BudgetWarned | TrafficChanged | ThinkingSt
 
 
 def show_start(run: Run) -> None:
-    """Name the flow run after the run and begin its progress bar."""
-    flow_run_id = runtime.flow_run.id
-    if flow_run_id and runtime.flow_run.name != run.label:
-        with get_client(sync_client=True) as client:
-            client.update_flow_run(UUID(flow_run_id), name=run.label)
+    """Name the flow run after the run, tag it, and begin its progress bar."""
+    show_tags(run, name=run.label)
     artifact_id = create_progress_artifact(
         progress=_percent(run), key=_key(run, "progress"), description=f"Search of {run.label}"
     )
@@ -84,9 +81,20 @@ def show_start(run: Run) -> None:
         _SHOWN[run.run_id] = time.monotonic()
 
 
-def show_generation(run_id: str) -> None:
-    """Move the bar; show the leaderboard and the learning curve if the last ones have aged."""
+def show_tags(run: Run, *, name: str | None = None) -> None:
+    """Give the flow run the tag of its system, and a name if there is one."""
+    flow_run_id = runtime.flow_run.id
+    if flow_run_id:
+        tags = sorted({*runtime.flow_run.tags, run.tag})
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(flow_run_id), name=name, tags=tags)
+
+
+def show_standing(run_id: str) -> None:
+    """Move the bar; show leaderboard and learning curve so far if the last ones have aged."""
     run = run_of(run_id)
+    if run.next_generation == 0:
+        return
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.get(run_id)
         is_due = time.monotonic() - _SHOWN.get(run_id, 0.0) >= SHOWN_EVERY_S

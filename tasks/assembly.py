@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import numpy as np
 
@@ -17,29 +18,26 @@ from convergence_core.events import (
     TrafficChanged,
 )
 from convergence_core.records import Evaluation
-from convergence_core.reward import RewardModel
 from convergence_core.sampler import Sampler
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, open_journal
 from convergence_core.store.interrupted import mark_interrupted
 from convergence_core.store.protocols import Checkpoint, RunRecord
-from tasks.authentication import secret_name
 from tasks.champions import tagged_champion
 from tasks.destinations import check_destinations
 from tasks.earlier import read_past
-from tasks.keys import Epoch
+from tasks.equipment import Equipment, open_session
 from tasks.loading import Loaded
-from tasks.metrics import judge_workers, make_metrics
 from tasks.planning import schedule_of
 from tasks.preferences.making import make_preferring, make_writer
 from tasks.prices import check_priced
+from tasks.runners import Places, check_runner, make_runner, places_of
+from tasks.runners.orders import Recipe
 from tasks.runs import Run
-from tasks.session import EvaluationSession
 from tasks.standing import Progress
 from tasks.storage import store_path
-from tasks.targets import make_target
-from tasks.thoughts.making import make_thinker, make_thinking, thought_workers
+from tasks.thoughts.making import make_thinker, make_thinking
 from tasks.widening import widened_by
 from tasks.world import World
 
@@ -79,12 +77,12 @@ def assemble(
         StoreError: the store cannot be used.
     """
     configuration = loaded.configuration
-    execution = configuration.optimization.execution
     # Before the lease, since these fail for reasons that the user has to mend.
     check_destinations(configuration, loaded.base_dir)
     world = World.of(configuration, mock_url=mock_url)
-    target = make_target(loaded, world, local_function=local_function)
-    metrics = make_metrics(loaded, world, evaluator=evaluator)
+    check_runner(configuration, is_by_name=local_function is None and evaluator is None)
+    equipment = Equipment.of(loaded, world, local_function=local_function, evaluator=evaluator)
+    target = equipment.target
     warning = check_priced(loaded, target, world.prices)
     store = ParquetStore(store_path(loaded))
     loaded = _as_widened(store, record, loaded)
@@ -96,6 +94,8 @@ def assemble(
         configuration, loaded.space, case_weights=weights, surrogate=past.surrogate
     )
     notify = on_notice or on_event
+    on_cell = None if on_event is None else _cell_listener(on_event)
+    world_name = OFFLINE if OFFLINE in record.tags else ""
     with contextlib.ExitStack() as held:
         lease = Lease(store.path, record.name)
         lease.acquire()
@@ -104,39 +104,38 @@ def assemble(
         journal = open_journal(store.path, world.journal_url(configuration))
         held.callback(journal.close)
         maybe_paid = journal.abandon(record.run_id)
+        runner = make_runner(configuration.optimization.execution)
+        if runner is not None:
+            held.callback(runner.close)
         if record.status == "done":
             record = store.reopen_run(record)
         progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
         if is_raised:
             progress = replace(progress, spent=None)
         spending = Budget(Limits.of(configuration.budget), Spent.of(journal.totals(record.run_id)))
-        session = EvaluationSession(
+        session = open_session(
+            equipment,
             run_id=record.run_id,
-            target=target,
-            metrics=metrics,
-            rewards=RewardModel.from_config(configuration.evaluation.metrics),
-            cases={case.case_id: case for case in loaded.cases},
+            label=record.label,
+            started_us=record.started_us,
+            world_name=world_name,
+            store_path=store.path,
             journal=journal,
             budget=spending,
-            epoch=Epoch(
-                run_id=record.run_id,
-                cache=configuration.cache,
-                run_started_us=record.started_us,
-                world=OFFLINE if OFFLINE in record.tags else "",
-            ),
-            workers=execution.parallel_workers,
-            judge_workers=judge_workers(configuration),
-            thought_workers=thought_workers(configuration),
-            max_retries=execution.max_retries,
-            timeout_s=configuration.api.request.timeout_seconds,
-            credential=secret_name(configuration.api),
-            run_label=record.label,
-            redact=world.redactor(configuration),
-            keep_text=configuration.storage.keep_text,
-            on_cell=None if on_event is None else _cell_listener(on_event),
+            on_cell=on_cell,
             on_notice=notify,
         )
         held.callback(session.close)
+        places = None
+        if runner is not None:
+            places = Places(
+                runner,
+                _recipe(record, loaded, store, world_name=world_name, mock_url=mock_url),
+                budget=spending,
+                journal=journal,
+                on_cell=on_cell,
+                on_warning=notify,
+            )
         members = progress.search.archive.members
         tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
         thinking = make_thinking(
@@ -181,6 +180,7 @@ def assemble(
         stopper=_stopper(configuration),
         progress=progress,
         session=session,
+        places=places,
         store=store,
         journal=journal,
         lease=lease,
@@ -190,6 +190,30 @@ def assemble(
         budget=spending,
         thinking=thinking,
         preferring=preferring,
+    )
+
+
+def _recipe(
+    record: RunRecord,
+    loaded: Loaded,
+    store: ParquetStore,
+    *,
+    world_name: str,
+    mock_url: str | None,
+) -> Recipe:
+    return Recipe(
+        run_id=record.run_id,
+        opening=uuid4().hex,
+        label=record.label,
+        started_us=record.started_us,
+        world=world_name,
+        config_json=record.config_json,
+        base_dir=record.base_dir,
+        cases_sha256=record.cases_sha256,
+        search_space_json=record.search_space_json,
+        store_path=str(store.path.resolve()),
+        mock_url=mock_url,
+        n_places=places_of(loaded.configuration.optimization.execution),
     )
 
 

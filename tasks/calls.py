@@ -304,7 +304,7 @@ class Calls:
         ending: Reply | EvaluationFault
         broken: BaseException | None = None
         try:
-            with checked_by(call.gate):
+            with checked_by(call.gate or call.pace):
                 ending = redacted(await call.send(), self._redact)
         except EvaluationFault as error:
             ending = error

@@ -231,8 +231,8 @@ class Dispatcher:
     async def ask_apart(self, call: PaidCall, *, place: str, generation: int) -> tuple[Reply, int]:
         """Make a call for no evaluation, e.g. a thought's; see ``Asker.ask``.
 
-        It passes no gate: an endpoint that is down for thoughts stops no run. Its lane limits it,
-        and its retries wait by themselves.
+        It passes no gate: an endpoint that is down for thoughts stops no run. Its lane and its
+        endpoint's calls per second limit it, and its retries wait by themselves.
 
         Args:
             call: to be made.
@@ -285,6 +285,7 @@ class Dispatcher:
                 worst=call.worst,
                 send=call.send,
                 gate=gate,
+                pace=self._asking.gates.pace_of(endpoint_of(call.request)),
                 future=self._loop.create_future(),
             )
         )

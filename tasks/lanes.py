@@ -12,6 +12,7 @@ from convergence_core.records import Json, Reply
 from convergence_core.store.protocols import CallIntent
 from convergence_core.target import WorstCase
 from tasks.outcomes import Record
+from tasks.pacing import Pace
 from tasks.traffic import Gate
 
 Keep = Callable[[Reply], Awaitable[Json]]
@@ -43,7 +44,9 @@ class Call:
     worst: WorstCase
     send: Callable[[], Awaitable[Reply]]
     gate: Gate | None
-    """Of its endpoint; ``None``: nothing but the lane limits it."""
+    """Of its endpoint; ``None``: nothing but the lane and its pace limit it."""
+    pace: Pace | None = None
+    """Of its endpoint, where it passes no gate; a gate has its own."""
     keep: Keep | None = None
     """``None``: the whole answer is kept."""
     future: "asyncio.Future[Outcome]"

@@ -46,6 +46,7 @@ from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.preferences.concluding import Round
 from tasks.preferences.preferring import Preferring
+from tasks.runners.places import Places
 from tasks.session import EvaluationSession
 from tasks.standing import Learned, Progress, limit_reached
 from tasks.thoughts.thinking import Taught, Thinking
@@ -129,6 +130,7 @@ class Run:
         stopper: Stopper,
         progress: Progress,
         session: EvaluationSession,
+        places: Places | None = None,
         store: ParquetStore,
         journal: Journal,
         lease: Lease,
@@ -148,6 +150,8 @@ class Run:
         self.stopper = stopper
         self.progress = progress
         self.session = session
+        self.places = places
+        """Where a runner takes the candidates; ``None``: they are evaluated here."""
         self.store = store
         self.journal = journal
         self.maybe_paid = tuple(maybe_paid)
@@ -184,6 +188,10 @@ class Run:
     def tag(self) -> str:
         """Tag of everything that Prefect shows of this optimized system."""
         return f"system:{self.record.name}"
+
+    def tags_of_generation(self) -> tuple[str, str]:
+        """Return the tags of what belongs to the next generation."""
+        return self.tag, f"generation:{self.next_generation:02d}"
 
     @property
     def configuration(self) -> Configuration:
@@ -361,6 +369,12 @@ class Run:
                 )
         return Plan(assignments=tuple(assignments)) if assignments else None
 
+    def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
+        """Evaluate a candidate, here or where the runner takes it; see ``EvaluationSession``."""
+        if self.places is None:
+            return self.session.evaluate(assignment, generation)
+        return self.places.evaluate(assignment, generation)
+
     def begin_final(self) -> None:
         """Let the final re-estimation have what was kept back for it."""
         self._budget.keep_back()
@@ -462,6 +476,8 @@ class Run:
         """Ask the run to end soon: no new call starts, paid answers are kept. Thread-safe."""
         self._stopping.set()
         self.session.stop()
+        if self.places is not None:
+            self.places.stop()
 
     @property
     def is_stopping(self) -> bool:
@@ -519,6 +535,8 @@ class Run:
         for part in (self.thinking, self.preferring):
             if part is not None:
                 part.close()
+        if self.places is not None:
+            self.places.close()
         self.session.close()
         self.journal.close()
         self.store.close()

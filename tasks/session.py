@@ -42,6 +42,7 @@ from tasks.dispatcher import (
 )
 from tasks.journaling import JournalQueue
 from tasks.keys import Epoch
+from tasks.pacing import Pacing
 from tasks.retries import Backoff
 from tasks.scoring import Closable, Scorer
 from tasks.traffic import Gates
@@ -93,6 +94,7 @@ class EvaluationSession:
             session's own thread.
         now_us: clock, in microseconds since the epoch.
         backoff: pauses before retries.
+        pacing: calls per second that all processes keep together; closed with the session.
     """
 
     def __init__(
@@ -119,8 +121,10 @@ class EvaluationSession:
         on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
         now_us: Callable[[], int] | None = None,
         backoff: Backoff | None = None,
+        pacing: Pacing | None = None,
     ) -> None:
         self._run_id = run_id
+        self._pacing = pacing
         self._target = target
         self._metrics = tuple(metrics)
         self._cases = cases
@@ -139,6 +143,7 @@ class EvaluationSession:
         gates = Gates(
             max_in_flight=max(workers, judge_workers),
             run_label=run_label,
+            pacing=pacing,
             on_event=None
             if on_notice is None
             else lambda event: on_notice(TrafficChanged(text=event.text)),
@@ -257,6 +262,8 @@ class EvaluationSession:
                 asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
             finally:
                 self._journal.close()
+                if self._pacing is not None:
+                    self._pacing.close()
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
 

@@ -121,7 +121,7 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
         run_id: the living run.
         generation: its number; ``None`` for the final re-estimation.
     """
-    return run_of(run_id).session.evaluate(assignment, generation)
+    return run_of(run_id).evaluate(assignment, generation)
 
 
 @task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)

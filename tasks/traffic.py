@@ -18,6 +18,7 @@ from typing import Literal
 
 from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
 from convergence_core.traffic import Aimd, Breaker, Pacer, RateInfo
+from tasks.pacing import Pace, Pacing
 from tasks.retries import LONGEST_PAUSE_S
 
 __all__ = ["HELD", "Gate", "Gates", "TrafficEvent"]
@@ -63,6 +64,7 @@ class Gate:
         max_in_flight: int,
         run_label: str | None = None,
         on_event: Callable[[TrafficEvent], None] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.endpoint = endpoint
         """Where its calls go: scheme and host, for people."""
@@ -76,6 +78,9 @@ class Gate:
         """The latest events, oldest first."""
         self._resume = f"`convergence resume {run_label or 'LABEL'}`"
         self._on_event = on_event
+        self._pace = pace
+        if pace is not None:
+            max_in_flight = min(max_in_flight, pace.most_in_flight)
         self._aimd = Aimd(most=max_in_flight)
         self._pacer = Pacer()
         self._breaker = Breaker(endpoint)
@@ -143,11 +148,18 @@ class Gate:
     # -- at the edges of each exchange (``tasks.stopwatch.Checkpoint``)
 
     async def clearance(self) -> None:
-        """Wait until the pause is over that began since the call entered.
+        """Wait until the pause is over that began since the call entered, and for its moment.
 
         Raises:
             InfrastructureFault: it is a long one; nothing was sent, and it may be asked again.
+            StoreError: the database of moments cannot be used.
         """
+        await self._pause_is_over()
+        if self._pace is not None:
+            await self._pace.clearance()
+            await self._pause_is_over()
+
+    async def _pause_is_over(self) -> None:
         loop = asyncio.get_running_loop()
         while (wait_s := self._pacer.wait_s(loop.time())) > 0.0:
             if wait_s > LONGEST_HOLD_S:
@@ -237,6 +249,7 @@ class Gates:
         max_in_flight: int,
         run_label: str | None = None,
         on_event: Callable[[TrafficEvent], None] | None = None,
+        pacing: Pacing | None = None,
     ) -> None:
         """Prepare to make gates.
 
@@ -244,7 +257,9 @@ class Gates:
             max_in_flight: most calls in flight through one gate.
             run_label: what `convergence resume` is to be given, for messages.
             on_event: told of each event, in the loop's thread.
+            pacing: calls per second that all processes keep together.
         """
+        self._pacing = pacing
         self._max_in_flight = max_in_flight
         self._run_label = run_label
         self._on_event = on_event
@@ -267,8 +282,13 @@ class Gates:
                 max_in_flight=self._max_in_flight,
                 run_label=self._run_label,
                 on_event=self._on_event,
+                pace=self.pace_of(endpoint),
             )
         return gate
+
+    def pace_of(self, endpoint: str | None) -> Pace | None:
+        """Return the calls per second that all processes keep at an endpoint; ``None``: any."""
+        return None if self._pacing is None else self._pacing.of(endpoint)
 
     @property
     def all(self) -> tuple[Gate, ...]:

@@ -11,97 +11,18 @@ not creep over a limit by rounding.
 
 import math
 import threading
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
 
+from convergence_core.budget.terms import Exhausted, Grant, Limits, Reservation, Spent, Wait
 from convergence_core.budget.wording import LimitName, dollars, shown, written
 from convergence_core.target import WorstCase
 
-if TYPE_CHECKING:
-    from convergence_core.config.spending import BudgetConfig
-    from convergence_core.store.protocols import CallTotals
+__all__ = ["Budget", "Exhausted", "Grant", "Limits", "Reservation", "Spent", "Wait"]
 
 WARN_AT = (0.5, 0.8)
 """Shares of a limit that are told when they are crossed."""
 
 _PICO = 1_000_000_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a run may spend, over all roles; ``None``: no limit."""
-
-    max_usd: float | None = None
-    max_calls: int | None = None
-    """Retries included."""
-    max_tokens: int | None = None
-    """Prompts and answers."""
-    max_seconds: float | None = None
-    """Of work; the time between a stop and its resume does not count."""
-    allow_unknown_prices: bool = False
-    """Whether calls of unknown price may be made under ``max_usd``; they count as nothing."""
-
-    @classmethod
-    def of(cls, config: "BudgetConfig") -> Self:
-        """Return the limits that a configuration sets."""
-        minutes = config.max_minutes
-        return cls(
-            max_usd=config.max_usd,
-            max_calls=config.max_calls,
-            max_tokens=config.max_tokens,
-            max_seconds=None if minutes is None else 60 * minutes,
-            allow_unknown_prices=config.allow_unknown_prices,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What was spent, or may have been."""
-
-    usd: float = 0.0
-    """Paid, and the worst case of what was maybe paid or had no known price in the end."""
-    calls: int = 0
-    tokens: int = 0
-    n_unpriced: int = 0
-    """Calls whose price is unknown; ``usd`` has their worst case, where that was known."""
-    seconds: float = 0.0
-
-    @classmethod
-    def of(cls, totals: "CallTotals") -> Self:
-        """Return what the journal knows of a run: where its budget goes on after a resume."""
-        return cls(
-            usd=(totals.cost_usd or 0.0) + totals.maybe_usd + totals.unpriced_usd,
-            calls=totals.n_attempts,
-            tokens=totals.tokens + totals.maybe_tokens + totals.unpriced_tokens,
-            n_unpriced=totals.n_unpriced,
-            seconds=totals.active_s,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Leave to make one call; to be settled or released once."""
-
-    number: int
-    worst: WorstCase
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """Not now: it fits as soon as calls under way turn out cheaper than they may be."""
-
-    limit: LimitName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exhausted:
-    """Never: it does not fit even when all calls under way cost nothing."""
-
-    limit: LimitName
-    reason: str
-    """Limit, what is spent, what this call may cost, and what to do; for people."""
-    is_unknown: bool = False
-    """Whether the call is refused for its unknown price or length, whatever is left."""
 
 
 class Budget:
@@ -115,6 +36,8 @@ class Budget:
     def __init__(self, limits: Limits, spent: Spent | None = None) -> None:
         before = spent or Spent()
         self.limits = limits
+        self.kept = (0.0, 0)
+        """What is kept back for later, as ``keep_back`` was told."""
         self._lock = threading.Lock()
         self._pico = round(before.usd * _PICO)
         self._calls = before.calls
@@ -123,8 +46,9 @@ class Budget:
         self._seconds_before = before.seconds
         self._started_s = self._now_s = 0.0
         self._next = 0
-        self._outstanding: dict[int, tuple[int, int]] = {}
-        """Number of a reservation → picodollars and tokens that it holds."""
+        self._outstanding: dict[int, tuple[int, int, int]] = {}
+        """Number of a reservation or grant → picodollars, tokens and calls that it holds."""
+        self._reserved_calls = 0
         self._reserved_pico = 0
         self._reserved_tokens = 0
         self._max_pico = None if limits.max_usd is None else round(limits.max_usd * _PICO)
@@ -151,6 +75,7 @@ class Budget:
             raise ValueError(f"share must lie in [0, 1), but got {share}")
         limits = self.limits
         rest = 1.0 - share
+        self.kept = (share, calls)
         with self._lock:
             self._open = replace(
                 limits,
@@ -180,7 +105,7 @@ class Budget:
         with self._lock:
             return Spent(
                 usd=self._reserved_pico / _PICO,
-                calls=len(self._outstanding),
+                calls=self._reserved_calls,
                 tokens=self._reserved_tokens,
             )
 
@@ -206,10 +131,7 @@ class Budget:
             if waits_for is not None:
                 return Wait(limit=waits_for)
             self._next += 1
-            held = (pico or 0, worst.tokens or 0)
-            self._outstanding[self._next] = held
-            self._reserved_pico += held[0]
-            self._reserved_tokens += held[1]
+            self._hold(self._next, pico or 0, worst.tokens or 0, 1)
             return Reservation(number=self._next, worst=worst)
 
     def settle(self, reservation: Reservation, usd: float | None, tokens: int | None) -> None:
@@ -227,7 +149,7 @@ class Budget:
             ValueError: it was settled or released before.
         """
         with self._lock:
-            if not self._give_back(reservation):
+            if not self._give_back(reservation.number):
                 raise ValueError(f"reservation {reservation.number} is not outstanding any more")
             worst = reservation.worst
             cost = _pico(usd)
@@ -243,7 +165,58 @@ class Budget:
     def release(self, reservation: Reservation) -> None:
         """Forget a call that was not made; harmless once it is settled or released."""
         with self._lock:
-            self._give_back(reservation)
+            self._give_back(reservation.number)
+
+    def grant(self, n_parts: int, now_s: float = 0.0) -> Grant:
+        """Give an equal part of what is left of each limit to a budget of another process.
+
+        Args:
+            n_parts: how many such parts are wanted at the same time.
+            now_s: a monotonic clock, the one of ``start``.
+        """
+        with self._lock:
+            self._now_s = max(self._now_s, now_s)
+            open_ = self._open
+            held = (
+                part_of(self._max_pico, self._pico + self._reserved_pico, n_parts),
+                part_of(open_.max_tokens, self._tokens + self._reserved_tokens, n_parts),
+                part_of(open_.max_calls, self._calls + self._reserved_calls, n_parts),
+            )
+            is_whole = not self._outstanding
+            self._next += 1
+            self._hold(self._next, *(part or 0 for part in held))
+            most = (self._max_pico, open_.max_tokens, open_.max_calls)
+            used = (self._pico, self._tokens, self._calls)
+            pico, tokens, calls = (
+                spent if limit is None or part is None else limit - part
+                for limit, part, spent in zip(most, held, used, strict=True)
+            )
+            start = Spent(usd=pico / _PICO, tokens=tokens, calls=calls, seconds=self._seconds())
+            return Grant(number=self._next, start=start, is_whole=is_whole)
+
+    def settle_grant(self, grant: Grant, used: Spent) -> None:
+        """Count what was used of a grant; what of it was not is there again."""
+        with self._lock:
+            self._give_back(grant.number)
+            self._pico += round(used.usd * _PICO)
+            self._calls += used.calls
+            self._tokens += used.tokens
+            self._n_unpriced += used.n_unpriced
+
+    def restart(self, spent: Spent, now_s: float) -> None:
+        """Begin anew with this much spent; nothing may be reserved or granted.
+
+        Raises:
+            ValueError: something is.
+        """
+        with self._lock:
+            if self._outstanding:
+                raise ValueError(f"{len(self._outstanding)} reservations are outstanding")
+            self._pico = round(spent.usd * _PICO)
+            self._calls, self._tokens = spent.calls, spent.tokens
+            self._n_unpriced = spent.n_unpriced
+            self._seconds_before = spent.seconds
+            self._started_s = self._now_s = now_s
 
     def warnings(self, now_s: float = 0.0) -> list[tuple[float, str]]:
         """Return share and line for each limit of which another share was crossed; each once.
@@ -266,12 +239,19 @@ class Budget:
 
     # -- under the lock
 
-    def _give_back(self, reservation: Reservation) -> bool:
-        held = self._outstanding.pop(reservation.number, None)
+    def _hold(self, number: int, pico: int, tokens: int, calls: int) -> None:
+        self._outstanding[number] = (pico, tokens, calls)
+        self._reserved_pico += pico
+        self._reserved_tokens += tokens
+        self._reserved_calls += calls
+
+    def _give_back(self, number: int) -> bool:
+        held = self._outstanding.pop(number, None)
         if held is None:
             return False
         self._reserved_pico -= held[0]
         self._reserved_tokens -= held[1]
+        self._reserved_calls -= held[2]
         return True
 
     def _seconds(self) -> float:
@@ -379,7 +359,7 @@ class Budget:
     def _waits_for(self, pico: int, tokens: int) -> LimitName | None:
         """Return the limit that the calls under way leave no room in."""
         limits = self._open
-        n_calls = self._calls + len(self._outstanding)
+        n_calls = self._calls + self._reserved_calls
         if limits.max_calls is not None and n_calls >= limits.max_calls:
             return "max_calls"
         n_tokens = self._tokens + self._reserved_tokens + tokens
@@ -388,6 +368,14 @@ class Budget:
         if self._max_pico is not None and self._pico + self._reserved_pico + pico > self._max_pico:
             return "max_usd"
         return None
+
+
+def part_of(limit: int | None, used: int, n_parts: int) -> int | None:
+    """Return an equal part of what is left of a limit, at least 1 of it; ``None``: no limit."""
+    if limit is None:
+        return None
+    left = max(0, limit - used)
+    return min(left, max(1, left // n_parts))
 
 
 def _is_crossed(share: float, used: float, limit: float) -> bool:

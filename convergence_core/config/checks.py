@@ -4,6 +4,7 @@ from convergence_core.config.check_api import check_api
 from convergence_core.config.check_evaluation import check_evaluation
 from convergence_core.config.check_llm import check_llm
 from convergence_core.config.check_prices import check_prices
+from convergence_core.config.check_runner import check_runner
 from convergence_core.config.check_secrets import check_secrets
 from convergence_core.config.check_society import check_society
 from convergence_core.config.check_space import check_space
@@ -23,6 +24,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_society(configuration, report)
     _check_evolution(configuration, report)
     _check_cost_aware(configuration, report)
+    check_runner(configuration, report)
     _check_storage(configuration, report)
 
 

@@ -108,8 +108,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "optimization.execution.runner",
         LATER,
-        "Write `threads`, or remove it.",
-        _is_none_of("dask", "ray", "processes", "process", "kubernetes", "docker"),
+        "Write `threads`, `processes`, `dask` or `ray`; a deployment's work pool may be Kubernetes'.",
+        _is_none_of("kubernetes", "docker"),
     ),
     Refusal(
         "budget.cache",

@@ -1,6 +1,6 @@
 """``optimization``, ``storage``, ``output``: how to search, and where results go."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -8,6 +8,7 @@ from convergence_core.config.base import Section, Text
 
 Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
+Runner: TypeAlias = Literal["threads", "processes", "dask", "ray"]
 Visualization: TypeAlias = Literal["learning_curve", "parameter_effects", "tradeoffs", "spend"]
 
 
@@ -61,6 +62,9 @@ class EarlyStoppingConfig(Section):
     95 % probability, no candidate considered, asked or not, lies more than this above the leader."""
 
 
+Rate: TypeAlias = Annotated[float, Field(gt=0, le=10_000)]
+
+
 class ExecutionConfig(Section):
     """How calls are made."""
 
@@ -69,8 +73,20 @@ class ExecutionConfig(Section):
     max_retries: int = Field(default=3, ge=0, le=20)
     """Further attempts after a fault of network, rate limit or server; 0: none."""
     early_stopping: EarlyStoppingConfig = Field(default_factory=EarlyStoppingConfig)
-    runner: Literal["threads"] = "threads"
-    """Where candidates are evaluated."""
+    runner: Runner = "threads"
+    """Where candidates are evaluated: in this process, in others of this machine, or on a cluster of
+    Dask or Ray. The result is the same."""
+    processes: int | None = Field(default=None, ge=1, le=512)
+    """Candidates evaluated at the same time, each in a process of its own with an equal part of
+    `parallel_workers` (not runner `threads`). Absent: one for each processor of this machine, and
+    at most `parallel_workers`."""
+    cluster: Text | None = None
+    """Address of a running cluster (runners `dask` and `ray`), e.g. `tcp://10.0.0.5:8786` or
+    `ray://10.0.0.5:10001`. Absent: one is started on this machine for the run."""
+    calls_per_second: dict[str, Rate] = Field(default_factory=dict)
+    """Host, as in its URL → calls per second at most, over all processes that share the store, or
+    with `storage.journal` all hosts that share the journal, e.g. `{api.openai.com: 10}`. Calls leave
+    evenly, without bursts. Absent: as fast as the endpoint takes them."""
 
 
 class WarmStartConfig(Section):

@@ -12,7 +12,7 @@ VALUES: dict[str, list[Any]] = {
     "api.auth.type": ["oauth", "oauth2"],
     "evaluation.metrics.*.type": ["rouge"],
     "evaluation.test_cases.augmentation": [{"enabled": True}],
-    "optimization.execution.runner": ["dask", "ray"],
+    "optimization.execution.runner": ["kubernetes", "Docker"],
     "storage.path": ["ftp://host/x", "file:///data", "postgresql://host/db"],
     "legacy": [{}, {"enabled": True}, {"enabled": False, "session_id": "x"}],
     "society.rlp.use_gpu": [True],

@@ -1,0 +1,99 @@
+"""The terms of a budget: limits, what was spent, leave to make a call, and why there is none."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from convergence_core.budget.wording import LimitName
+from convergence_core.target import WorstCase
+
+if TYPE_CHECKING:
+    from convergence_core.config.spending import BudgetConfig
+    from convergence_core.store.protocols import CallTotals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may spend, over all roles; ``None``: no limit."""
+
+    max_usd: float | None = None
+    max_calls: int | None = None
+    """Retries included."""
+    max_tokens: int | None = None
+    """Prompts and answers."""
+    max_seconds: float | None = None
+    """Of work; the time between a stop and its resume does not count."""
+    allow_unknown_prices: bool = False
+    """Whether calls of unknown price may be made under ``max_usd``; they count as nothing."""
+
+    @classmethod
+    def of(cls, config: "BudgetConfig") -> Self:
+        """Return the limits that a configuration sets."""
+        minutes = config.max_minutes
+        return cls(
+            max_usd=config.max_usd,
+            max_calls=config.max_calls,
+            max_tokens=config.max_tokens,
+            max_seconds=None if minutes is None else 60 * minutes,
+            allow_unknown_prices=config.allow_unknown_prices,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What was spent, or may have been."""
+
+    usd: float = 0.0
+    """Paid, and the worst case of what was maybe paid or had no known price in the end."""
+    calls: int = 0
+    tokens: int = 0
+    n_unpriced: int = 0
+    """Calls whose price is unknown; ``usd`` has their worst case, where that was known."""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, totals: "CallTotals") -> Self:
+        """Return what the journal knows of a run: where its budget goes on after a resume."""
+        return cls(
+            usd=(totals.cost_usd or 0.0) + totals.maybe_usd + totals.unpriced_usd,
+            calls=totals.n_attempts,
+            tokens=totals.tokens + totals.maybe_tokens + totals.unpriced_tokens,
+            n_unpriced=totals.n_unpriced,
+            seconds=totals.active_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Leave to make one call; to be settled or released once."""
+
+    number: int
+    worst: WorstCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A part of what is left, for a budget of another process; to be settled once."""
+
+    number: int
+    start: Spent
+    """What that budget counts as spent when it begins, so that the grant is what is left of it."""
+    is_whole: bool
+    """Whether nothing is granted to another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Not now: it fits as soon as calls under way turn out cheaper than they may be."""
+
+    limit: LimitName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhausted:
+    """Never: it does not fit even when all calls under way cost nothing."""
+
+    limit: LimitName
+    reason: str
+    """Limit, what is spent, what this call may cost, and what to do; for people."""
+    is_unknown: bool = False
+    """Whether the call is refused for its unknown price or length, whatever is left."""

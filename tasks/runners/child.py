@@ -1,0 +1,43 @@
+"""A worker process of ``tasks.runners.processes``: fulfils the orders that its pipe brings."""
+
+import os
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+def main() -> None:
+    """Serve orders from the pipe whose descriptor is the first argument."""
+    pipe = Connection(int(sys.argv[1]))
+    threading.Thread(target=_end_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
+    # Ctrl-C in a terminal goes to the whole group; the run tells its workers when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from tasks.runners.worker import Worker  # noqa: PLC0415 - the parent may die meanwhile
+
+    worker = Worker()
+    # The pipe is read while an order is fulfilled, so that a stop comes through.
+    while True:
+        try:
+            message: Any = pipe.recv()
+        except EOFError:
+            message = None
+        if message is None:
+            worker.close()
+            return
+        kind, subject = message
+        if kind == "stop":
+            worker.stop(subject)
+        else:
+            threading.Thread(target=_fulfil, args=(worker, pipe, subject), daemon=True).start()
+
+
+def _fulfil(worker: Any, pipe: Connection, order: bytes) -> None:
+    pipe.send_bytes(worker.fulfil(order))
+
+
+def _end_with_parent(life_line: int) -> None:
+    """End this process when nobody holds the other end of the life line any more."""
+    os.read(life_line, 1)
+    os._exit(1)

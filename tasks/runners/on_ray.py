@@ -1,0 +1,79 @@
+"""Runner ``ray``: an actor of a Ray cluster for each place, on a running one or one of this machine."""
+
+import os
+import queue
+from typing import Any
+
+from convergence_core.errors import ConfigurationError, Problem, WorkerLostError
+from tasks.runners.worker import Worker
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+class RayRunner:
+    """An actor for each place; each has two threads, so that a stop comes through."""
+
+    def __init__(self, n_places: int, address: str | None) -> None:
+        """Connect to a cluster, or start one on this machine, and start the actors.
+
+        Raises:
+            ConfigurationError: the cluster cannot be reached.
+        """
+        os.environ.update(_QUIET)  # before the import: no telemetry
+        import ray  # noqa: PLC0415 - an extra
+
+        self._ray: Any = ray
+        try:
+            ray.init(
+                address=address,
+                num_cpus=None if address is not None else n_places,
+                include_dashboard=False if address is None else None,
+                log_to_driver=False,
+                logging_level="critical",
+                namespace="convergence",
+                ignore_reinit_error=True,
+            )
+        except ConnectionError as error:
+            key = "optimization.execution.cluster"
+            fix = "Start it (`ray start --head`), or remove the key."
+            rule = f"must be the address of a running Ray cluster ({error})"
+            problem = Problem(key=key, rule=rule, value=str(address), fix=fix)
+            raise ConfigurationError([problem]) from error
+        # An order is fulfilled by one thread of the actor, a stop by the other.
+        self._actor_class: Any = ray.remote(num_cpus=1, max_concurrency=2, max_restarts=0)(Worker)
+        self._actors = [self._actor_class.remote() for _ in range(n_places)]
+        self._free: queue.LifoQueue[Any] = queue.LifoQueue()
+        for actor in self._actors:
+            self._free.put(actor)
+        self._closed = False
+
+    def run(self, order: bytes) -> bytes:
+        """Have an order fulfilled by a free actor; see ``Runner``."""
+        actor = self._free.get()
+        try:
+            delivery: bytes = self._ray.get(actor.fulfil.remote(order))
+        except self._ray.exceptions.RayActorError as error:
+            lost = actor
+            actor = self._actor_class.remote()
+            self._actors = [actor if one is lost else one for one in self._actors]
+            raise WorkerLostError(f"an actor of the Ray cluster ended: {error}") from error
+        finally:
+            self._free.put(actor)
+        return delivery
+
+    def stop(self, opening: str) -> None:
+        """Tell all actors to start no further call."""
+        self._ray.get([actor.stop.remote(opening) for actor in self._actors])
+
+    def close(self) -> None:
+        """Let the actors go, and the cluster that was started for them; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._ray.shutdown()

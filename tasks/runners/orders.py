@@ -1,0 +1,79 @@
+"""What travels between the process of a run and those that evaluate its candidates."""
+
+import pickle
+from dataclasses import dataclass
+
+from convergence_core.budget.limits import Spent
+from convergence_core.errors import ConvergenceError
+from convergence_core.records import Assignment, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """All that a worker needs to evaluate candidates of a run; no secret is in it."""
+
+    run_id: str
+    opening: str
+    """Names this opening of the run: a resumed one is not stopped by what stopped the last."""
+    label: str
+    started_us: int
+    world: str
+    """Whose answers these are; see ``Epoch``."""
+    config_json: str
+    """With the run's overrides."""
+    base_dir: str
+    """Folder that relative paths start from; the worker has the same files there."""
+    cases_sha256: str
+    search_space_json: str
+    """As it was when the run began, which the worker's files must agree with."""
+    store_path: str
+    mock_url: str | None
+    n_places: int
+    """How many workers share the limits of the configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One candidate to be evaluated."""
+
+    recipe: Recipe
+    assignment: Assignment
+    generation: int | None
+    start: Spent
+    """What the worker's budget begins with."""
+    kept: tuple[float, int]
+    """What it keeps back: see ``Budget.keep_back``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What came of an order."""
+
+    trial: Trial | None
+    """``None``: it failed."""
+    used: Spent
+    """Of the order's part of the budget."""
+    error: BaseException | None = None
+
+
+def packed(thing: Order | Delivery) -> bytes:
+    """Return bytes that ``unpacked`` reads."""
+    return pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpacked(data: bytes) -> Order | Delivery:
+    """Read what another process of this run has packed."""
+    thing = pickle.loads(data)  # noqa: S301 - from a process that we started, or our own cluster's
+    assert isinstance(thing, Order | Delivery)  # noqa: S101 - as packed
+    return thing
+
+
+def portable(error: BaseException) -> BaseException:
+    """Return an error that survives the way: itself, or its words where it does not."""
+    try:
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
+    except Exception:  # noqa: BLE001 - whatever keeps it from travelling, its words can
+        again = None
+    if type(again) is type(error) and str(again) == str(error):
+        return error
+    return ConvergenceError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,177 @@
+"""Orders that travel: limits hold over all workers together, and a lost worker loses nothing."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convergence_core.budget.limits import Budget, Limits, Spent
+from convergence_core.errors import ConfigurationError, WorkerLostError
+from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
+from tasks.runners import base
+from tasks.runners.orders import Delivery, Order, Recipe, packed, portable, unpacked
+from tasks.runners.places import MOST_LOSSES, Places
+from tests.store.journals import intent, settled
+from tests.support.configurations import mapping
+from tests.support.memory_journal import MemoryJournal
+
+RECIPE = Recipe(
+    run_id="R",
+    opening="o",
+    label="r",
+    started_us=0,
+    world="",
+    config_json="{}",
+    base_dir=".",
+    cases_sha256="",
+    search_space_json="{}",
+    store_path=".",
+    mock_url=None,
+    n_places=3,
+)
+
+
+class Counting:
+    """A runner that asks as many cells as its order's part of ``max_calls`` allows, and journals them."""
+
+    def __init__(self, journal: MemoryJournal, max_calls: int) -> None:
+        self.journal = journal
+        self.max_calls = max_calls
+        self.n_travelling = self.most_travelling = 0
+        self.lock = threading.Lock()
+        self.meet: Callable[[], object] = lambda: None
+        self.losses = 0
+
+    def run(self, data: bytes) -> bytes:
+        with self.lock:
+            self.n_travelling += 1
+            self.most_travelling = max(self.most_travelling, self.n_travelling)
+        try:
+            self.meet()
+            return self._run(data)
+        finally:
+            with self.lock:
+                self.n_travelling -= 1
+
+    def _run(self, data: bytes) -> bytes:
+        order = unpacked(data)
+        assert isinstance(order, Order)
+        calls = self.max_calls - order.start.calls
+        evaluations = []
+        for number, cell in enumerate(order.assignment.cells):
+            key = f"{cell.candidate_id}-{cell.case_id}"
+            asked = number < calls
+            if asked:
+                self.journal.claim([intent(key)], "w")
+                if self.losses:
+                    self.losses -= 1
+                    raise WorkerLostError("killed")
+                self.journal.settle([settled(key)])
+            evaluations.append(
+                Evaluation(
+                    eval_id=key,
+                    cell=cell,
+                    generation=0,
+                    status="ok" if asked else "skipped",
+                    error_type=None if asked else "budget",
+                    reward=1.0 if asked else None,
+                    provider="function",
+                    attempt=1,
+                )
+            )
+        used = Spent(calls=min(calls, len(evaluations)))
+        trial = Trial(candidate=order.assignment.candidate, evaluations=tuple(evaluations))
+        return packed(Delivery(trial=trial, used=used))
+
+    def stop(self, opening: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def assignment(name: str, n_cells: int) -> Assignment:
+    candidate = Candidate(candidate_id=name, params={"x": 1}, origin="sample")
+    cells = tuple(Cell(candidate_id=name, case_id=f"c{n}") for n in range(n_cells))
+    return Assignment(candidate=candidate, cells=cells, label=name)
+
+
+def places_of(max_calls: int, **recipe: Any) -> tuple[Places, Counting, Budget]:
+    journal = MemoryJournal()
+    budget = Budget(Limits(max_calls=max_calls))
+    runner = Counting(journal, max_calls)
+    places = Places(runner, replace(RECIPE, **recipe), budget=budget, journal=journal)
+    return places, runner, budget
+
+
+def n_asked(trials: list[Trial]) -> int:
+    return sum(e.status == "ok" for trial in trials for e in trial.evaluations)
+
+
+@pytest.mark.parametrize("max_calls", [1, 7, 10, 39, 40, 100])
+def test_all_of_the_limit_is_used_and_no_call_more(max_calls: int):
+    places, runner, budget = places_of(max_calls)
+    with ThreadPoolExecutor(8) as pool:
+        trials = list(
+            pool.map(lambda n: places.evaluate(assignment(f"a{n}", 5), 0), range(8), timeout=60)
+        )
+    assert n_asked(trials) == min(max_calls, 40) == budget.spent.calls
+    assert runner.journal.totals("R").n_attempts == min(max_calls, 40)
+    assert budget.reserved == Spent()
+    assert [e.cell for e in trials[3].evaluations] == list(assignment("a3", 5).cells)
+
+
+def test_as_many_orders_travel_as_there_are_places():
+    places, runner, _ = places_of(100)
+    runner.meet = threading.Barrier(3, timeout=60).wait
+    with ThreadPoolExecutor(9) as pool:
+        list(pool.map(lambda n: places.evaluate(assignment(f"a{n}", 1), 0), range(9), timeout=60))
+    assert runner.most_travelling == 3
+
+
+def test_a_candidate_whose_worker_is_lost_travels_again_and_its_calls_count_as_spent():
+    places, runner, budget = places_of(10)
+    runner.losses = 1
+    trial = places.evaluate(assignment("a", 4), 0)
+    assert n_asked([trial]) == 4
+    assert budget.spent.calls == 5  # the one that was lost was maybe paid
+
+
+def test_a_candidate_that_ends_every_worker_ends_the_run():
+    places, runner, _ = places_of(100)
+    runner.losses = MOST_LOSSES
+    with pytest.raises(WorkerLostError):
+        places.evaluate(assignment("a", 4), 0)
+    assert runner.losses == 0
+
+
+def test_errors_arrive_as_they_left_or_in_words():
+    class LocalError(Exception):
+        pass
+
+    same = portable(WorkerLostError("killed"))
+    assert (type(same), str(same)) == (WorkerLostError, "killed")
+    assert str(portable(LocalError("lost on the way"))) == "LocalError: lost on the way"
+
+
+@pytest.mark.parametrize("runner", ["dask", "ray"])
+def test_a_runner_whose_package_is_missing_is_refused_with_what_installs_it(
+    runner: str, monkeypatch: pytest.MonkeyPatch
+):
+    from convergence_core.config import parse_mapping
+
+    monkeypatch.setitem(base._NEEDS, runner, "a_package_that_nobody_has")
+    configuration = parse_mapping(mapping(optimization={"execution": {"runner": runner}}))
+    with pytest.raises(ConfigurationError, match=rf"convergence-optimizer\[{runner}\]"):
+        base.check_runner(configuration, is_by_name=True)
+
+
+def test_a_callable_of_this_process_is_refused():
+    from convergence_core.config import parse_mapping
+
+    tree = mapping(optimization={"execution": {"runner": "processes"}})
+    with pytest.raises(ConfigurationError, match=r"api\.function: path/file\.py:name"):
+        base.check_runner(parse_mapping(tree), is_by_name=False)

@@ -1,0 +1,33 @@
+"""A whole run in this process, step by step as the flow takes it, without Prefect's server."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from convergence_core.result import RunResult
+from tasks.conclusion import choose_finalists, conclude
+from tasks.loading import load
+from tasks.opening import prepare_run
+from tasks.runs import Run
+from tasks.sealed import Sealed
+from tasks.steps import evaluate, learn, sample_candidates, save_generation
+
+
+def search(config: Path) -> RunResult:
+    """Begin a run and bring it to its end."""
+    return finish(prepare_run(load(config)))
+
+
+def finish(run: Run) -> RunResult:
+    """Bring a run to its end; it is closed then."""
+    with run, ThreadPoolExecutor(64) as pool:
+        while run.goes_on():
+            number = run.next_generation
+            plan = sample_candidates.fn(run.run_id, number)
+            ask = partial(evaluate.fn, run_id=run.run_id, generation=number)
+            trials = list(pool.map(ask, plan.assignments))
+            learned = learn.fn(run.run_id, number, Sealed(trials))
+            save_generation.fn(run.run_id, number, Sealed(learned))
+        finalists = choose_finalists(run)
+        finally_ = partial(evaluate.fn, run_id=run.run_id, generation=None)
+        return conclude(run, list(pool.map(finally_, finalists)))
