@@ -1,5 +1,6 @@
 """A run that a signal leaves is stopped, not failed; one that has ended is found, not begun again."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from convergence_core.store import ParquetStore
 from tasks.adopting import concluded_by
 from tasks.opening import open_run
 from tasks.runs import Run, stopping_when_left
+from tests.support.http_server import Answer, LoopbackServer
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result
 
@@ -52,6 +54,22 @@ def test_only_a_signal_that_leaves_a_generation_stops_the_calls(tmp_path: Path):
     told.append(run.is_stopping)
     run.close()
     assert told == [False, True]
+
+
+def test_calls_in_flight_are_kept_when_a_signal_leaves_a_run(tmp_path: Path):
+    with LoopbackServer(lambda _: Answer({"result": 0.5}), delay_s=1.5) as server:
+        api = {"name": "known", "endpoint": server.url, "response": {"result_field": "result"}}
+        run = opened(tmp_path, api=api)
+        assignment = run.ask().assignments[0]
+        with ThreadPoolExecutor(1) as pool:
+            trial = pool.submit(run.session.evaluate, assignment, 0)
+            while not server.requests:
+                assert not trial.done()
+            with pytest.raises(Signal), run:
+                raise Signal
+            statuses = [evaluation.status for evaluation in trial.result().evaluations]
+        assert statuses.count("ok") == len(server.requests) > 0
+    assert set(statuses) <= {"ok", "skipped"}
 
 
 def test_a_flow_run_that_is_run_again_finds_what_it_has_finished(tmp_path: Path):
