@@ -75,13 +75,13 @@ def test_calls_in_flight_are_kept_when_a_signal_leaves_a_run(tmp_path: Path):
 def test_a_flow_run_that_is_run_again_finds_what_it_has_finished(tmp_path: Path):
     run = opened(tmp_path, promotion__require_adoption=False)
     config = str(tmp_path / "optimization.yaml")
-    assert concluded_by(config, "f1") is None, "it has not ended"
+    assert concluded_by(config, None, "f1") is None, "it has not ended"
     result = made_up_result()
     with run:
         run.finish("all 1 generations were run", canonical_json(result.to_json()))
-    found = concluded_by(config, "f1")
+    found = concluded_by(config, None, "f1")
     assert found is not None
     assert found.result.label == result.label
     assert not found.is_asked
-    assert concluded_by(config, "f2") is None
-    assert concluded_by(config, None) is None
+    assert concluded_by(config, None, "f2") is None
+    assert concluded_by(config, None, None) is None
