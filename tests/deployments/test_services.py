@@ -184,13 +184,13 @@ def test_the_job_of_a_cluster_is_rendered_whole():
 
     job = rendered(
         name="x", command="prefect flow-run execute", env=dict(JOB_ENVIRONMENT), labels={},
-        annotations={}, working_dir="/work/here", image="registry/convergence:1",
+        annotations={}, working_dir="/project/here", image="registry/convergence:1",
     )  # fmt: skip
     pod = job["job_manifest"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert "{{" not in json.dumps(job["job_manifest"])
     assert container["image"] == "registry/convergence:1"
-    assert container["workingDir"] == "/work/here"
+    assert container["workingDir"] == "/project/here"
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["restartPolicy"] == "Never", "the next night goes on, not the same pod"
 
