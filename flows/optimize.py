@@ -50,7 +50,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
     """
     with redacted_errors(), beating():
         flow_run_id = runtime.flow_run.id
-        concluded = concluded_by(config, flow_run_id)
+        concluded = concluded_by(config, run_id, flow_run_id)
         if concluded is not None:
             return await_adoption(concluded)
         run = open_run(

@@ -14,7 +14,7 @@ from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import Champion
 from tasks.loading import load
 from tasks.promoting import HOLDBACK, put_on_offer
-from tasks.runs import FLOW_RUN_TAG, now_us
+from tasks.runs import FLOW_RUN_TAG, is_open, now_us
 from tasks.storage import ready_store
 
 Obstacle = Literal["reigns", "changed"]
@@ -47,13 +47,20 @@ class Concluded:
         return cls(result=result, store=store, is_asked=asked)
 
 
-def concluded_by(config: str | None, flow_run_id: str | None) -> Concluded | None:
+def concluded_by(
+    config: str | None, run_id: str | None, flow_run_id: str | None
+) -> Concluded | None:
     """Return the run that a flow run has brought to its end; ``None``: it has ended none.
 
     Prefect runs a flow run again from its first line when a person has answered it, or when it
     crashed; what it has finished is not begun anew.
+
+    Args:
+        config: path of the configuration.
+        run_id: the run that it was told to take; one that this process holds open has not ended.
+        flow_run_id: the flow run.
     """
-    if config is None or flow_run_id is None:
+    if config is None or flow_run_id is None or (run_id is not None and is_open(run_id)):
         return None
     path = ready_store(load(config))
     if not (path / "store.json").is_file():

@@ -127,6 +127,11 @@ class Calls:
             self._not_asked(call)
         self._loop.call_later(grace_s, self._cancel_slots)
 
+    async def drain(self) -> None:
+        """Wait until no call is in flight: after ``stop`` that is its grace at most."""
+        while slots := [slot for lane in self._lanes.values() for slot in lane.slots]:
+            await asyncio.wait(slots)
+
     async def aclose(self) -> None:
         """Stop, give up calls in flight, and wait until what was answered is settled."""
         self.stop(0.0)

@@ -129,6 +129,10 @@ class Dispatcher:
         """Start no further call; calls in flight may go on for ``grace_s``."""
         self._calls.stop(grace_s)
 
+    async def drain(self) -> None:
+        """Wait until no call is in flight."""
+        await self._calls.drain()
+
     def fail(self, error: BaseException) -> None:
         """End all jobs with an error that is no fault of a cell."""
         if self._error is None:

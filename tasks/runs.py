@@ -568,6 +568,7 @@ class Run:
                 reason = str(error) or type(error).__name__
                 if by_signal:
                     self.stop()
+                    self.session.drain()  # what is paid for is kept
                     reason = "ended from outside: cancelled, or its process was told to end"
                 self.save(status, reason)
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=reason))

@@ -252,6 +252,11 @@ class EvaluationSession:
         with contextlib.suppress(RuntimeError):  # closed already
             self._loop.call_soon_threadsafe(self._dispatcher.stop, self._grace_s)
 
+    def drain(self) -> None:
+        """Wait, after ``stop``, until the calls in flight have ended or their seconds are over."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            asyncio.run_coroutine_threadsafe(self._dispatcher.drain(), self._loop).result()
+
     def close(self) -> None:
         """Stop, give up calls in flight, free the target, end all threads. Safe to call twice."""
         with self._close_lock:

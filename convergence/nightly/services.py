@@ -83,7 +83,8 @@ def api_url() -> str | None:
 def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> Services:
     """Start a server and a worker, and return when the server answers.
 
-    Where one of both lives, as after a crash of the other, only that other one is started. Both write to ``convergence-server.log`` and ``convergence-worker.log`` of the home.
+    Where one of both lives, as after a crash of the other, only that other one is started. Both write
+    to ``convergence-server.log`` and ``convergence-worker.log`` of the home.
 
     Args:
         folder: Prefect's home.
@@ -106,13 +107,15 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
     folder.mkdir(parents=True, exist_ok=True)
     server = None if found is None or is_dead(found.server) else found.server
     worker = None if found is None or is_dead(found.worker) else found.worker
+    started = None
     if server is None:
-        server = _start_server(url, host, port, folder, working_dir)
+        server = started = _start_server(url, host, port, folder, working_dir)
     if worker is None:
         try:
             worker = _start_worker(url, pool, folder, working_dir)
         except BaseException:
-            _end(server)
+            if started is not None:
+                _end(started)
             raise
     services = Services(url=url, pool=pool, server=server, worker=worker)
     text = json.dumps({**asdict(services)})

@@ -1,0 +1,87 @@
+"""A run that a signal leaves is stopped, not failed; one that has ended is found, not begun again."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from convergence_core.records import canonical_json
+from convergence_core.store import ParquetStore
+from tasks.adopting import concluded_by
+from tasks.opening import open_run
+from tasks.runs import Run, stopping_when_left
+from tests.support.http_server import Answer, LoopbackServer
+from tests.support.optimizations import write_project
+from tests.support.results import made_up_result
+
+SMALL = {"optimization__evolution": {"population_size": 3, "generations": 1}}
+
+
+def opened(folder: Path, flow_run_id: str = "f1", **overrides: object) -> Run:
+    config = folder / "optimization.yaml"
+    if not config.exists():
+        write_project(folder, **{**SMALL, **overrides})
+    return open_run(str(config), None, flow_run_id=flow_run_id, resume="auto")
+
+
+class Signal(BaseException):
+    """As Prefect raises it in a flow run that is cancelled."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(Signal, "stopped"), (SystemExit, "stopped"), (ValueError, "failed")]
+)
+def test_a_signal_stops_a_run_and_an_error_fails_it(
+    error: type[BaseException], status: str, tmp_path: Path
+):
+    run = opened(tmp_path)
+    with pytest.raises(error), run:
+        raise error
+    record = ParquetStore(tmp_path / "convergence-data").run(run.run_id)
+    assert record.status == status
+    again = opened(tmp_path, "f2")
+    again.close()
+    assert again.run_id == run.run_id, "both can go on"
+
+
+def test_only_a_signal_that_leaves_a_generation_stops_the_calls(tmp_path: Path):
+    run = opened(tmp_path)
+    with pytest.raises(ValueError, match="x"), stopping_when_left(run.run_id):
+        raise ValueError("x")
+    told = [run.is_stopping]
+    with pytest.raises(Signal), stopping_when_left(run.run_id):
+        raise Signal
+    told.append(run.is_stopping)
+    run.close()
+    assert told == [False, True]
+
+
+def test_calls_in_flight_are_kept_when_a_signal_leaves_a_run(tmp_path: Path):
+    with LoopbackServer(lambda _: Answer({"result": 0.5}), delay_s=1.5) as server:
+        api = {"name": "known", "endpoint": server.url, "response": {"result_field": "result"}}
+        run = opened(tmp_path, api=api)
+        assignment = run.ask().assignments[0]
+        with ThreadPoolExecutor(1) as pool:
+            trial = pool.submit(run.session.evaluate, assignment, 0)
+            while not server.requests:
+                assert not trial.done()
+            with pytest.raises(Signal), run:
+                raise Signal
+            statuses = [evaluation.status for evaluation in trial.result().evaluations]
+        assert statuses.count("ok") == len(server.requests) > 0
+    assert set(statuses) <= {"ok", "skipped"}
+
+
+def test_a_flow_run_that_is_run_again_finds_what_it_has_finished(tmp_path: Path):
+    run = opened(tmp_path, promotion__require_adoption=False)
+    config = str(tmp_path / "optimization.yaml")
+    assert concluded_by(config, None, "f1") is None, "it has not ended"
+    result = made_up_result()
+    with run:
+        run.finish("all 1 generations were run", canonical_json(result.to_json()))
+    found = concluded_by(config, None, "f1")
+    assert found is not None
+    assert found.result.label == result.label
+    assert not found.is_asked
+    assert concluded_by(config, None, "f2") is None
+    assert concluded_by(config, None, None) is None
