@@ -46,7 +46,7 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
     llms = [llm for llm in (configuration.llm, *judges) if llm is not None]
     urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
     urls += [llm.endpoint for llm in llms]
-    hosts = {urlsplit(url).netloc.rpartition("@")[2].lower() for url in urls if url is not None}
+    hosts = {host for url in urls if url is not None and (host := _host(url))}
     if (api.kind in CHAT_KINDS and not api.models and api.endpoint is None) or any(
         llm.endpoint is None for llm in llms
     ):
@@ -60,3 +60,11 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
                 f"Hosts here: {known}.",
                 of_key=True,
             )
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL with its port; empty where it has none, which other rules tell."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return ""

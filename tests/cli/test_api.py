@@ -25,6 +25,7 @@ def config(generations: int = 2) -> dict[str, Any]:
             "evolution": {"population_size": 4, "generations": generations, "elite_size": 1},
             "execution": {"parallel_workers": 2, "early_stopping": {"enabled": False}},
         },
+        "output": {"formats": ["json"], "visualizations": []},
     }
 
 
@@ -170,6 +171,7 @@ def test_listener_that_raises_ends_the_run_and_is_heard(here: Path):
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_summary_is_written_to_standard_error_only_when_asked(
     here: Path, capfd: pytest.CaptureFixture[str]
 ):

@@ -66,6 +66,7 @@ def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_quick_start_of_the_original_runs(
     endpoint: tuple[str, list[dict[str, Any]]], here: Path, capsys: pytest.CaptureFixture[str]
 ):

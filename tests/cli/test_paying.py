@@ -88,6 +88,7 @@ def test_an_unknown_price_is_refused_under_a_cap_before_any_call(here: Path, cli
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_a_limit_that_cuts_the_final_look_is_told_and_can_be_raised(here: Path, cli: Runner):
     def answer(request: Request) -> Answer:
         return Answer({"result": 0 if request.body["k"] == 2 else request.body["q"]})

@@ -78,6 +78,7 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
         assert "had a champion before" in nothing.err
 
 
+@pytest.mark.slow
 def test_without_held_out_cases_the_gate_judges_nothing(here: Path, cli: Runner):
     result = optimized(here, cli, **with_holdout(here, 0.0))
     assert result["gate"] is None

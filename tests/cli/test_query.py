@@ -145,6 +145,7 @@ def in_terminal(columns: int, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
+@pytest.mark.slow
 def test_ids_stay_whole_in_a_terminal_however_narrow(columns: int, store: Path):
     sql = (
         "select run_id, config_sha256, label, repeat('many words ', 30) as words, "

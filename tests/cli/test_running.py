@@ -88,6 +88,7 @@ def test_example_of_init_runs_and_can_be_read(here: Path, cli: Runner):
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Runner):
     done = cli("optimize")
     assert done.code == 0, done.err

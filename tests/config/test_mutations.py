@@ -173,7 +173,8 @@ def test_mutated_bytes_are_a_configuration_or_problems():
 
 
 @pytest.mark.parametrize("value", VALUES, ids=[str(i) for i in range(len(VALUES))])
-@pytest.mark.parametrize("name", ["function", pytest.param("azure", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["function", "azure"])
+@pytest.mark.slow
 def test_every_value_in_every_place_is_a_configuration_or_problems(name, value):
     data = yaml.safe_load(EXAMPLES[name])
     for place in places_of(data):

@@ -97,6 +97,7 @@ def test_rewards_out_of_range_are_refused_by_the_watch():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_an_alarm_that_reopens_its_arm_ends_the_regret_of_a_flip():
     """Arms .8 and .6; the better falls to .3 at request 2,000 of 4,000."""
     regrets = []

@@ -150,6 +150,7 @@ def test_shares_of_the_variance_approach_those_of_the_function():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_an_idle_parameter_is_seldom_sure_and_a_working_one_is():
     found = [effects(of_seed("additive", seed)) for seed in range(N_SEEDS)]
     false = sum(found[i][name].is_sure for i in range(N_SEEDS) for name in ("idle", "dummy"))
@@ -385,6 +386,7 @@ def fitted_of(space: Space, seed: int, n: int = 30) -> FittedSpaceModel:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.slow
 def test_paths_have_the_mean_and_the_covariance_of_the_joint_posterior(seed):
     space = random_space(seed)
     learned = fitted_of(space, seed).learned

@@ -123,6 +123,7 @@ def test_the_configuration_in_the_readme_is_the_one_that_init_writes(tmp_path: P
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_the_python_example_of_the_readme_runs_as_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -265,6 +266,7 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     assert printed.count("SNIPS") == 2
 
 
+@pytest.mark.slow
 def test_the_commands_of_live_arms_run_as_printed(tmp_path: Path):
     from convergence_core.store.runtime import RuntimeStore
     from tasks.offers import offer_of

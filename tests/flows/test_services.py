@@ -158,6 +158,7 @@ def test_a_run_killed_with_its_worker_is_told_crashed_and_taken_up_by_the_next(
 
 
 @pytest.mark.prefect
+@pytest.mark.slow
 def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     place: dict[str, Any] = {
         "pool": "twice", "folder": tmp_path, "system": "s", "suffix": "-twice"

@@ -236,6 +236,7 @@ def test_without_all_experiments_each_generation_keeps_its_first_and_the_winner(
 
 
 @pytest.mark.parametrize("form", ["python", "json", "yaml"])
+@pytest.mark.slow
 def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_path, form):
     params = {
         "t": 1e-05,
@@ -291,6 +292,7 @@ def test_where_no_link_can_be_made_a_text_file_names_the_latest_run(store, resul
     assert (root / "latest" / "mine.txt").read_text() == "the user's"
 
 
+@pytest.mark.slow
 def test_writing_again_replaces_the_files_and_leaves_nothing_behind(store, result, tmp_path):
     for _ in range(2):
         write_results(result, store, configured(), tmp_path)

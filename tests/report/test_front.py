@@ -87,6 +87,7 @@ def test_the_front_goes_through_json(result):
     assert RunResult.from_json(old).front is None
 
 
+@pytest.mark.slow
 def test_the_report_shows_front_and_dominated_apart(result, front):
     page, text = report_html(result), report_markdown(result)
     assert "The front of trade-offs" in text

@@ -40,6 +40,7 @@ def test_the_users_own_style_does_not_reach_the_report():
         assert svg_plots(made_up_result(), "spend") == plain
 
 
+@pytest.mark.slow
 def test_a_read_only_home_makes_no_noise(tmp_path):
     code = (
         "import sys; from tasks.report import learning_curve_png; "

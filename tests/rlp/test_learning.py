@@ -13,6 +13,7 @@ SEEDS = range(8)
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_the_policy_finds_the_thought_that_predicts():
     for seed in SEEDS:
         course = run_course(seed)

@@ -380,6 +380,7 @@ def test_without_a_model_the_run_says_so_once_and_goes_on(tmp_path: Path, plain:
     assert rows(tmp_path, order) == rows(plain, order)
 
 
+@pytest.mark.slow
 def test_without_a_probability_channel_nothing_is_scored_and_the_run_goes_on(
     tmp_path: Path, plain: Path
 ):

@@ -446,6 +446,7 @@ def test_processes_that_share_a_state_lose_no_reward_and_count_none_twice(tmp_pa
 
 
 @pytest.mark.usefixtures("shared")
+@pytest.mark.slow
 def test_a_killed_process_loses_no_acknowledged_reward(tmp_path: Path):
     processes(tmp_path / "store", 3, 60, kill_after=20)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.store import ParquetStore
@@ -67,6 +68,7 @@ def test_prompts_of_one_meaning_are_asked_once(tmp_path: Path):
     assert costs[0]["n"] == made.n_asked["embedding"]
 
 
+@pytest.mark.slow
 def test_where_it_fails_words_decide_and_the_error_is_told(tmp_path: Path):
     made = world(mode="http500", breaks=frozenset({"embedding"}))
     row = played(tmp_path, SETTINGS, made)
@@ -75,6 +77,7 @@ def test_where_it_fails_words_decide_and_the_error_is_told(tmp_path: Path):
     assert row["n_kept"] > 0
 
 
+@pytest.mark.slow
 def test_a_round_that_is_played_again_asks_no_direction_twice(tmp_path: Path):
     made = world()
     with planted_server(made) as server:

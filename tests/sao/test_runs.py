@@ -320,6 +320,7 @@ def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
     assert told == [wanted]
 
 
+@pytest.mark.slow
 def test_preferences_stop_at_their_share_of_the_budget(tmp_path: Path):
     world = planted_world()
     result, _ = run_whole(

@@ -48,6 +48,7 @@ def test_eight_processes_that_share_a_journal_call_each_of_2000_cells_once(tmp_p
     assert len(owners) > 1, "one process did it all before the others began"
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_postgres_call_each_cell_once(tmp_path):
     url = postgres_server().new_schema()
     paid = paid_by_processes(tmp_path, 4, 400, url)

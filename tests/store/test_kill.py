@@ -56,7 +56,17 @@ def test_many_random_kills_lose_nothing(tmp_path):
     kill_randomly(tmp_path, random.Random(2), n_kills=120, n_generations=1_000)
 
 
-@pytest.mark.parametrize("operation", range(1, 2 * N_FILES + 1))
+@pytest.mark.parametrize(
+    "operation",
+    [
+        *range(1, 2 * N_FILES + 1, 3),
+        *(
+            pytest.param(operation, marks=pytest.mark.slow)
+            for operation in range(1, 2 * N_FILES + 1)
+            if operation % 3 != 1
+        ),
+    ],
+)
 def test_a_kill_between_any_two_files_leaves_a_whole_store(tmp_path, operation):
     with start_child("tests.store.publisher", tmp_path, RUN, 1, operation) as child:
         output, _ = child.communicate()

@@ -153,6 +153,7 @@ def test_a_changed_target_is_ignored_and_told(folder: Path):
     assert told.endswith("earlier runs disagree with this one and are ignored")
 
 
+@pytest.mark.slow
 def test_an_earlier_run_that_is_gone_is_an_error_that_says_so(folder: Path):
     play(begin(folder))
     second = begin(folder)
@@ -205,6 +206,7 @@ def served(folder: Path, params: dict[str, object], rewards: list[float], arm: s
         store.retire("known", "default", arm)
 
 
+@pytest.mark.slow
 def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: Path):
     first = begin(folder)
     play(first)
