@@ -1,32 +1,23 @@
 """Subflows beat by themselves, end at once, and the outermost run's beats are Prefect's."""
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+
+from tests.support.emitted import kept_events
 
 pytestmark = pytest.mark.prefect
 
 
 @pytest.fixture
-def seen() -> Iterator[list[tuple[str, str]]]:
-    """Collect (event, resource) instead of sending them."""
-    from prefect.events.clients import AssertingEventsClient
-    from prefect.events.worker import EventsWorker
-
-    found: list[tuple[str, str]] = []
-    AssertingEventsClient.reset()
-    EventsWorker.set_client_override(AssertingEventsClient)
-    try:
-        yield found
-    finally:
-        EventsWorker.set_client_override(None)
+def emitted() -> Iterator[Callable[[], list[Any]]]:
+    with kept_events() as told:
+        yield told
 
 
-def test_a_subflow_beats_by_itself_and_takes_no_second_longer(seen: list[tuple[str, str]]):
+def test_a_subflow_beats_by_itself_and_takes_no_second_longer(emitted: Callable[[], list[Any]]):
     from prefect import flow
-    from prefect.events.clients import AssertingEventsClient
-    from prefect.events.worker import EventsWorker
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     from flows.heartbeats import BEAT, beating, flows_beat_themselves
@@ -48,25 +39,17 @@ def test_a_subflow_beats_by_itself_and_takes_no_second_longer(seen: list[tuple[s
 
     with temporary_settings(updates={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: 30}):
         inner_id = outer()
-    EventsWorker.drain_all()
-    beats = [
-        event.resource.id
-        for client in AssertingEventsClient.all
-        for event in client.events
-        if event.event == BEAT
-    ]
+    beats = [event.resource.id for event in emitted() if event.event == BEAT]
     assert settings == [None]
     assert beats.count(f"prefect.flow-run.{inner_id}") == 1
     assert len(beats) == 2
 
 
 def test_within_the_block_the_outermost_run_beats_by_itself_too_and_task_runs_have_no_tags(
-    seen: list[tuple[str, str]],
+    emitted: Callable[[], list[Any]],
 ):
     from prefect import flow, tags
     from prefect.context import TagsContext
-    from prefect.events.clients import AssertingEventsClient
-    from prefect.events.worker import EventsWorker
 
     from flows.heartbeats import BEAT, beating, flows_beat_themselves
     from flows.naming import task_runs_have_no_tags
@@ -86,19 +69,17 @@ def test_within_the_block_the_outermost_run_beats_by_itself_too_and_task_runs_ha
 
     with flows_beat_themselves():
         inner_id, of_flow_run, of_task_runs = outer()
-    EventsWorker.drain_all()
-    beats = [
-        event.resource.id
-        for client in AssertingEventsClient.all
-        for event in client.events
-        if event.event == BEAT
-    ]
+    beats = [event.resource.id for event in emitted() if event.event == BEAT]
     assert (beats.count(f"prefect.flow-run.{inner_id}"), len(beats)) == (1, 2)
     assert (of_flow_run, of_task_runs) == ({"system:s"}, set())
 
 
-def test_without_heartbeats_nobody_beats(seen: list[tuple[str, str]]):
-    from flows.heartbeats import beating, flows_beat_themselves
+def test_where_heartbeats_are_off_nobody_beats(emitted: Callable[[], list[Any]]):
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    with flows_beat_themselves(), beating():
-        time.sleep(0)
+    from flows.heartbeats import BEAT, beating, flows_beat_themselves
+
+    off = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    with temporary_settings(updates=off), flows_beat_themselves(), beating():
+        pass
+    assert not [event for event in emitted() if event.event == BEAT]

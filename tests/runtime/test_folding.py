@@ -11,6 +11,7 @@ from convergence_core.store.runtime import RuntimeStore
 from tasks.folding import fold_store
 from tasks.offers import offer_of
 from tasks.serving import Bandit
+from tests.support.emitted import kept_events
 
 DAY_US = 86_400_000_000
 
@@ -137,11 +138,8 @@ def test_the_flow_folds_a_store(tmp_path: Path):
 
 
 @pytest.mark.prefect
-def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path):
     """Through Prefect's own client of events, whose messages are kept by its test double."""
-    from prefect.events.clients import AssertingEventsClient
-    from prefect.events.worker import EventsWorker
-
     from convergence_core.store.runtime_writes import RewardTerms
     from flows.fold import fold
 
@@ -154,16 +152,10 @@ def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path, monkeypatch: pytest
             reward = 1.0 if number < 100 else 0.0
             store.reward("bot", chosen.decision_id, reward, terms=terms)
     assert fold(str(tmp_path / "store")).alarms, "no event was asked for, and none is told"
-    AssertingEventsClient.reset()
-    worker = EventsWorker.instance(AssertingEventsClient)
-    monkeypatch.setattr(EventsWorker, "instance", classmethod(lambda *_: worker))
-    (alarm,) = fold(str(tmp_path / "store"), drift_events=True).alarms
-    assert fold(str(tmp_path / "store"), drift_events=True).alarms == ()
-    worker.drain()
-    events = [
-        e for c in AssertingEventsClient.all for e in c.events if e.event == "convergence.drift"
-    ]
-    (event,) = events
+    with kept_events() as emitted:
+        (alarm,) = fold(str(tmp_path / "store"), drift_events=True).alarms
+        assert fold(str(tmp_path / "store"), drift_events=True).alarms == ()
+        (event,) = [event for event in emitted() if event.event == "convergence.drift"]
     assert event.resource["prefect.resource.id"] == "convergence.system.bot"
     assert event.payload["arm_id"] == alarm.arm_id == "a"
     assert event.payload["after"] < event.payload["before"]
