@@ -58,9 +58,6 @@ def after_round(state: SaoState, lessons: RoundLessons, asked: Sequence[int]) ->
         asked: indices of its personas.
     """
     alarms = state.alarms.after(lessons.coverage)
-    why_alarm = None
-    if alarms.is_stopped and not state.alarms.is_stopped:
-        why_alarm = alarms.why
     trust = state.trust.after(lessons.found)
     start = first_weight(trust.value) if trust.is_enabled else 0.0
     drift, exploitation = state.drift, state.exploitation
@@ -72,7 +69,7 @@ def after_round(state: SaoState, lessons: RoundLessons, asked: Sequence[int]) ->
         weight = start
     return replace(
         state,
-        rounds=state.rounds.after(lessons.agreement_with_frozen, why_alarm=why_alarm),
+        rounds=state.rounds.after(lessons.agreement_with_frozen),
         asked=(*state.asked, *asked),
         alarms=alarms,
         trust=trust,

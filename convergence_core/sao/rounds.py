@@ -47,21 +47,19 @@ class Rounds:
     best_agreement: float | None = None
     """Highest agreement with the frozen verdicts so far."""
     why_ended: str | None = None
-    """``None``: another round may be run."""
+    """``None``: another round may be run. Alarms of coverage are told by ``coverage.Alarms``: they end
+    no rounds for good."""
 
-    def after(self, found: float | None, *, why_alarm: str | None = None) -> "Rounds":
+    def after(self, found: float | None) -> "Rounds":
         """Return the state after a round.
 
         Args:
             found: its agreement with the frozen verdicts; ``None``: not measured.
-            why_alarm: the alarm of coverage; ``None``: silent.
         """
         n_done = self.n_done + 1
         known = [a for a in (self.best_agreement, found) if a is not None]
         why = self.why_ended
-        if why_alarm is not None:
-            why = f"coverage: {why_alarm}"
-        elif (
+        if (
             found is not None
             and self.best_agreement is not None
             and found <= self.best_agreement - FALL + 1e-12

@@ -26,8 +26,11 @@ from convergence_core.coverage.measures import (
     zlib_ratio,
 )
 from convergence_core.records import Params
+from convergence_core.sao.learning import RoundLessons, after_round
 from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.state import SaoState
 from convergence_core.space import Space
+from convergence_core.trust.audit import audit
 from tests.support.trigrams import N_PER_ROUND, Trigrams, sentences, split
 
 FULL = Coverage(
@@ -204,14 +207,33 @@ def test_fresh_real_text_never_alarms_in_five_rounds():
 
 @pytest.mark.statistical
 def test_a_collapse_stops_the_rounds_by_round_2():
-    state, rounds = Alarms(), Rounds(limit=9)
+    state, n_rounds = Alarms(), 0
     rng = np.random.default_rng(2)
     texts, held_out = split(rng)
     written = texts[:N_PER_ROUND]
     state = state.after(measure(written, held_out))
-    while rounds.why_ended is None:
+    while state.gives_rows:
         written = Trigrams(written).write(N_PER_ROUND, 0.7, rng)
         state = state.after(measure(written, held_out))
-        rounds = rounds.after(0.9, why_alarm=state.why)
-    assert rounds.n_done <= 2
-    assert str(rounds.why_ended).startswith("coverage:")
+        n_rounds += 1
+    assert n_rounds <= 2
+    assert state.why is not None
+
+
+def test_after_two_clean_rounds_rows_come_again():
+    state = SaoState(rounds=Rounds(limit=9), alarms=Alarms(reference=FULL))
+    found = audit([], np.random.default_rng(0))
+
+    def after(coverage: Coverage) -> SaoState:
+        lessons = RoundLessons(
+            found=found, coverage=coverage, agreement_with_frozen=None, standing=None
+        )
+        return after_round(state, lessons, [])
+
+    state = after(BAD)
+    assert not state.alarms.gives_rows
+    state = after(FULL)
+    assert not state.alarms.gives_rows
+    state = after(FULL)
+    assert state.alarms.gives_rows
+    assert state.rounds.why_ended is None, "an alarm that is over ends no rounds"

@@ -278,7 +278,7 @@ class SAOMixin:
             self._held_out,
             most_bigrams=bigrams_for(self.alarms.reference),
         )
-        before, self.alarms = self.alarms, self.alarms.after(coverage)
+        self.alarms = self.alarms.after(coverage)
         items = [
             Item(q=judgement.q, first_is_right=item.first_is_right)
             for item, judgement in played.audits
@@ -286,8 +286,7 @@ class SAOMixin:
         found = audit(items, np.random.default_rng([self.config.seed, plan.round_number]))
         self.trust = self.trust.after(found)
         again = agreement([a for a, _ in played.frozen_again], [b for _, b in played.frozen_again])
-        fired = self.alarms.is_stopped and not before.is_stopped
-        self.rounds = self.rounds.after(again, why_alarm=self.alarms.why if fired else None)
+        self.rounds = self.rounds.after(again)
         return SyntheticDataset(
             pairs=played.pairs,
             dropped=dict(Counter({str(k): n for k, n in played.counters.items() if n})),
@@ -295,7 +294,8 @@ class SAOMixin:
             pooled=played.pooled,
             coverage=coverage,
             audit=found,
-            why_ended=self.rounds.why_ended,
+            why_ended=self.rounds.why_ended
+            or (None if self.alarms.gives_rows else self.alarms.why),
         )
 
 
