@@ -74,7 +74,7 @@ def test_where_it_fails_words_decide_and_the_error_is_told(tmp_path: Path):
     row = played(tmp_path, SETTINGS, made)
     assert row["dropped"]["duplicate_prompt"] == 0
     assert "embedding: http_500" in row["errors_json"]
-    assert row["n_kept"] > 0
+    assert row["n_judged"] > 0
 
 
 @pytest.mark.slow
