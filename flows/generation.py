@@ -6,8 +6,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.heartbeats import beating
 from flows.naming import task_runs_have_no_tags
 from tasks.artifacts import show_standing
+from tasks.living import stopping_when_left, thinks
 from tasks.process_redaction import redacted_errors
-from tasks.runs import stopping_when_left, thinks
 from tasks.sealed import Sealed
 from tasks.steps import evaluate, learn, predict, sample_candidates, save_generation, think
 

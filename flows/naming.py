@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from prefect import runtime
 from prefect.context import TagsContext
 
-from tasks.runs import is_open, run_of
+from tasks.living import is_open, run_of
 
 
 def label_of_flow_run() -> str:

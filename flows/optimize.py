@@ -15,9 +15,9 @@ from tasks.adopting import Concluded, concluded_by
 from tasks.approval import await_adoption
 from tasks.artifacts import notices, show_result, show_start
 from tasks.conclusion import choose_finalists, conclude
+from tasks.living import prefers
 from tasks.opening import Resume, open_run
 from tasks.process_redaction import redacted_errors
-from tasks.runs import prefers
 from tasks.steps import evaluate
 from tasks.system_events import emit_gate
 

@@ -5,9 +5,9 @@ from prefect import flow, runtime
 from flows.heartbeats import beating
 from flows.naming import label_of_round, task_runs_have_no_tags
 from tasks.artifacts import notices, show_rounds, show_tags
+from tasks.living import is_open
 from tasks.preferences.alone import open_rounds
 from tasks.process_redaction import redacted_errors
-from tasks.runs import is_open
 from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
 
 

@@ -8,13 +8,15 @@ from typing import Literal, Self
 from convergence_core.config import parse_mapping
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.promotions import champion_of, crown
 from convergence_core.store.protocols import RunRecord
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import Champion
+from tasks.living import is_open
 from tasks.loading import load
 from tasks.promoting import HOLDBACK, put_on_offer
-from tasks.runs import FLOW_RUN_TAG, is_open, now_us
+from tasks.runs import FLOW_RUN_TAG
 from tasks.storage import ready_store
 
 Obstacle = Literal["reigns", "changed"]
@@ -133,7 +135,7 @@ def adopt(
             params=dict(winner.params),
             run_id=result.run_id,
             reason=reason,
-            created_us=now_us(),
+            created_us=wall_clock_us(),
         ),
     )
     return arms

@@ -24,6 +24,7 @@ from prefect.artifacts import (
 from convergence_core.budget.limits import Limits, Spent
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
+from tasks.living import run_of
 from tasks.report import (
     collect_progress,
     leaderboard_rows,
@@ -35,7 +36,7 @@ from tasks.report import (
     spending_markdown,
     thinking_markdown,
 )
-from tasks.runs import Run, run_of
+from tasks.runs import Run
 from tasks.system_events import budget_events
 
 NAME = "configuration"

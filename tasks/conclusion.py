@@ -17,11 +17,12 @@ from convergence_core.records import (
 )
 from convergence_core.result import RunResult
 from convergence_core.schedule import Schedule
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.rows import payload_rows
 from tasks.champions import tagged_champion
 from tasks.gating import judge, record
 from tasks.report import collect, write_results
-from tasks.runs import Run, now_us
+from tasks.runs import Run
 from tasks.standing import limit_reached
 
 _ANSWERED = "SELECT eval_id FROM evaluations WHERE run_id = $run AND status = 'ok' LIMIT 1"
@@ -86,7 +87,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     baseline = _baseline(run)
     result = collect(
         run.store,
-        replace(run.record, ended_us=now_us()),
+        replace(run.record, ended_us=wall_clock_us()),
         configuration=run.configuration,
         space=run.loaded.space,
         search=run.progress.search,

@@ -7,11 +7,12 @@ from convergence_core.config import Configuration
 from convergence_core.gate import PairedGate
 from convergence_core.records import Candidate, Trial, sha256_hex
 from convergence_core.result import GateReport, RunResult
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.promotions import crown, save_look
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import Champion, GateLook
 from tasks.promoting import put_on_offer
-from tasks.runs import Run, now_us
+from tasks.runs import Run
 
 
 def judge(
@@ -99,7 +100,7 @@ def record(run: Run, result: RunResult, report: GateReport, winner: Candidate) -
                     "min_effect": report.min_effect,
                     "label": run.label,
                 },
-                created_us=now_us(),
+                created_us=wall_clock_us(),
             ),
         )
         adopts = not run.configuration.promotion.require_adoption
@@ -113,6 +114,6 @@ def record(run: Run, result: RunResult, report: GateReport, winner: Candidate) -
                     params=dict(winner.params),
                     run_id=run.run_id,
                     reason=f"promoted by run {run.label} without being asked",
-                    created_us=now_us(),
+                    created_us=wall_clock_us(),
                 ),
             )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from convergence_core.errors import StoreDamagedError
 from convergence_core.store import ParquetStore
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.expiry import due, orphans, remove
 from convergence_core.store.promotions import champion_runs
 from convergence_core.store.runtime import RuntimeStore, has_runtime
-from tasks.runs import now_us
 
 DAY_US = 24 * 3600 * 1_000_000
 
@@ -50,7 +50,7 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
             "the configuration."
         )
     try:
-        now = now_us()
+        now = wall_clock_us()
         records = store.runs()
         old = []
         if keep_days is not None:

@@ -15,12 +15,14 @@ from convergence_core.events import Listener
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore, new_run_id
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import RunRecord
 from tasks.assembly import OFFLINE, Notify, assemble
 from tasks.champions import champion_tag
 from tasks.earlier import ROUNDS_TAG, tags_of
+from tasks.living import is_open, run_of
 from tasks.loading import Loaded, load, load_mapping
-from tasks.runs import FLOW_RUN_TAG, Run, is_open, now_us, run_of
+from tasks.runs import FLOW_RUN_TAG, Run
 from tasks.storage import ready_store
 from tasks.version import code_version
 
@@ -113,7 +115,7 @@ def prepare_run(
     path = ready_store(loaded)
     name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
     offline = {} if mock_url is None else {OFFLINE: "true"}
-    started = now_us()
+    started = wall_clock_us()
     run_id = new_run_id(started, os.urandom(10))
     config_json = configuration.to_json()
     record = RunRecord(

@@ -4,10 +4,8 @@ Flow and task parameters carry a run's id only, so that nothing heavy and no sec
 Prefect; ``run_of`` finds the living ``Run`` behind the id. ``tasks.opening`` makes runs.
 """
 
-import contextlib
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -16,7 +14,7 @@ import numpy as np
 
 from convergence_core.budget.limits import Budget
 from convergence_core.config import Configuration
-from convergence_core.errors import LeaseHeldError, RunInterruptedError, RunNotFoundError
+from convergence_core.errors import LeaseHeldError, RunInterruptedError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
 from convergence_core.goals import FittedGoals, Goals
 from convergence_core.recommend import Recommendation, recommend
@@ -34,6 +32,7 @@ from convergence_core.sao.state import SaoState
 from convergence_core.schedule import FINAL_SHARE, Schedule
 from convergence_core.stopper import Stopper
 from convergence_core.store import Lease, ParquetStore
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import (
     Journal,
     LostCall,
@@ -42,6 +41,7 @@ from convergence_core.store.protocols import (
     RunStatus,
 )
 from convergence_core.store.rows import evaluation_row
+from tasks import living
 from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.preferences.concluding import Round
@@ -54,62 +54,6 @@ from tasks.widening import widen
 
 FLOW_RUN_TAG = "prefect_flow_run"
 """Tag of a run that remembers which flow run worked on it last."""
-_LIVING: dict[str, "Run"] = {}
-_LIVING_LOCK = threading.Lock()
-
-
-def now_us() -> int:
-    """Return the wall clock in microseconds since the epoch."""
-    return time.time_ns() // 1_000
-
-
-def run_of(run_id: str) -> "Run":
-    """Return the living run of this process.
-
-    Raises:
-        RunNotFoundError: this process holds no such run.
-    """
-    with _LIVING_LOCK:
-        run = _LIVING.get(run_id)
-    if run is None:
-        raise RunNotFoundError(
-            f"run {run_id} is not open in this process. "
-            f"Open it with `convergence resume {run_id}`."
-        )
-    return run
-
-
-def is_open(run_id: str) -> bool:
-    """Whether this process holds the run."""
-    with _LIVING_LOCK:
-        return run_id in _LIVING
-
-
-@contextlib.contextmanager
-def stopping_when_left(run_id: str) -> Iterator[None]:
-    """Ask a living run to stop as soon as a signal leaves the block: its flow run was cancelled.
-
-    Prefect's task runner waits for its threads when a flow run is left. Without this they would ask
-    all of their cells first.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, Exception) and is_open(run_id):
-            run_of(run_id).stop()
-        raise
-
-
-def thinks(run_id: str) -> bool:
-    """Whether somebody thinks before the next generation of a living run."""
-    thinking = run_of(run_id).thinking
-    return thinking is not None and thinking.why_off is None
-
-
-def prefers(run_id: str) -> bool:
-    """Whether a round of preferences is due before the next generation of a living run."""
-    run = run_of(run_id)
-    return run.preferring is not None and run.preferring.is_due(run.next_generation)
 
 
 class Run:
@@ -171,8 +115,7 @@ class Run:
         """Whether its work has begun: until then there is nothing to keep."""
         self._closed = False
         self._rng_state = progress.rng_state
-        with _LIVING_LOCK:
-            _LIVING[record.run_id] = self
+        living.enrol(self)
 
     @property
     def run_id(self) -> str:
@@ -508,7 +451,7 @@ class Run:
             self.record,
             status=status,
             reason=reason,
-            ended_us=None if status == "running" else now_us(),
+            ended_us=None if status == "running" else wall_clock_us(),
             n_generations=self.next_generation,
         )
         self.store.save_run(self.record)
@@ -519,7 +462,7 @@ class Run:
             self.record,
             status="done",
             reason=reason,
-            ended_us=now_us(),
+            ended_us=wall_clock_us(),
             n_generations=self.next_generation,
             summary_json=summary_json,
         )
@@ -530,8 +473,7 @@ class Run:
         if self._closed:
             return
         self._closed = True
-        with _LIVING_LOCK:
-            _LIVING.pop(self.run_id, None)
+        living.strike(self.run_id)
         for part in (self.thinking, self.preferring):
             if part is not None:
                 part.close()
@@ -549,7 +491,7 @@ class Run:
         """
         self.has_begun = True
         self.save("running")
-        self._budget.start(now_us() / 1e6)
+        self._budget.start(wall_clock_us() / 1e6)
         self.announce()
         return self
 

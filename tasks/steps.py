@@ -20,9 +20,10 @@ from convergence_core.store.rows import (
     generation_row,
     payload_rows,
 )
+from tasks.living import run_of
 from tasks.preferences.alone import save_rounds
 from tasks.process_redaction import redacted_errors
-from tasks.runs import Run, run_of
+from tasks.runs import Run
 from tasks.sealed import Sealed
 from tasks.standing import Learned
 from tasks.thoughts.thinking import Taught

@@ -6,7 +6,6 @@ a kill, so it writes no row; a hit by another one is recorded as ``cached``, at 
 with the run that paid. So a resumed run ends with the same ledger as the unbroken one.
 """
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import apsw
 
 from convergence_core.store.claiming import LOSE, answer_of, claim_call, is_paid_by, look_up
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.layout import JOURNAL_FILE, ensure_store, store_root
 from convergence_core.store.ledger import (
     LEDGER,
@@ -52,11 +52,6 @@ _ABANDON = (
     "UPDATE calls SET state = 'failed' WHERE state = 'started' AND call_key IN "
     "(SELECT call_key FROM attempts WHERE run_id = ? AND state = 'started')"
 )
-
-
-def wall_clock_us() -> int:
-    """Return the time in microseconds since the epoch."""
-    return time.time_ns() // 1_000
 
 
 def open_journal(

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 
 from convergence_core.errors import LeaseHeldError, StoreError
-from convergence_core.store.journal import wall_clock_us
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.layout import JOURNAL_FILE, ensure_store, store_root
 from convergence_core.store.processes import ProcessMark, is_dead, this_process
 from convergence_core.store.sqlite import Closing, DurableDatabase

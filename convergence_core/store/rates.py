@@ -9,13 +9,13 @@ A moment nobody uses, e.g. of a process that was killed, is lost. Nothing here h
 failure, and no call waits in the database.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import apsw
 
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.layout import ensure_store, store_root
 from convergence_core.store.sqlite import Closing, DurableDatabase, Schema
 
@@ -95,7 +95,7 @@ class SqliteRates(Closing):
         self,
         path: Path | str,
         *,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         """Open the file of a store, creating it if need be.
 

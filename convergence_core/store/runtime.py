@@ -15,7 +15,7 @@ from convergence_core.bandit.drift import Alarm
 from convergence_core.bandit.receipts import Receipt
 from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
-from convergence_core.store.journal import wall_clock_us
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.layout import ensure_store, store_root
 from convergence_core.store.runtime_rows import (
     ArmKind,

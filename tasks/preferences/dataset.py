@@ -34,13 +34,13 @@ from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows
 from convergence_core.sao.state import JudgedPair
 from convergence_core.stopper import Progress as StopperProgress
 from convergence_core.store import Lease, ParquetStore, new_run_id
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import RunRecord, Store
 from convergence_core.store.rows import generation_row
 from convergence_core.trust.audit import LEAST_TRUST
 from tasks.earlier import ROUNDS_TAG
 from tasks.loading import Loaded
 from tasks.preferences.making import data_of, filter_settings
-from tasks.runs import now_us
 from tasks.standing import Progress
 from tasks.storage import store_path
 from tasks.version import code_version
@@ -303,7 +303,7 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
             [Problem(key=str(path), rule="must hold a row that passes the filters", value="",
                      fix=f"Dropped: {dict(found.dropped)}.")]
         )  # fmt: skip
-    started = now_us()
+    started = wall_clock_us()
     run_id = new_run_id(started, os.urandom(10))
     config_json = configuration.to_json()
     record = RunRecord(
@@ -348,7 +348,9 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
         )
         reason = f"{len(found.pairs)} preferences were imported"
         store.save_run(
-            replace(record, status="done", reason=reason, ended_us=now_us(), n_generations=1)
+            replace(
+                record, status="done", reason=reason, ended_us=wall_clock_us(), n_generations=1
+            )
         )
     finally:
         lease.release()

@@ -1,6 +1,5 @@
 """From the store and the posterior to a ``RunResult``."""
 
-import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.sampler import SearchState
 from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Space
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
 from tasks.earlier import Past
@@ -226,7 +226,7 @@ def collect_progress(run: "Run") -> RunResult:
     """Return what a living run has found so far, as if it were stopped now."""
     loaded = run.loaded
     baseline = loaded.space.baseline()
-    ended_us = time.time_ns() // 1_000
+    ended_us = wall_clock_us()
     return collect(
         run.store,
         replace(run.record, ended_us=ended_us),

@@ -8,13 +8,13 @@ import pytest
 
 from convergence_core.errors import StoreDamagedError
 from convergence_core.store import ParquetStore
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.expiry import due, orphans, remove
 from convergence_core.store.promotions import crown
 from convergence_core.store.protocols import RunRecord
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import Champion
 from tasks.maintaining import DAY_US, maintain_store
-from tasks.runs import now_us
 from tests.support.store_rows import generation_tables, run_record
 
 HOUR_US = DAY_US // 24
@@ -24,7 +24,7 @@ def filled(folder: Path, *ages_in_days: int, name: str = "s") -> ParquetStore:
     """Return a store with one finished run of each age, named r0, r1, …"""
     store = ParquetStore(folder)
     for i, age in enumerate(ages_in_days):
-        began = now_us() - age * DAY_US
+        began = wall_clock_us() - age * DAY_US
         record = replace(run_record(f"r{i}"), name=name, label=f"{name}-{i}", started_us=began)
         store.save_run(record)
         store.publish(f"r{i}", 0, generation_tables(f"r{i}", 0))
@@ -91,11 +91,11 @@ def test_a_removal_that_was_killed_is_ended_by_the_next(tmp_path: Path):
     next(tmp_path.glob("live/runs/run_id=r0/*"), marker).unlink(missing_ok=True)
     assert "r0" not in {run.run_id for run in store.runs()}
     assert store.check() == []
-    assert orphans(tmp_path, before_us=now_us() - HOUR_US) == []  # somebody may be writing
-    assert orphans(tmp_path, before_us=now_us() + HOUR_US) == ["r0"]
+    assert orphans(tmp_path, before_us=wall_clock_us() - HOUR_US) == []  # somebody may be writing
+    assert orphans(tmp_path, before_us=wall_clock_us() + HOUR_US) == ["r0"]
     remove(tmp_path, "r0")
     assert files_of(tmp_path, "r0") == []
-    assert orphans(tmp_path, before_us=now_us() + HOUR_US) == []
+    assert orphans(tmp_path, before_us=wall_clock_us() + HOUR_US) == []
 
 
 def test_damage_is_told_and_no_store_is_an_error(tmp_path: Path):

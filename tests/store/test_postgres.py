@@ -14,7 +14,7 @@ import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from convergence_core.store import PostgresJournal, SqliteJournal, open_journal, postgres
-from convergence_core.store.journal import wall_clock_us
+from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.postgres_batches import ClaimBatch, SettleBatch
 from convergence_core.store.protocols import Settlement
 from tests.store.asker import RUN, intent

@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 
 from tasks.conclusion import choose_finalists, conclude
+from tasks.living import prefers
 from tasks.loading import load
 from tasks.opening import prepare_run, resume_run
-from tasks.runs import Run, prefers
+from tasks.runs import Run
 from tasks.sealed import Sealed
 from tasks.steps import prefer, sample_candidates, save_generation
 from tests.support.planted_server import PlantedWorld

@@ -8,8 +8,9 @@ import pytest
 from convergence_core.records import canonical_json
 from convergence_core.store import ParquetStore
 from tasks.adopting import concluded_by
+from tasks.living import stopping_when_left
 from tasks.opening import open_run
-from tasks.runs import Run, stopping_when_left
+from tasks.runs import Run
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result
