@@ -1,8 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-all cover run serve constraints
+.PHONY: help install check test test-all test-training cover run serve constraints
 
 PYTHON ?= .venv/bin/python
 WORKERS ?= 3
+TRAINING ?= build/training
 CONFIG ?= data/quickstart/optimization.yaml
 
 help: ## Print this list.
@@ -24,8 +25,16 @@ test test-all cover: export PYTHONDONTWRITEBYTECODE =
 test: ## The default suite: real servers on loopback, no network.
 	$(PYTHON) -m pytest -m "not slow and not network" -n $(WORKERS)
 
-test-all: ## Everything but calls to real providers.
+test-all: test-training ## Everything but calls to real providers.
 	$(PYTHON) -m pytest -m "not network" -n $(WORKERS)
+
+# PyTorch and TRL are 2 GB, so they have an environment of their own. Plain pip takes the build for CPUs.
+# One thread: the models have a few thousand weights, and threads that wait for each other take minutes.
+test-training: ## Tests that train: exported preferences with TRL, open weights with PyTorch.
+	python3 -m venv $(TRAINING)
+	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e '.[training,test]'
+	$(TRAINING)/bin/python -c 'import torch, trl'
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest tests/sao/test_training.py tests/rlp/test_weights.py
 
 cover: ## Branch coverage of the deciding core.
 	$(PYTHON) -m coverage run --branch --source=convergence_core -m pytest -q -m "not slow and not network and not prefect" tests/core tests/contracts tests/config tests/store

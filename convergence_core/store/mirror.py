@@ -35,7 +35,13 @@ from convergence_core.store.layout import (
 )
 from convergence_core.store.tables import GENERATIONS, RUNS
 
-SCHEMES: Final = ("s3://", "gs://", "az://")
+_ENDPOINTS: Final = {
+    "s3://": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs://": ("GOOGLE_BASE_URL",),
+    "az://": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Scheme → variables that name an endpoint of one's own."""
+SCHEMES: Final = tuple(_ENDPOINTS)
 BINDING: Final = "remote.json"
 """File of a store's folder that names the address it is the working copy of."""
 _STAGES: Final = ("live/", "final/")
@@ -274,8 +280,9 @@ def _connect(url: str) -> Any:
     from obstore.store import from_url  # noqa: PLC0415 - an extra
 
     # Tests and services of one's own speak plain HTTP; whoever names such an endpoint means it.
-    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
-    if url.startswith("s3://") and endpoint.startswith("http://"):
+    scheme = url[: url.index("://") + 3]
+    endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS[scheme])), "")
+    if endpoint.startswith("http://"):
         return from_url(url, client_options={"allow_http": True})
     return from_url(url)
 

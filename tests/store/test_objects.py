@@ -1,18 +1,18 @@
 """A store on object storage: published whole, never replaced, fetched elsewhere, read by DuckDB.
 
-The server is ours and speaks S3's protocol; with ``moto`` installed, its server is asked as well.
+Our own server speaks S3's protocol and Google's. Azurite, which is Microsoft's, speaks Azure's, and moto
+S3's, where they are installed.
 """
 
+import base64
 import json
-import os
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
-import httpx
 import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
@@ -23,34 +23,81 @@ from tasks.loading import load
 from tasks.opening import prepare_run
 from tasks.storage import ready_store
 from tests.docs.test_documents import blocks
-from tests.support.object_server import ObjectServer, object_server
+from tests.support.object_places import (
+    AZURE_KEY,
+    CLIENT_EMAIL,
+    SECRET,
+    Place,
+    az_place,
+    azure_server,
+    azurite,
+    moto_place,
+    moto_server,
+    our_place,
+    private_key,
+)
 from tests.support.optimizations import start_command, write_project
 from tests.support.preferring_runs import play
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
 pytest.importorskip("obstore", reason="needs obstore: pip install '.[objects]'")
 
-URL = "s3://results/nightly"
-SECRET = "s3cr3t/5e2b61f0a9"  # noqa: S105 - of a server that lives as long as the tests
+OURS = ("s3", "gs")
+MOTO = pytest.param(
+    "moto",
+    marks=[
+        pytest.mark.slow,
+        pytest.mark.skipif(
+            find_spec("moto") is None, reason="needs moto: pip install 'moto[s3]' flask flask-cors"
+        ),
+    ],
+)
+AZURE = pytest.param(
+    "az",
+    marks=[
+        pytest.mark.slow,
+        pytest.mark.skipif(
+            azurite() is None,
+            reason="needs azurite-blob: npm install azurite, then AZURITE=its path",
+        ),
+    ],
+)
+numbers = count()
 
 
-def use(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "tester",
-        "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    with moto_server() as endpoint:
+        yield endpoint
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
-    with object_server() as (kept, endpoint):
-        use(monkeypatch, endpoint)
-        yield kept
+@pytest.fixture(scope="module")
+def azure() -> Iterator[str]:
+    with azure_server() as endpoint:
+        yield endpoint
 
 
-def opened(folder: Path) -> ParquetStore:
-    bind(folder, URL)
+@pytest.fixture(params=[*OURS, MOTO, AZURE])
+def place(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Place]:
+    """An empty bucket, and the environment that leads to it."""
+    with ExitStack() as stack:
+        if request.param in OURS:
+            made = stack.enter_context(our_place(request.param, tmp_path_factory.mktemp("own")))
+        elif request.param == "moto":
+            made = moto_place(request.getfixturevalue("moto"), f"results-{next(numbers)}")
+        else:
+            made = az_place(request.getfixturevalue("azure"), f"results-{next(numbers)}")
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
+        yield made
+
+
+def opened(folder: Path, place: Place) -> ParquetStore:
+    bind(folder, place.url)
     store = ParquetStore(folder)
     assert store.mirror is not None
     store.mirror.pull()
@@ -70,14 +117,10 @@ def answers(store: ParquetStore) -> list[dict[str, object]]:
     return store.rows("select * exclude (prefect_flow_run_id) from generations order by all")
 
 
-def names(kept: ObjectServer) -> set[str]:
-    return {path.removeprefix("results/nightly/") for path in kept.objects}
-
-
-def test_another_machine_reads_what_this_one_published(server: ObjectServer, tmp_path: Path):
-    here = opened(tmp_path / "here")
+def test_another_machine_reads_what_this_one_published(place: Place, tmp_path: Path):
+    here = opened(tmp_path / "here", place)
     write(here, done=False)
-    there = opened(tmp_path / "there")
+    there = opened(tmp_path / "there", place)
     assert answers(there) == answers(here)
     assert there.checkpoint(RUN) == here.checkpoint(RUN)
     assert there.run(RUN).status == "running"
@@ -90,11 +133,11 @@ def test_another_machine_reads_what_this_one_published(server: ObjectServer, tmp
     assert there.check() == []
 
 
-def test_markers_come_last_and_no_file_is_replaced_but_a_runs_row(
-    server: ObjectServer, tmp_path: Path
-):
-    write(opened(tmp_path))
-    put = [path for method, path, _ in server.requests if method == "PUT"]
+@pytest.mark.parametrize("place", OURS, indirect=True)
+def test_markers_come_last_and_no_file_is_replaced_but_a_runs_row(place: Place, tmp_path: Path):
+    assert place.server is not None
+    write(opened(tmp_path, place))
+    put = [path for method, path, _ in place.server.requests if method == "PUT"]
     of_first = [path for path in put if "g00000" in path]
     assert "/live/generations/" in of_first[-1]
     assert "/final/runs/" in put[-1]
@@ -102,73 +145,127 @@ def test_markers_come_last_and_no_file_is_replaced_but_a_runs_row(
     assert twice <= {f"results/nightly/live/runs/run_id={RUN}/run.parquet"}
 
 
-def test_a_second_writer_of_a_generation_changes_nothing(server: ObjectServer, tmp_path: Path):
-    write(opened(tmp_path / "one"), n_generations=1, done=False)
-    before = dict(server.objects)
-    bind(tmp_path / "two", URL)
+def test_a_second_writer_of_a_generation_changes_nothing(place: Place, tmp_path: Path):
+    write(opened(tmp_path / "one", place), n_generations=1, done=False)
+    before = place.objects()
+    marker = f"live/generations/run_id={RUN}/g00000.parquet"
+    assert marker in before
+    bind(tmp_path / "two", place.url)
     late = ParquetStore(tmp_path / "two")
     late.publish(RUN, 0, generation_tables())
-    refused = [path for _, path, status in server.requests if status == 412]
-    assert any("/live/generations/" in path for path in refused)
-    assert dict(server.objects) == before
+    assert late.mirror is not None
+    (tmp_path / "other").write_bytes(b"other rows than the first writer's")
+    late.mirror.put(tmp_path / "other", tmp_path / "two" / marker)
+    assert place.objects() == before
+    if place.server is not None:
+        refused = [path for _, path, status in place.server.requests if status == 412]
+        assert f"results/nightly/{marker}" in refused
 
 
-def test_what_an_uncommitted_try_left_is_replaced(server: ObjectServer, tmp_path: Path):
-    store = opened(tmp_path / "one")
+def test_what_an_uncommitted_try_left_is_replaced(place: Place, tmp_path: Path):
+    store = opened(tmp_path / "one", place)
     tables = generation_tables()
-    marker = f"results/nightly/live/generations/run_id={RUN}/g00000.parquet"
+    marker = f"live/generations/run_id={RUN}/g00000.parquet"
     store.publish(RUN, 0, tables)
-    del server.objects[marker]  # killed before it
-    other = opened(tmp_path / "two")
+    place.store.delete(marker)  # killed before it
+    other = opened(tmp_path / "two", place)
     other.publish(RUN, 0, generation_tables(n=4))
-    assert marker in server.objects
-    third = opened(tmp_path / "three")
+    assert marker in place.objects()
+    third = opened(tmp_path / "three", place)
     assert third.rows("select count(*) as n from evaluations") == [{"n": 4}]
 
 
-def test_sweeping_retention_and_reopening_reach_the_address(server: ObjectServer, tmp_path: Path):
-    store = opened(tmp_path)
+def test_sweeping_retention_and_reopening_reach_the_address(place: Place, tmp_path: Path):
+    store = opened(tmp_path, place)
     write(store)
-    assert any(name.startswith("live/evaluations/") for name in names(server))
+    assert any(name.startswith("live/evaluations/") for name in place.objects())
     store.sweep(2**62)
-    assert not any(name.startswith("live/evaluations/") for name in names(server))
+    assert not any(name.startswith("live/evaluations/") for name in place.objects())
     store.reopen_run(store.run(RUN))
-    assert f"final/runs/run_id={RUN}/part-0.parquet" not in names(server)
-    assert f"live/generations/run_id={RUN}/g00001.parquet" in names(server)
+    assert f"final/runs/run_id={RUN}/part-0.parquet" not in place.objects()
+    assert f"live/generations/run_id={RUN}/g00001.parquet" in place.objects()
     remove(tmp_path, RUN)
-    assert names(server) == {"store.json"}
+    assert set(place.objects()) == {"store.json"}
 
 
-def test_what_cannot_be_published_is_an_error_and_invisible_here(
-    server: ObjectServer, tmp_path: Path
-):
-    store = opened(tmp_path)
+@pytest.mark.parametrize("place", OURS, indirect=True)
+def test_what_cannot_be_published_is_an_error_and_invisible_here(place: Place, tmp_path: Path):
+    assert place.server is not None
+    store = opened(tmp_path, place)
     write(store, n_generations=1, done=False)
-    server.refuses = True
+    place.server.refuses = True
     with pytest.raises(StoreWriteError, match="credentials") as caught:
         store.publish(RUN, 1, generation_tables(generation=1))
     assert SECRET not in str(caught.value)
-    server.refuses = False
+    place.server.refuses = False
     assert [row["generation"] for row in store.rows("select generation from generations")] == [0]
     store.publish(RUN, 1, generation_tables(generation=1))
-    assert answers(opened(tmp_path / "elsewhere")) == answers(store)
+    assert answers(opened(tmp_path / "elsewhere", place)) == answers(store)
 
 
-def test_a_folder_that_was_local_is_pushed(server: ObjectServer, tmp_path: Path):
+@pytest.mark.parametrize("place", [AZURE], indirect=True)
+def test_a_wrong_key_is_an_error_that_does_not_show_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    store = opened(tmp_path, place)
+    write(store, n_generations=1, done=False)
+    before = place.objects()
+    wrong = base64.b64encode(b"withdrawn").decode()
+    with monkeypatch.context() as changed:
+        changed.setenv("AZURE_STORAGE_ACCOUNT_KEY", wrong)
+        late = ParquetStore(tmp_path)
+        with pytest.raises(StoreWriteError, match="credentials") as caught:
+            late.publish(RUN, 1, generation_tables(generation=1))
+    assert wrong not in str(caught.value)
+    assert [row["generation"] for row in late.rows("select generation from generations")] == [0]
+    assert place.objects() == before
+
+
+@pytest.mark.parametrize("place", ["gs"], indirect=True)
+def test_google_is_shown_a_token_that_the_service_account_signed(place: Place, tmp_path: Path):
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+    assert place.server is not None
+    write(opened(tmp_path, place), n_generations=1)
+    (shown,) = place.server.authorizations
+    kind, _, token = shown.partition(" ")
+    header, claims, signature = token.split(".")
+    key = serialization.load_pem_private_key(private_key().encode(), password=None).public_key()
+    assert isinstance(key, rsa.RSAPublicKey)
+    signed = f"{header}.{claims}".encode()
+    key.verify(decoded(signature), signed, padding.PKCS1v15(), hashes.SHA256())
+    assert (kind, json.loads(decoded(claims))["iss"]) == ("Bearer", CLIENT_EMAIL)
+
+
+def decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+@pytest.mark.parametrize("place", [MOTO, AZURE], indirect=True)
+def test_a_bucket_that_is_not_there_is_an_error(place: Place, tmp_path: Path):
+    url = place.url.replace("results", "missing")
+    bind(tmp_path, url)
+    with pytest.raises(StoreWriteError, match="Check the address"):
+        Mirror(tmp_path, url).pull()
+
+
+def test_a_folder_that_was_local_is_pushed(place: Place, tmp_path: Path):
     write(ParquetStore(tmp_path / "old"))
-    bind(tmp_path / "old", URL)
-    mirror = Mirror(tmp_path / "old", URL)
+    bind(tmp_path / "old", place.url)
+    mirror = Mirror(tmp_path / "old", place.url)
     assert mirror.pull() == 0
     assert mirror.push() > 0
-    assert not any(name.startswith("live/") for name in names(server)), "the run is finished"
+    assert not any(name.startswith("live/") for name in place.objects()), "the run is finished"
     assert mirror.push() == 0
-    assert answers(opened(tmp_path / "new")) == answers(ParquetStore(tmp_path / "old"))
+    assert answers(opened(tmp_path / "new", place)) == answers(ParquetStore(tmp_path / "old"))
 
 
-def test_a_folder_belongs_to_one_address(server: ObjectServer, tmp_path: Path):
-    bind(tmp_path, URL)
-    bind(tmp_path, URL)
-    assert bound_to(tmp_path) == URL
+def test_a_folder_belongs_to_one_address(tmp_path: Path):
+    url = "s3://results/nightly"
+    bind(tmp_path, url)
+    bind(tmp_path, url)
+    assert bound_to(tmp_path) == url
     with pytest.raises(StoreFormatError, match=r"storage\.local"):
         bind(tmp_path, "s3://results/other")
     (tmp_path / "remote.json").write_text("[]")
@@ -176,10 +273,10 @@ def test_a_folder_belongs_to_one_address(server: ObjectServer, tmp_path: Path):
         bound_to(tmp_path)
 
 
-def test_a_newer_store_is_refused(server: ObjectServer, tmp_path: Path):
-    server.put("results/nightly/store.json", b'{"format": 99}', only_new=True)
+def test_a_newer_store_is_refused(place: Place, tmp_path: Path):
+    place.store.put("store.json", b'{"format": 99}')
     with pytest.raises(StoreFormatError, match="format 99"):
-        opened(tmp_path)
+        opened(tmp_path, place)
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -191,11 +288,11 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.slow
-def test_a_run_publishes_there_and_another_machine_has_it(server: ObjectServer, tmp_path: Path):
+def test_a_run_publishes_there_and_another_machine_has_it(place: Place, tmp_path: Path):
     size = {"population_size": 3, "generations": 1}
     for machine in ("one", "two"):
         write_project(
-            tmp_path / machine, storage={"path": URL}, optimization__evolution=size,
+            tmp_path / machine, storage={"path": place.url}, optimization__evolution=size,
             evaluation__test_cases={"path": "cases.json", "holdout": 0.2},
         )  # fmt: skip
     run = prepare_run(load(tmp_path / "one/optimization.yaml"))
@@ -203,9 +300,12 @@ def test_a_run_publishes_there_and_another_machine_has_it(server: ObjectServer, 
     there = ParquetStore(ready_store(load(tmp_path / "two/optimization.yaml")))
     (found,) = there.runs()
     assert (found.run_id, found.status) == (result.run_id, "done")
-    assert not any("sqlite" in name for name in names(server)), "the journal stays"
-    assert not any(SECRET.encode() in data for data, _ in server.objects.values())
-    write_project(tmp_path / "reader", storage={"path": URL})
+    assert not any("sqlite" in name for name in place.objects()), "the journal stays"
+    secrets = [SECRET.encode(), AZURE_KEY.encode(), json.dumps(private_key())[1:-1].encode()]
+    for name in place.objects():
+        data = bytes(place.store.get(name).bytes())
+        assert not any(secret in data for secret in secrets)
+    write_project(tmp_path / "reader", storage={"path": place.url})
     done = start_command("store", "sync", "--publish", "--json", cwd=tmp_path / "reader")
     out, err = done.communicate(timeout=120)
     assert done.returncode == 0, err
@@ -214,41 +314,13 @@ def test_a_run_publishes_there_and_another_machine_has_it(server: ObjectServer, 
 
 
 def test_duckdb_reads_the_address_itself_as_the_document_says(
-    server: ObjectServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    store = opened(tmp_path)
+    store = opened(tmp_path, place)
     write(store)
     text = (Path(__file__).parents[2] / "docs/object-storage.md").read_text(encoding="utf-8")
     (snippet,) = blocks(text, "python")
+    snippet = snippet.replace("s3://results/nightly", place.url)
     exec(compile(snippet, "object-storage.md", "exec"), {})  # noqa: S102 - our own document
     ((n, mean),) = store.query("select count(*), avg(reward) from evaluations").rows
     assert capsys.readouterr().out == f"({n}, {mean})\n"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("moto") is None, reason="needs moto: pip install 'moto[server,s3]'")
-def test_another_server_agrees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"from moto.server import main; main(['-p', '{port}'])"],
-        env={**os.environ, "AWS_ACCESS_KEY_ID": "tester"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        transport = httpx.HTTPTransport(retries=20)
-        with httpx.Client(transport=transport, timeout=60) as client:
-            client.put(f"http://127.0.0.1:{port}/results").raise_for_status()
-        use(monkeypatch, f"http://127.0.0.1:{port}")
-        here = opened(tmp_path / "here")
-        write(here)
-        bind(tmp_path / "late", URL)
-        ParquetStore(tmp_path / "late").publish(RUN, 0, generation_tables())
-        there = opened(tmp_path / "there")
-        assert answers(there) == answers(here)
-        remove(tmp_path / "here", RUN)
-        assert opened(tmp_path / "empty").runs() == []
-    finally:
-        process.terminate()
-        process.wait()

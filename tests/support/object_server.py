@@ -1,7 +1,8 @@
-"""Object storage on loopback: the few requests of S3's protocol that a store makes.
+"""Object storage on loopback: the few requests that a store makes of S3, or of Google's XML API.
 
-It keeps objects in memory and writes down every request. PUT honours ``If-None-Match: *`` as S3 does,
-with 412; listings come in pages.
+It keeps objects in memory and writes down every request. PUT honours the condition of its dialect and,
+as each service does, passes over the other's; an object that is there is answered with 412. Listings
+come in pages.
 """
 
 import hashlib
@@ -18,6 +19,9 @@ from xml.sax.saxutils import escape
 PAGE = 5
 """Keys in one page of a listing: few, so that there are several."""
 
+CONDITIONS = {"s3": ("If-None-Match", "*"), "gs": ("x-goog-if-generation-match", "0")}
+"""Scheme → header and value by which a PUT asks to replace nothing."""
+
 
 class ObjectServer:
     """Buckets in memory."""
@@ -27,6 +31,8 @@ class ObjectServer:
         """``bucket/key`` → bytes and when they were put."""
         self.requests: list[tuple[str, str, int]] = []
         """Method, ``bucket/key`` and status of each."""
+        self.authorizations: set[str] = set()
+        """Headers by which callers said who they are."""
         self.refuses = False
         """Answer 403 to everything, as to a key that was withdrawn."""
         self.lock = threading.Lock()
@@ -47,7 +53,8 @@ class ObjectServer:
         left = [key for key in keys if key > after]
         rows = "".join(
             f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-            f"<ETag>&quot;x&quot;</ETag><Size>{len(self.objects[f'{bucket}/{key}'][0])}</Size>"
+            f"<ETag>{escape(_tag(*self.objects[f'{bucket}/{key}']))}</ETag>"
+            f"<Size>{len(self.objects[f'{bucket}/{key}'][0])}</Size>"
             "</Contents>"
             for key in left[:PAGE]
         )
@@ -69,16 +76,24 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     kept: ObjectServer
+    condition: tuple[str, str]
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers and body in one packet: the peer would wait for the second
 
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers["content-length"]))
-        only_new = self.headers.get("if-none-match") == "*"
+        name, value = self.condition
+        only_new = self.headers.get(name) == value
         status = 403 if self.kept.refuses else self.kept.put(self._path, data, only_new=only_new)
-        tag = hashlib.sha256(data).hexdigest()
         code = {412: "PreconditionFailed", 403: "AccessDenied"}.get(status)
-        self._answer(status, _error(code) if code else b"", {"ETag": f'"{tag}"'})
+        if code is None:
+            put = self.kept.objects[self._path]
+            # Google's clients want the version that was written, too, which counts microseconds.
+            self._answer(
+                status, b"", {"ETag": _tag(*put), "x-goog-generation": f"{put[1] * 1e6:.0f}"}
+            )
+        else:
+            self._answer(status, _error(code))
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -107,8 +122,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         with self.kept.lock:
-            self.kept.objects.pop(self._path, None)
-        self._answer(204, b"")
+            gone = self.kept.objects.pop(self._path, None)
+        if gone is None:  # only S3 calls that a success, and clients of it ask by POST
+            self._answer(404, _error("NoSuchKey"))
+        else:
+            self._answer(204, b"")
 
     @property
     def _path(self) -> str:
@@ -120,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(404, _error("NoSuchKey"))
             return
         data, put_at = found
-        headers = {"ETag": '"x"', "Last-Modified": formatdate(put_at, usegmt=True)}
+        headers = {"ETag": _tag(data, put_at), "Last-Modified": formatdate(put_at, usegmt=True)}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range", ""))
         if asked is None:
             self._answer(200, data, headers)
@@ -131,6 +149,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.kept.requests.append((self.command, self._path, status))
+        self.kept.authorizations.add(self.headers.get("authorization", ""))
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -146,10 +165,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def object_server() -> Iterator[tuple[ObjectServer, str]]:
-    """Serve one; give it and its address."""
+def object_server(scheme: str = "s3") -> Iterator[tuple[ObjectServer, str]]:
+    """Serve one in the dialect of a scheme; give it and its address."""
     kept = ObjectServer()
-    handler = type("Bound", (Handler,), {"kept": kept})
+    handler = type("Bound", (Handler,), {"kept": kept, "condition": CONDITIONS[scheme]})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -160,6 +179,11 @@ def object_server() -> Iterator[tuple[ObjectServer, str]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _tag(data: bytes, put_at: float) -> str:
+    """Return the entity tag of one version: another PUT of the same bytes has another one."""
+    return f'"{hashlib.sha256(data + str(put_at).encode()).hexdigest()}"'
 
 
 def _error(code: str | None) -> bytes:
