@@ -1,6 +1,6 @@
 """The runtime bandit: a flip of the best arm, nights that were right and wrong, decisions per second.
 
-    python -m benchmarks.bandit [--only flip,warm,speed]
+    python -m benchmarks.bandit [--only flip,shared,warm,speed]
 
 Simulated rewards of 0 and 1; means over seeds with standard errors.
 """
@@ -19,6 +19,7 @@ from convergence_core.bandit import (
     WarmArms,
     nightly_prior,
 )
+from convergence_core.bandit.drift import SHARE_OF_WHOLE
 from convergence_core.bandit.propensities import of_beta
 
 SEEDS = 20
@@ -32,18 +33,19 @@ def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> t
     regret, alarms, spread = 0.0, 0, 0
     for t in range(6_000):
         means = after if t >= 2_000 else before
-        arm = int(arms.draw(rng).argmax())
-        if rng.random() < (0.2 if spread else FLOOR):
-            arm = int(rng.integers(n_arms))
+        even = 0.2 if spread else FLOOR
+        shares = (1.0 - even) * arms.propensities() + even / n_arms
+        arm = int(rng.choice(n_arms, p=shares / shares.sum()))
         spread = max(0, spread - 1)
         reward = float(rng.random() < means[arm])
         if t >= 2_000:
             regret += max(means) - means[arm]
         arms = arms.tell(arm, reward)
-        watch, alarm = watch.tell(arm, reward)
+        watch, alarm = watch.tell(arm, reward, min(1.0, float(shares[arm])))
         if alarm is not None:
-            since = alarm.after * alarm.n_after
-            arms = arms.reopened(arm, successes=since, failures=alarm.n_after - since)
+            known = {arm: (alarm.after * alarm.n_after, alarm.n_after)}
+            for k, (total, n) in dict(enumerate(alarm.since)).items() or known.items():
+                arms = arms.reopened(k, successes=total, failures=n - total)
             alarms, spread = alarms + 1, 100
     return regret, alarms
 
@@ -62,6 +64,43 @@ def flip() -> None:
         alarms = np.mean([n for _, n in runs])
         error = regrets.std() / np.sqrt(SEEDS)
         print(f"| {name} | {regrets.mean():.1f} ± {error:.1f} | {alarms:.2f} |", flush=True)
+
+
+def shared() -> None:
+    """Print when a fall that all arms share is found, with and without the watch over all."""
+    print("\n## Requests from a fall of all means at 2,000 to the alarm, even traffic\n")
+    print("| arms | fall | arms and whole | arms alone | by the whole |\n|---|---|---|---|---|")
+    for means, fall in (
+        ((0.7, 0.6), 0.2),
+        ((0.6,) * 5, 0.2),
+        ((0.8, 0.75, 0.7, 0.6, 0.5), 0.15),
+        ((0.5,) * 10, 0.2),
+    ):
+        found = [found_after(means, fall, seed, is_drawn=True) for seed in range(SEEDS)]
+        alone = [found_after(means, fall, seed, is_drawn=False) for seed in range(SEEDS)]
+        cells = [", ".join(f"{mean:g}" for mean in means), f"{fall:g}"]
+        cells += [f"{np.median([n for n, _ in runs]):,.0f}" for runs in (found, alone)]
+        cells.append(f"{sum(arm is None for _, arm in found)}/{SEEDS}")
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def found_after(
+    means: tuple[float, ...], fall: float, seed: int, *, is_drawn: bool
+) -> tuple[float, int | None]:
+    """Return requests from the fall to the alarm, and its arm; at most 6,000, and -1."""
+    rng, k = np.random.default_rng(seed), len(means)
+    # Without the whole the arms have all of the error.
+    rate = 20_000.0 if is_drawn else 20_000.0 * (1.0 - SHARE_OF_WHOLE)
+    watch = DriftWatch.begin(k, rewards_per_false_alarm=rate)
+    for n in range(1, 8_001):
+        arm = int(rng.integers(k))
+        reward = float(rng.random() < means[arm] - (fall if n > 2_000 else 0.0))
+        watch, alarm = watch.tell(arm, reward, 1.0 / k if is_drawn else None)
+        if alarm is not None and n <= 2_000:
+            return 0.0, -1
+        if alarm is not None:
+            return n - 2_000.0, alarm.arm
+    return 6_000.0, -1
 
 
 def served(seed: int, nights: str, n_measured: int = 40) -> float:
@@ -133,8 +172,8 @@ def speed() -> None:
 def main() -> None:
     """Parse the command line and print what was asked for."""
     parser = argparse.ArgumentParser(description="The runtime bandit.")
-    parser.add_argument("--only", default="flip,warm,speed")
-    parts = {"flip": flip, "warm": warm, "speed": speed}
+    parser.add_argument("--only", default="flip,shared,warm,speed")
+    parts = {"flip": flip, "shared": shared, "warm": warm, "speed": speed}
     for name in parser.parse_args().only.split(","):
         parts[name]()
 

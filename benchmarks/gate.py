@@ -1,9 +1,9 @@
 """The promotion gate in live traffic: false winners, wrong verdicts, requests saved.
 
-    python -m benchmarks.gate [--runs 600] [--only aa,environments]
+    python -m benchmarks.gate [--runs 600] [--only aa,environments,bounds]
 
 Every number is of simulated rewards of 0 and 1, looked at every 100 requests. *Even* and *verdict* are
-two ways to share the requests under the same gate. *Plug-in* is the rule of a peer beside them, on
+two ways to share the requests under the same gate; *bounds* says what the best way could save. *Plug-in* is the rule of a peer beside them, on
 the same even split: gap^2 / (2 (v_1 / n_1 + v_a / n_a)) > ln((1 + ln N) / alpha) with sample variances.
 """
 
@@ -11,12 +11,27 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import rel_entr
 from scipy.stats import beta
 
-from convergence_core.gate import Contest, Outcomes, even_plan, verdict_plan
+from convergence_core.gate.allocation import (
+    FIRST,
+    LEAST_NEED,
+    MARGIN,
+    N_DRAWS,
+    SHARPNESS,
+    SPREAD,
+    fewest_numbers,
+)
+from convergence_core.gate.bets import NEAREST
+from convergence_core.gate.betting import EVEN, FRACTIONS, log_mean_wealth
 
+Mode: TypeAlias = Literal["even", "verdict", "omniscient"]
 ENVIRONMENTS = (
     (0.70, 0.75),
     (0.60, 0.65, 0.70),
@@ -26,50 +41,226 @@ ENVIRONMENTS = (
     (0.94, 0.96, 0.98),
 )
 BATCH, CAP, ALPHA = 100, 40_000, 0.05
+LOG_THRESHOLD = float(np.log(2.0 / ALPHA))
+FLOOR, TINY = 0.02, 1e-6
 LEAST_PULLS = 10
+OMNISCIENT_SPREAD = 0.15
+"""Shared evenly by the arms that are in; best of 0, .15, .3 and .5 in the six environments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One run."""
+    """Many runs: requests of each and its winner, -1 without one, both (n_runs,)."""
 
-    n: int
-    winner: int | None
-
-
-def contested(means: Sequence[float], rng: np.random.Generator, *, mode: str, cap: int) -> Ended:
-    """Run our gate until its verdict or the cap."""
-    contest, n = Contest.begin(len(means), alpha=ALPHA), 0
-    while n < cap and not contest.is_over:
-        plan = verdict_plan(contest, rng) if mode == "verdict" else even_plan(contest)
-        design = contest.design()
-        numbers = rng.multinomial(BATCH, plan.shares)
-        outcomes = Outcomes.of_counts(rng.binomial(numbers, means), numbers, plan.shares)
-        contest = contest.tell(design, outcomes)
-        n += BATCH
-    return Ended(n, contest.winner)
+    n: np.ndarray
+    winners: np.ndarray
 
 
-def plugged_in(means: Sequence[float], rng: np.random.Generator, *, cap: int) -> Ended:
+class Contests:
+    """Many contests at once: what ``gate.Contest`` does to each, as arrays; a test holds them equal.
+
+    The first axis of all arrays is that of the runs.
+    """
+
+    def __init__(self, n_runs: int, n_arms: int) -> None:
+        self.sums, self.numbers = np.zeros((n_runs, n_arms)), np.zeros((n_runs, n_arms))
+        self.log_wealth = np.full((n_runs, n_arms, FRACTIONS.size), EVEN)
+        self.out = np.zeros((n_runs, n_arms), dtype=bool)
+
+    def leaders(self) -> np.ndarray:
+        """Return leader and rival by what was seen, (n_runs, 2)."""
+        means = (self.sums + 0.5) / (self.numbers + 1.0)
+        return np.argsort(-means, axis=1, kind="stable")[:, :2]
+
+    def needs(self) -> np.ndarray:
+        """Return what ``allocation.needs_of`` does, (n_runs, n_arms)."""
+        lacking = LOG_THRESHOLD - log_mean_wealth(self.log_wealth) + MARGIN
+        return np.where(self.out, 0.0, np.maximum(lacking, LEAST_NEED))
+
+    def tell(
+        self, leaders: np.ndarray, shares: np.ndarray, good: np.ndarray, sent: np.ndarray
+    ) -> None:
+        """Take in a batch.
+
+        Args:
+            leaders: as ``leaders`` returned them, (n_runs, 2).
+            shares: of each arm in the batch, (n_runs, n_arms).
+            good: rewards of 1, (n_runs, n_arms).
+            sent: requests, (n_runs, n_arms).
+        """
+        rows = np.arange(len(shares))
+        means = (self.sums + 0.5) / (self.numbers + 1.0)
+        stakes = (self.numbers.min(axis=1) > 0)[:, None]
+        for arm in range(shares.shape[1]):
+            first = np.where(leaders[:, 0] == arm, leaders[:, 1], leaders[:, 0])
+            p = shares[rows, first] / (shares[rows, first] + shares[:, arm])
+            centre = np.clip(
+                p * means[rows, first] + (1.0 - p) * means[:, arm], NEAREST, 1.0 - NEAREST
+            )
+            stake = np.minimum(p / centre, (1.0 - p) / (1.0 - centre))
+            won, lost = good[rows, first], sent[rows, first] - good[rows, first]
+            grown = np.zeros((len(rows), FRACTIONS.size))
+            for count, gain in (
+                (won, stake * (1.0 - centre) / p),
+                (lost, -stake * centre / p),
+                (good[:, arm], -stake * (1.0 - centre) / (1.0 - p)),
+                (sent[:, arm] - good[:, arm], stake * centre / (1.0 - p)),
+            ):
+                grown += count[:, None] * np.log1p(FRACTIONS * gain[:, None])
+            self.log_wealth[:, arm] += np.where(stakes, grown, 0.0)
+        self.sums += good
+        self.numbers += sent
+        self.out |= log_mean_wealth(self.log_wealth) >= LOG_THRESHOLD
+
+    def kept(self, going: np.ndarray) -> None:
+        """Forget the runs that are over."""
+        self.sums, self.numbers, self.out = self.sums[going], self.numbers[going], self.out[going]
+        self.log_wealth = self.log_wealth[going]
+
+
+def contested(
+    means: Sequence[float], n_runs: int, *, mode: Mode, cap: int, batch: int = BATCH
+) -> Ended:
+    """Run our gate until its verdict or the cap.
+
+    ``omniscient`` traffic and bets know all means: what no rule can know.
+    """
+    true, rng = np.array(means), np.random.default_rng(7)
+    (draws,) = rng.spawn(1)  # of the plans
+    contests, going = Contests(n_runs, true.size), np.arange(n_runs)
+    ended = Ended(np.full(n_runs, cap), np.full(n_runs, -1))
+    for n in range(batch, cap + 1, batch):
+        leaders = contests.leaders()
+        if mode == "omniscient":
+            leaders = np.tile(np.argsort(-true, kind="stable")[:2], (len(leaders), 1))
+        shares = shares_of(contests, true, draws, mode)
+        sent = rng.multinomial(batch, shares)
+        contests.tell(leaders, shares, rng.binomial(sent, true), sent)
+        is_over = contests.out.sum(axis=1) >= true.size - 1
+        over = going[is_over]
+        left = ~contests.out[is_over]
+        ended.n[over] = n
+        ended.winners[over] = np.where(left.any(axis=1), left.argmax(axis=1), -1)
+        contests.kept(~is_over)
+        going = going[~is_over]
+        if not going.size:
+            break
+    return ended
+
+
+def shares_of(
+    contests: Contests, true: np.ndarray, draws: np.random.Generator, mode: Mode
+) -> np.ndarray:
+    """Return the shares of the next batch as ``allocation`` makes them, (n_runs, n_arms)."""
+    n_runs, k = contests.sums.shape
+    even = np.full((n_runs, k), 1.0 / k)
+    if mode == "even":
+        return even
+    needs, is_in = contests.needs(), ~contests.out
+    evenly = is_in / is_in.sum(axis=1, keepdims=True)
+    if mode == "omniscient":
+        needed = fewest_numbers(np.tile(true, (n_runs, 1)), needs, 0.0)
+        soonest = needed / needed.sum(axis=1, keepdims=True)
+        wanted = (1 - OMNISCIENT_SPREAD) * soonest + OMNISCIENT_SPREAD * evenly
+        return np.asarray((1 - TINY) * wanted + TINY / k)
+    failures = contests.numbers - contests.sums
+    drawn = draws.beta(
+        SHARPNESS * contests.sums + 0.5, SHARPNESS * failures + 0.5, size=(N_DRAWS, n_runs, k)
+    )
+    many = np.broadcast_to(needs, drawn.shape).reshape(-1, k)
+    numbers = fewest_numbers(drawn.reshape(-1, k), many, 0.0).reshape(drawn.shape)
+    soonest = (numbers / numbers.sum(axis=2, keepdims=True)).mean(axis=0)
+    wanted = (1.0 - SPREAD) * soonest + SPREAD * evenly
+    shares = (1.0 - FLOOR) * wanted + FLOOR / k
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.where((contests.numbers.min(axis=1) < FIRST)[:, None], even, shares)
+
+
+def plugged_in(means: Sequence[float], n_runs: int, *, cap: int) -> Ended:
     """Run the peer's rule on an even split until it stops or the cap."""
-    k = len(means)
-    sums, numbers, n = np.zeros(k), np.zeros(k), 0
-    while n < cap:
-        drawn = rng.multinomial(BATCH, np.full(k, 1.0 / k))
-        sums += rng.binomial(drawn, means)
-        numbers += drawn
-        n += BATCH
-        if numbers.min() < LEAST_PULLS:
-            continue
-        mean = sums / numbers
-        variance = np.maximum(mean * (1 - mean) * numbers / (numbers - 1), 1e-12)
-        best = int(mean.argmax())
-        others = np.arange(k) != best
-        spread = variance[best] / numbers[best] + (variance / numbers)[others]
-        statistic = ((mean[best] - mean[others]) ** 2 / (2 * spread)).min()
-        if statistic > np.log((1 + np.log(n)) / ALPHA):
-            return Ended(n, best)
-    return Ended(n, None)
+    k, rng = len(means), np.random.default_rng(7)
+    sums, numbers, going = np.zeros((n_runs, k)), np.zeros((n_runs, k)), np.arange(n_runs)
+    ended = Ended(np.full(n_runs, cap), np.full(n_runs, -1))
+    for n in range(BATCH, cap + 1, BATCH):
+        drawn = rng.multinomial(BATCH, np.full((going.size, k), 1.0 / k))
+        sums[going] += rng.binomial(drawn, means)
+        numbers[going] += drawn
+        s, m = sums[going], numbers[going]
+        mean = s / np.maximum(m, 1)
+        variance = np.maximum(mean * (1 - mean) * m / np.maximum(m - 1, 1), 1e-12)
+        best = mean.argmax(axis=1)
+        rows = np.arange(going.size)
+        parts = variance / np.maximum(m, 1)
+        gaps = mean[rows, best][:, None] - mean
+        statistic = gaps**2 / (2 * (parts[rows, best][:, None] + parts))
+        statistic[rows, best] = np.inf
+        stops = (statistic.min(axis=1) > np.log((1 + np.log(n)) / ALPHA)) & (
+            m.min(axis=1) >= LEAST_PULLS
+        )
+        ended.n[going[stops]] = n
+        ended.winners[going[stops]] = best[stops]
+        going = going[~stops]
+        if not going.size:
+            break
+    return ended
+
+
+def evidence_rates(means: Sequence[float]) -> tuple[float, float]:
+    """Return the nats per request that the slowest arm gains: best shares, and even ones.
+
+    The first is 1 / T* of A. Garivier, E. Kaufmann, "Optimal best arm identification with fixed
+    confidence", 2016 (theorem 5): with x_a the requests of arm a for each one of the best,
+
+        g_a(x) = d(mu_1, m) + x d(mu_a, m),    m = (mu_1 + x mu_a) / (1 + x),    g_a(x_a) = y,
+
+    and y such that the d(mu_1, m_a) / d(mu_a, m_a) sum to 1.
+    """
+    best, *others = sorted(means, reverse=True)
+
+    def evidence(x: float, mean: float) -> float:
+        middle = (best + x * mean) / (1 + x)
+        return divergence(best, middle) + x * divergence(mean, middle)
+
+    def requests(y: float, mean: float) -> float:
+        return float(brentq(lambda x: evidence(x, mean) - y, 0.0, 1e9, xtol=1e-12))
+
+    def excess(y: float) -> float:
+        total = 0.0
+        for mean in others:
+            x = requests(y, mean)
+            middle = (best + x * mean) / (1 + x)
+            total += divergence(best, middle) / divergence(mean, middle)
+        return total - 1.0
+
+    most = divergence(best, max(others))
+    y = float(brentq(excess, most * 1e-3, most * (1 - 1e-3)))
+    optimal = y / (1.0 + sum(requests(y, mean) for mean in others))
+    return optimal, min(evidence(1.0, mean) for mean in others) / len(means)
+
+
+def divergence(p: float, q: float) -> float:
+    """Return the Kullback-Leibler divergence of Bernoulli p from q, nats."""
+    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
+
+
+def bounds(n_runs: int) -> None:
+    """Print what the best shares could save, by theory and with all means known."""
+    print("\n## What could be saved: by theory, and with traffic and bets that know all means\n")
+    print("| arms | even | theory | means known | saved |\n|---|---|---|---|---|")
+    rows = []
+    for means in ENVIRONMENTS:
+        optimal, even = evidence_rates(means)
+        modes: tuple[Mode, ...] = ("even", "omniscient")
+        needed = [contested(means, n_runs, mode=mode, cap=CAP).n.mean() for mode in modes]
+        rows.append((1 - even / optimal, 1 - needed[1] / needed[0]))
+        shown = ", ".join(f"{mean:g}" for mean in means)
+        print(
+            f"| {shown} | {needed[0]:,.0f} | {rows[-1][0]:.1%} | {needed[1]:,.0f} "
+            f"| {rows[-1][1]:.1%} |",
+            flush=True,
+        )
+    theory, known = np.mean(rows, axis=0)
+    print(f"\nMean over environments: {theory:.1%} by theory, {known:.1%} with all means known.")
 
 
 def at_most(wrong: int, n: int) -> float:
@@ -84,8 +275,7 @@ def equal_arms(n_runs: int) -> None:
     for mean in (0.7, 0.02, 0.98):
         cells = []
         for play in _plays():
-            rng = np.random.default_rng(7)
-            won = sum(play((mean, mean), rng, 10_000).winner is not None for _ in range(n_runs))
+            won = int((play((mean, mean), n_runs, cap=10_000).winners >= 0).sum())
             cells.append(f"{won}/{n_runs} (at most {at_most(won, n_runs):.1%})")
         print(f"| {mean} | {' | '.join(cells)} |", flush=True)
 
@@ -99,11 +289,10 @@ def environments(n_runs: int) -> None:
         cells, needed = [], []
         best = int(np.argmax(means))
         for play in _plays():
-            rng = np.random.default_rng(7)
-            runs = [play(means, rng, CAP) for _ in range(n_runs)]
-            needed.append(float(np.mean([run.n for run in runs])))
-            wrong = sum(run.winner not in {None, best} for run in runs)
-            undecided = sum(run.winner is None for run in runs)
+            runs = play(means, n_runs, cap=CAP)
+            needed.append(float(runs.n.mean()))
+            wrong = int(((runs.winners != best) & (runs.winners >= 0)).sum())
+            undecided = int((runs.winners < 0).sum())
             bound = at_most(wrong, n_runs)
             cells.append(f"{needed[-1]:,.0f}; {wrong} (at most {bound:.1%}); {undecided}")
         totals += needed[:2]
@@ -116,11 +305,11 @@ def environments(n_runs: int) -> None:
     )
 
 
-def _plays() -> tuple[Callable[[Sequence[float], np.random.Generator, int], Ended], ...]:
+def _plays() -> tuple[Callable[..., Ended], ...]:
     return (
-        lambda means, rng, cap: contested(means, rng, mode="even", cap=cap),
-        lambda means, rng, cap: contested(means, rng, mode="verdict", cap=cap),
-        lambda means, rng, cap: plugged_in(means, rng, cap=cap),
+        partial(contested, mode="even"),
+        partial(contested, mode="verdict"),
+        plugged_in,
     )
 
 
@@ -128,9 +317,9 @@ def main() -> None:
     """Parse the command line and print what was asked for."""
     parser = argparse.ArgumentParser(description="The promotion gate in live traffic.")
     parser.add_argument("--runs", type=int, default=600)
-    parser.add_argument("--only", default="aa,environments")
+    parser.add_argument("--only", default="aa,environments,bounds")
     options = parser.parse_args()
-    parts = {"aa": equal_arms, "environments": environments}
+    parts = {"aa": equal_arms, "environments": environments, "bounds": bounds}
     begun = time.process_time()
     for name in options.only.split(","):
         parts[name](options.runs)

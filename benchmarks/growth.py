@@ -24,7 +24,7 @@ from benchmarks.machine import describe_machine, measure
 from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.protocols import RunRecord
 from tasks.maintaining import maintain_store
-from tasks.report import report_html
+from tasks.report.page import report_html
 from tests.support.optimizations import write_project
 from tests.support.searching import search
 

@@ -25,12 +25,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from benchmarks.answering import Answer, response, serve, serving
 from benchmarks.machine import cpu_of, describe_machine
 from convergence.nightly.plan import JOB_ENVIRONMENT
 from flows.environment import prepare
@@ -50,75 +52,26 @@ IDLE_S = 10.0
 # -- the server that is asked
 
 
-class Sleeper(asyncio.Protocol):
-    """Answers each request of a connection after a while."""
-
+def sleepy(delay_s: float) -> Answer:
+    """Return what answers after a while; ``/calls`` at once, with the number of calls."""
     n_calls = 0
 
-    def __init__(self, delay_s: float) -> None:
-        self._delay_s = delay_s
-        self._data = b""
-        self._transport: asyncio.WriteTransport | None = None
+    def answer(head: bytes) -> tuple[bytes, float]:
+        nonlocal n_calls
+        if head.startswith(b"get /calls "):
+            return response({"calls": n_calls}), 0.0
+        n_calls += 1
+        return _HAPPY, delay_s
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep where answers go."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Answer all requests that are whole; one for ``/calls`` at once, with their number."""
-        assert self._transport is not None
-        self._data += data
-        while (end := self._data.find(b"\r\n\r\n")) >= 0:
-            head = self._data[:end].lower()
-            _, _, rest = head.partition(b"content-length:")
-            whole = end + 4 + int(rest.partition(b"\r\n")[0] or b"0")
-            if len(self._data) < whole:
-                return
-            self._data = self._data[whole:]
-            if head.startswith(b"get /calls "):
-                self._transport.write(_response({"calls": Sleeper.n_calls}))
-                continue
-            Sleeper.n_calls += 1
-            asyncio.get_running_loop().call_later(
-                self._delay_s, self._transport.write, _response({"result": "happy"})
-            )
+    return answer
 
 
-def _response(body: Any) -> bytes:
-    data = json.dumps(body).encode()
-    head = (
-        f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
-    )
-    return head.encode() + data
+_HAPPY = response({"result": "happy"})
 
 
-async def serve(delay_s: float) -> None:
-    """Serve on a free port of loopback and tell it, until standard input ends."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Sleeper(delay_s), "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    server.close()
-
-
-@contextlib.contextmanager
-def sleeping_server(delay_s: float) -> Iterator[str]:
+def sleeping_server(delay_s: float) -> AbstractContextManager[str]:
     """Run the server in a process of its own; return its URL."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "benchmarks.orchestration", "--part", "serve"),
-            *("--delay", str(delay_s)),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.communicate()
+    return serving("benchmarks.orchestration", ("--part", "serve", "--delay", str(delay_s)))
 
 
 def calls_of(url: str) -> int:
@@ -391,7 +344,7 @@ def main() -> None:
     options = parser.parse_args()
     match options.part:
         case "serve":
-            asyncio.run(serve(options.delay))
+            asyncio.run(serve(sleepy(options.delay)))
         case "run":
             run_part(options.config)
         case "bare":

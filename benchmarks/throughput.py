@@ -16,21 +16,19 @@ more than are needed makes it slow until those have expired; the shares are told
 
 import argparse
 import asyncio
-import contextlib
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from benchmarks.answering import response, serve, serving
 from benchmarks.machine import describe_machine
 from convergence_core.budget.limits import Budget, Limits
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
@@ -59,42 +57,8 @@ Ask = Callable[[Params, Case], Awaitable[Any]]
 # -- the server
 
 
-class Answerer(asyncio.Protocol):
-    """Answers each request of a connection at once, by its path alone."""
-
-    def __init__(self) -> None:
-        self._transport: asyncio.WriteTransport | None = None
-        self._data = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep where answers go."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Answer all requests that are whole."""
-        assert self._transport is not None
-        self._data += data
-        while (end := self._data.find(b"\r\n\r\n")) >= 0:
-            head = self._data[:end].lower()
-            _, _, rest = head.partition(b"content-length:")
-            whole = end + 4 + int(rest.partition(b"\r\n")[0] or b"0")
-            if len(self._data) < whole:
-                return
-            self._data = self._data[whole:]
-            self._transport.write(_CHAT if b"/chat/completions " in head else _RESULT)
-
-
-def _response(body: Any) -> bytes:
-    data = json.dumps(body).encode()
-    head = (
-        f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
-    )
-    return head.encode() + data
-
-
-_RESULT = _response({"result": "happy", "success": True, "confidence": 0.9})
-_CHAT = _response(
+_RESULT = response({"result": "happy", "success": True, "confidence": 0.9})
+_CHAT = response(
     {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -113,29 +77,14 @@ _CHAT = _response(
 )
 
 
-async def serve() -> None:
-    """Serve on a free port of loopback and tell it, until standard input ends."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Answerer, "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    server.close()
+def by_path(head: bytes) -> tuple[bytes, float]:
+    """Answer at once, by the path alone."""
+    return (_CHAT if b"/chat/completions " in head else _RESULT), 0.0
 
 
-@contextlib.contextmanager
-def running_server() -> Iterator[str]:
+def running_server() -> AbstractContextManager[str]:
     """Run the server in a process of its own; return its URL."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.throughput", "--serve"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.communicate()
+    return serving("benchmarks.throughput", ("--serve",))
 
 
 # -- what is asked
@@ -385,7 +334,7 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        asyncio.run(serve())
+        asyncio.run(serve(by_path))
         return
     print(f"{describe_machine()}; concurrency {WORKERS}, {options.cells} calls a round")
     for kind in ["http", "openai"] if options.kind is None else [options.kind]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from convergence.runtime import home_of, opened
+from convergence.runtime import caller_of, home_of, opened
 from convergence.runtime_settings import RuntimeArm
 from convergence_core.errors import NoArmsError
 
@@ -77,7 +77,7 @@ def runtime_reset_priors_sync(system: str, *, agent_type: str | None = None) -> 
 def runtime_evolve_arms_sync(
     system: str,
     *,
-    user_id: str | None = None,  # noqa: ARG001 - arms are all users'; the original's callers give it
+    user_id: str | None = None,
     agent_type: str | None = None,
     top_n: int = 3,
     search_space: Mapping[str, Any] | None = None,
@@ -90,7 +90,8 @@ def runtime_evolve_arms_sync(
 
     Args:
         system: whose arms.
-        user_id: not needed, since users share their arms.
+        user_id: whose arms, where a storage of your own keeps them per user; in a store users share
+            their arms, and it is not needed.
         agent_type: its kind of agent; by default that of its settings.
         top_n: arms that are parents, those of the highest posterior means.
         search_space: as in ``optimization.yaml``; by default what the arms on offer span.
@@ -108,6 +109,17 @@ def runtime_evolve_arms_sync(
 
     if top_n < 1:
         raise ValueError(f"top_n must be 1 or more, but got {top_n}")
+    caller = caller_of(system) if storage is None else None
+    if caller is not None:
+        return asyncio.run(
+            caller.evolve(
+                user_id=user_id or "",
+                agent_type=agent_type,
+                top_n=top_n,
+                search_space=search_space,
+                evolution=evolution_config,
+            )
+        )
     home = home_of(system) if storage is None else opened(Path(storage))
     group = home.known_group(system, agent_type)
     bandit = home.bandit(system, agent_type)
@@ -161,7 +173,16 @@ async def runtime_evolve_arms(
     evolution_config: Mapping[str, Any] | None = None,
     storage: str | Path | None = None,
 ) -> list[RuntimeArm]:
-    """Do as ``runtime_evolve_arms_sync``, in a thread."""
+    """Do as ``runtime_evolve_arms_sync``, in a thread; a storage of your own is awaited here."""
+    caller = caller_of(system) if storage is None else None
+    if caller is not None:
+        return await caller.evolve(
+            user_id=user_id or "",
+            agent_type=agent_type,
+            top_n=top_n,
+            search_space=search_space,
+            evolution=evolution_config,
+        )
     return await asyncio.to_thread(
         runtime_evolve_arms_sync,
         system,

@@ -18,8 +18,10 @@ from convergence.runtime_settings import (
     RuntimeConfig,
     checked_settings,
 )
+from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
+    from convergence.caller_storage import CallerServed, RuntimeStorage
     from convergence.systems import DefaultServed, Systems
     from tasks.serving import Selection
 
@@ -64,6 +66,8 @@ class RuntimeSelection:
 _homes: "dict[str, Systems]" = {}
 """System → the store that it was configured in."""
 _stores: "dict[Path, Systems]" = {}
+_callers: "dict[str, CallerServed]" = {}
+"""System → what serves it from a storage of the caller's own."""
 _mutex = threading.Lock()
 
 
@@ -71,23 +75,27 @@ def configure_runtime_sync(
     system: str,
     *,
     config: RuntimeConfig | Mapping[str, Any] | None = None,
-    storage: str | Path | None = None,
+    storage: "str | Path | RuntimeStorage | None" = None,
 ) -> RuntimeConfig:
     """Say what a system offers and how it serves; may be called again with other settings.
 
-    Settings are kept in the store, and every process that serves the system follows.
+    Settings are kept in the store, and every process that serves the system follows. With a storage of
+    your own they are kept in this process.
 
     Args:
         system: name of the optimized system.
         config: its settings; by default what is in the store serves as it is.
         storage: folder of the store, shared by all processes of this machine; by default
-            ``./convergence-data``.
+            ``./convergence-data``. Or an object with the five methods of
+            ``convergence.caller_storage.RuntimeStorage``, which keeps arms and decisions itself.
 
     Raises:
-        ConfigurationError: a setting is wrong.
+        ConfigurationError: a setting is wrong, or needs the store of this tool.
         ArmChangedError: an arm of that name has other parameters.
         StoreError: the folder cannot be used.
     """
+    if storage is not None and not isinstance(storage, str | Path):
+        return _configured_by_caller(system, checked_settings(system, config or {}), storage)
     home = opened(Path(storage or DEFAULT_STORAGE))
     if config is None:
         settings = home.config(system)
@@ -96,7 +104,35 @@ def configure_runtime_sync(
         home.configure(settings)
     with _mutex:
         _homes[system] = home
+        _callers.pop(system, None)
     return settings
+
+
+def _configured_by_caller(system: str, settings: RuntimeConfig, storage: object) -> RuntimeConfig:
+    from convergence.caller_storage import CallerServed, RuntimeStorage  # noqa: PLC0415 - NumPy
+
+    if not isinstance(storage, RuntimeStorage):
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="storage",
+                    rule="must be a folder, or have get_arms, initialize_arms, create_decision, "
+                    "update_performance and get_decision",
+                    value=type(storage).__name__,
+                    fix="See convergence.caller_storage.RuntimeStorage.",
+                )
+            ]
+        )
+    served = CallerServed(settings, storage)
+    with _mutex:
+        _callers[system] = served
+    return settings
+
+
+def caller_of(system: str) -> "CallerServed | None":
+    """Return what serves a system from a storage of the caller's own; ``None``: a store does."""
+    with _mutex:
+        return _callers.get(system)
 
 
 def runtime_select_sync(
@@ -115,6 +151,12 @@ def runtime_select_sync(
         LookupError: there is neither an arm nor a default.
         StoreError: the decision could not be logged.
     """
+    caller = caller_of(system)
+    if caller is not None:
+        chosen = asyncio.run(
+            caller.select(user_id=user_id, agent_type=agent_type, context=context)
+        )
+        return _shown_caller(*chosen)
     from tasks.operations import performed  # noqa: PLC0415 - brings SQLite
 
     home = home_of(system)
@@ -129,7 +171,7 @@ def runtime_update_sync(
     decision_id: str | None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
-    agent_type: str | None = None,  # noqa: ARG001 - the decision knows its own
+    agent_type: str | None = None,
     engagement_score: float | None = None,
     grading_score: float | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -150,6 +192,21 @@ def runtime_update_sync(
         ValueError: the reward or a signal is not in [0, 1], or the cost below 0; nothing is stored.
         StoreError: it could not be stored.
     """
+    caller = caller_of(system)
+    if caller is not None:
+        _refuse_cost(cost)
+        return asyncio.run(
+            caller.update(
+                user_id=user_id,
+                decision_id=decision_id,
+                reward=reward,
+                signals=signals,
+                agent_type=agent_type,
+                engagement_score=engagement_score,
+                grading_score=grading_score,
+                metadata=metadata,
+            )
+        )
     from convergence.systems import Reward, shown_update  # noqa: PLC0415 - NumPy
     from tasks.operations import performed  # noqa: PLC0415 - brings SQLite
 
@@ -174,6 +231,12 @@ def runtime_get_decision_sync(
     system: str, *, user_id: str, decision_id: str
 ) -> dict[str, Any] | None:
     """Return a decision and its reward, ``None`` if this user has none of that id."""
+    caller = caller_of(system)
+    if caller is not None:
+        found: dict[str, Any] | None = asyncio.run(
+            caller.decision(user_id=user_id, decision_id=decision_id)
+        )
+        return found
     return home_of(system).decision(system, user_id, decision_id)
 
 
@@ -206,7 +269,7 @@ async def configure_runtime(
     system: str,
     *,
     config: RuntimeConfig | Mapping[str, Any] | None = None,
-    storage: str | Path | None = None,
+    storage: "str | Path | RuntimeStorage | None" = None,
 ) -> RuntimeConfig:
     """Do as ``configure_runtime_sync``, in a thread."""
     return await asyncio.to_thread(configure_runtime_sync, system, config=config, storage=storage)
@@ -219,7 +282,11 @@ async def runtime_select(
     agent_type: str | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> RuntimeSelection:
-    """Do as ``runtime_select_sync``, in a thread."""
+    """Do as ``runtime_select_sync``, in a thread; a storage of your own is awaited here."""
+    caller = caller_of(system)
+    if caller is not None:
+        found = await caller.select(user_id=user_id, agent_type=agent_type, context=context)
+        return _shown_caller(*found)
     return await asyncio.to_thread(
         runtime_select_sync, system, user_id=user_id, agent_type=agent_type, context=context
     )
@@ -238,7 +305,20 @@ async def runtime_update(
     metadata: Mapping[str, Any] | None = None,
     cost: float | None = None,
 ) -> dict[str, Any]:
-    """Do as ``runtime_update_sync``, in a thread."""
+    """Do as ``runtime_update_sync``, in a thread; a storage of your own is awaited here."""
+    caller = caller_of(system)
+    if caller is not None:
+        _refuse_cost(cost)
+        return await caller.update(
+            user_id=user_id,
+            decision_id=decision_id,
+            reward=reward,
+            signals=signals,
+            agent_type=agent_type,
+            engagement_score=engagement_score,
+            grading_score=grading_score,
+            metadata=metadata,
+        )
     return await asyncio.to_thread(
         runtime_update_sync,
         system,
@@ -257,7 +337,13 @@ async def runtime_update(
 async def runtime_get_decision(
     system: str, *, user_id: str, decision_id: str
 ) -> dict[str, Any] | None:
-    """Do as ``runtime_get_decision_sync``, in a thread."""
+    """Do as ``runtime_get_decision_sync``, in a thread; a storage of your own is awaited here."""
+    caller = caller_of(system)
+    if caller is not None:
+        found: dict[str, Any] | None = await caller.decision(
+            user_id=user_id, decision_id=decision_id
+        )
+        return found
     return await asyncio.to_thread(
         runtime_get_decision_sync, system, user_id=user_id, decision_id=decision_id
     )
@@ -286,10 +372,50 @@ def opened(path: Path) -> "Systems":
 
 
 def home_of(system: str) -> "Systems":
-    """Return where a system is served from: the folder it was configured in, or the default."""
+    """Return where a system is served from: the folder it was configured in, or the default.
+
+    Raises:
+        ConfigurationError: it is served from a storage of the caller's own.
+    """
+    if caller_of(system) is not None:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="storage",
+                    rule="must be a folder for this: a storage of your own keeps arms and decisions "
+                    "alone",
+                    value=system,
+                    fix="Call `configure_runtime` with the folder of a store.",
+                )
+            ]
+        )
     with _mutex:
         found = _homes.get(system)
     return opened(Path(DEFAULT_STORAGE)) if found is None else found
+
+
+def _refuse_cost(cost: float | None) -> None:
+    if cost is not None:
+        raise ValueError(
+            "`cost` needs the store of this tool: put it into `metadata` of a storage of your own"
+        )
+
+
+def _shown_caller(
+    decision_id: str | None,
+    arm: Mapping[str, Any],
+    drawn: float | None,
+    arms: list[dict[str, Any]],
+    metadata: dict[str, Any],
+) -> RuntimeSelection:
+    return RuntimeSelection(
+        decision_id=decision_id,
+        arm_id=arm["arm_id"],
+        params=arm["params"],
+        sampled_value=drawn,
+        arms_state=tuple(arms),
+        metadata=metadata,
+    )
 
 
 def _shown(found: "Selection | DefaultServed") -> RuntimeSelection:

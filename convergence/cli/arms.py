@@ -157,7 +157,7 @@ def fold(store: Store = None, config: Config = None, as_json: AsJson = False) ->
         )
     for alarm in report.alarms:
         console.answer(
-            f"Drift: arm {alarm.arm_id} of {alarm.system} went from {alarm.before:.3g} to "
+            f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "
             f"{alarm.after:.3g}"
         )
 

@@ -201,8 +201,8 @@ def gates(
         return
     for one in drifts:
         console.answer(
-            f"Drift {datetime.fromtimestamp(one.created_us / 1e6, UTC):%Y-%m-%d %H:%M}: arm "
-            f"{one.arm_id} of {one.system}/{one.agent_type} went from {one.before:.3g} to "
+            f"Drift {datetime.fromtimestamp(one.created_us / 1e6, UTC):%Y-%m-%d %H:%M}: {one.what} "
+            f"of {one.system}/{one.agent_type} went from {one.before:.3g} to "
             f"{one.after:.3g}"
         )
     if not found:

@@ -208,10 +208,11 @@ class LookAnswer(BaseModel):
 
 
 class AlarmAnswer(BaseModel):
-    """An alarm: the mean reward of an arm has changed."""
+    """An alarm: the mean reward of an arm, or of all, has changed."""
 
     agent_type: str
-    arm_id: str
+    arm_id: str | None
+    """``null``: of all arms together."""
     before: float
     after: float
     n: int

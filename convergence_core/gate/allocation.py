@@ -12,7 +12,10 @@ E. Kaufmann, "Optimal best arm identification with fixed confidence", 2016, for 
 with each arm's own remaining need in place of one common threshold; two arms share evenly.
 
 The means are not known, so shares are averaged over draws from a posterior of them. Its counts are
-doubled (``SHARPNESS``): plain draws spread more traffic than the doubt is worth.
+doubled (``SHARPNESS``): plain draws spread more traffic than the doubt is worth. And the plan brings
+every arm its evidence at the same expected time, so the last of several is late by chance: ``SPREAD``
+of the requests is shared evenly by the arms that are in, which costs a little on average and saves
+more of the wait for the last one.
 """
 
 from dataclasses import dataclass
@@ -26,9 +29,10 @@ FIRST = 40
 """Rewards that each arm gets before shares may differ."""
 N_DRAWS = 8
 SHARPNESS = 2.0
+SPREAD = 0.2
 MARGIN = 1.0
 """Nats added to what is lacking: bets have to be found, and rewards come in batches."""
-_LEAST_NEED = 0.25
+LEAST_NEED = 0.25
 _CLOSEST = 1e-3
 """Differences are taken as at least this: equal arms would need for ever."""
 
@@ -65,15 +69,16 @@ def verdict_plan(contest: Contest, rng: np.random.Generator, *, floor: float = 0
         raise ValueError(f"floor must lie in [0, 1], but got {floor}")
     if contest.is_over or contest.numbers.min() < FIRST:
         return even_plan(contest)
-    needs = _needs(contest)
+    needs = needs_of(contest)
     failures = contest.numbers - contest.sums
     draws = rng.beta(
         SHARPNESS * contest.sums + 0.5,
         SHARPNESS * failures + 0.5,
         size=(N_DRAWS, contest.n_arms),
     )
-    numbers = _numbers(draws, needs, contest.min_effect)
-    wanted = (numbers / numbers.sum(axis=1, keepdims=True)).mean(axis=0)
+    numbers = fewest_numbers(draws, needs, contest.min_effect)
+    soonest = (numbers / numbers.sum(axis=1, keepdims=True)).mean(axis=0)
+    wanted = (1.0 - SPREAD) * soonest + SPREAD * ~contest.out / (~contest.out).sum()
     return _plan(contest, (1.0 - floor) * wanted + floor / contest.n_arms)
 
 
@@ -81,9 +86,9 @@ def _plan(contest: Contest, shares: Floats) -> Plan:
     return Plan(shares=tuple((shares / shares.sum()).tolist()), n_to_verdict=_to_verdict(contest))
 
 
-def _needs(contest: Contest) -> Floats:
+def needs_of(contest: Contest) -> Floats:
     """Return the nats that each arm lacks to be out, 0 for those that are, (n_arms,)."""
-    lacking = np.maximum(contest.log_threshold - contest.log_e + MARGIN, _LEAST_NEED)
+    lacking = np.maximum(contest.log_threshold - contest.log_e + MARGIN, LEAST_NEED)
     return np.where(contest.out, 0.0, lacking)
 
 
@@ -93,11 +98,19 @@ def _to_verdict(contest: Contest) -> int | None:
     left = np.sort(contest.means[~contest.out])
     if contest.numbers.min() < 1 or left[-1] - left[-2] - contest.min_effect <= _CLOSEST:
         return None
-    return int(np.ceil(_numbers(contest.means[None], _needs(contest), contest.min_effect).sum()))
+    return int(
+        np.ceil(fewest_numbers(contest.means[None], needs_of(contest), contest.min_effect).sum())
+    )
 
 
-def _numbers(means: Floats, needs: Floats, effect: float) -> Floats:
-    """Return the further requests of each arm for each row of means, (n_rows, n_arms)."""
+def fewest_numbers(means: Floats, needs: Floats, effect: float) -> Floats:
+    """Return the fewest further requests of each arm for each row of means, (n_rows, n_arms).
+
+    Args:
+        means: (n_rows, n_arms).
+        needs: nats that each arm lacks to be out, 0 for those that are, (n_arms,) or as means.
+        effect: minimum effect of the contest.
+    """
     rows = np.arange(len(means))
     leaders = np.where(needs > 0.0, means, -1.0).argmax(axis=1)
     lead = means[rows, leaders][:, None]
@@ -106,7 +119,7 @@ def _numbers(means: Floats, needs: Floats, effect: float) -> Floats:
     lacks = np.broadcast_to(needs > 0.0, means.shape).copy()
     lacks[rows, leaders] = False
     difference = np.maximum(lead - means - effect, _CLOSEST)
-    a = np.where(lacks, difference**2 / (2.0 * variance * np.maximum(needs, _LEAST_NEED)), np.inf)
+    a = np.where(lacks, difference**2 / (2.0 * variance * np.maximum(needs, LEAST_NEED)), np.inf)
     low = 1.0 / a.min(axis=1)
     # At (1 + sqrt(k)) / a_min each of the k terms of the sum is at most 1 / k.
     high = low * (1.0 + np.sqrt(lacks.sum(axis=1)))

@@ -77,7 +77,7 @@ def confidence_interval(
     ends = []
     for outside in (0.0, 1.0):
         rejected, kept = np.full(s.shape, outside), centre.copy()
-        for _ in range(60):
+        for _ in range(40):  # to 1e-12
             middle = (rejected + kept) / 2.0
             with np.errstate(divide="ignore"):
                 is_rejected = log_e_value(s, f, middle, prior=prior) >= threshold

@@ -176,14 +176,20 @@ class StoredAlarm:
     seq: int
     system: str
     agent_type: str
-    arm_id: str
+    arm_id: str | None
+    """``None``: of all arms together."""
     before: float
     """Mean reward before the change, roughly."""
     after: float
     """Mean reward since."""
     n: int
-    """Rewards of the arm by then, since the watch began."""
+    """Rewards of the arm, or of all, by then, since the watch began."""
     created_us: int
+
+    @property
+    def what(self) -> str:
+        """What has changed, in words."""
+        return "all arms" if self.arm_id is None else f"arm {self.arm_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,8 +127,8 @@ def save_state(store: RuntimeStore, group_id: int, found: Mapping[str, Json], se
 
 def _alarm(row: Any) -> StoredAlarm:
     return StoredAlarm(
-        seq=row[0], system=row[1], agent_type=row[2], arm_id=row[3], before=row[4], after=row[5],
-        n=row[6], created_us=row[7],
+        seq=row[0], system=row[1], agent_type=row[2], arm_id=row[3] or None, before=row[4],
+        after=row[5], n=row[6], created_us=row[7],
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ _ASSIGN = (
 _OPEN = (
     "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
     "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system, d.user_id, "
-    "s.settings_json, g.kind FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "s.settings_json, g.kind, d.propensity, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
     "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?/*lock*/"
 )
 _REWARD = (
@@ -211,9 +211,17 @@ def take_reward(
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
     alarm = None
     if terms.rewards_per_false_alarm is not None:
-        alarm = watch(connection, group_id, arm_id, reward, terms.rewards_per_false_alarm)
+        alarm = watch(
+            connection,
+            group_id,
+            arm_id,
+            reward,
+            # A unit that kept its arm drew none.
+            propensity=row[8] if row[9] else None,
+            rate=terms.rewards_per_false_alarm,
+        )
     if alarm is not None:
-        sound(connection, group_id, arm_id, alarm, explore_for=terms.explore_for, now=now)
+        sound(connection, group_id, alarm, explore_for=terms.explore_for, now=now)
     return receipt, alarm
 
 

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from convergence_core.bandit import Encoder, LinearArms, LinearLearner
+from convergence_core.bandit.linear import _learn
 
 ENCODER = Encoder(n_features=16)
 
@@ -37,6 +38,18 @@ def test_learning_in_place_is_learning_by_value():
     assert learner.arms.weights == pytest.approx(arms.weights)
     assert learner.arms.covariance == pytest.approx(arms.covariance)
     assert learner.arms.n.tolist() == arms.n.tolist()
+
+
+def test_learning_does_not_depend_on_the_order_of_memory():
+    rng = np.random.default_rng(5)
+    rows, columns = np.eye(3), np.eye(3, order="F")
+    assert (rows.flags.c_contiguous, columns.flags.c_contiguous) == (True, False)
+    for _ in range(20):
+        x = rng.normal(size=3)
+        for covariance in (rows, columns):
+            _learn(covariance, np.zeros(3), np.zeros(3), x, 0.7)
+    assert rows == pytest.approx(columns)
+    assert rows == pytest.approx(rows.T)
 
 
 def test_the_prior_mean_counts_without_context():

@@ -216,7 +216,7 @@ def test_planned_numbers_are_the_fewest_that_give_every_arm_its_evidence():
     from convergence_core.gate import allocation
 
     means, needs = np.array([0.3, 0.5, 0.62, 0.7]), np.array([2.0, 1.0, 4.0, 3.0])
-    found = allocation._numbers(means[None], needs, 0.0)[0]
+    found = allocation.fewest_numbers(means[None], needs, 0.0)[0]
 
     def evidence(numbers: np.ndarray) -> np.ndarray:
         middle = (0.7 + means[:3]) / 2.0

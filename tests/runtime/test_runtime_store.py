@@ -1,5 +1,6 @@
 """The runtime state: each reward counts once, in time, and survives whatever happens."""
 
+import json
 import signal
 import subprocess
 import threading
@@ -8,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from convergence_core.bandit import DriftWatch
 from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import ArmOffer, NewDecision, StoredPolicy
@@ -64,6 +67,7 @@ def decide(
     unit: str | None = None,
     key: str | None = None,
     user: str = "u",
+    propensity: float = 0.5,
 ) -> NewDecision:
     now = store.now_us()
     return store.decide(
@@ -73,7 +77,7 @@ def decide(
             user_id=user,
             arm_id=arm,
             version=1,
-            propensity=0.5,
+            propensity=propensity,
             context_json=None,
             created_us=now,
             expires_us=now + 1_000,
@@ -276,6 +280,48 @@ def test_nightly_priors_can_be_seen_and_dropped(store: RuntimeStore):
     store.drop_priors("bot", "default")
     assert counts(store)["n"] == (1.5, 1.5)
     assert store.arms(group_id(store))[2].prior is None
+
+
+def test_an_alarm_of_the_whole_names_no_arm_and_reopens_all(store: RuntimeStore):
+    """The last twenty rewards before it go through the store."""
+    store.offer("bot", "default", [offer_of({"t": n}, f"arm {n}") for n in range(6)], trust=0.5)
+    rng, watches = np.random.default_rng(1), [DriftWatch.begin(6, rewards_per_false_alarm=100)]
+    rewards: list[float] = []
+    alarm = None
+    while alarm is None:
+        n = len(rewards)
+        rewards.append(float(rng.random() < (0.9 if n < 400 else 0.3)))
+        watch, alarm = watches[-1].tell(n % 6, rewards[-1], 1 / 6)
+        watches.append(watch)
+    n = len(rewards)
+    with store.database.transaction() as connection:
+        text = json.dumps(watches[n - 20].to_json())
+        connection.execute("UPDATE groups SET watch_json = ?", (text,))
+    terms = RewardTerms(rewards_per_false_alarm=100, explore_for=50)
+    for k in range(n - 20, n):
+        decide(store, f"d{k}", arm=f"arm {k % 6}", propensity=1 / 6)
+        _, found = store.reward("bot", f"d{k}", rewards[k], terms=terms)
+        assert found == (alarm if k == n - 1 else None)
+    assert (alarm.arm, len(alarm.since)) == (None, 6)
+    (stored,) = found_alarms(store, "bot")
+    assert (stored.arm_id, stored.what, stored.n) == (None, "all arms", n)
+    for pair, (total, number) in zip(counts(store).values(), alarm.since, strict=True):
+        assert pair == pytest.approx((1.0 + total, 1.0 + number - total))
+    assert all(arm.prior is None for arm in store.arms(group_id(store)))
+    group = store.group("bot", "default")
+    assert group is not None
+    assert group.explore_until == group.n + 50
+
+
+def test_users_who_keep_their_arm_teach_the_whole_nothing(store: RuntimeStore):
+    terms = RewardTerms(rewards_per_false_alarm=1_000)
+    for n in range(30):
+        decide(store, f"d{n}", unit="one user")
+        store.reward("bot", f"d{n}", 1.0, terms=terms)
+    with store.database.reading() as connection:
+        row = connection.execute("SELECT watch_json FROM groups").fetchone()
+    watch = DriftWatch.from_json(json.loads(row[0]))
+    assert (watch.n, watch.whole.n) == (30, 1), "only the first was drawn"
 
 
 def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
