@@ -25,17 +25,14 @@ from convergence_core.budget.limits import Limits, Spent
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.living import run_of
-from tasks.report import (
-    collect_progress,
-    leaderboard_rows,
-    learning_curve_png,
-    preference_markdown,
-    preference_report,
-    racing_rows,
-    report_markdown,
-    spending_markdown,
-    thinking_markdown,
-)
+from tasks.report.collect import collect_progress
+from tasks.report.leaderboard import leaderboard_rows
+from tasks.report.markdown import report_markdown
+from tasks.report.plots import learning_curve_png
+from tasks.report.preferring import preference_markdown, preference_report
+from tasks.report.racing import racing_rows
+from tasks.report.spending import spending_markdown
+from tasks.report.thinking import thinking_markdown
 from tasks.runs import Run
 from tasks.system_events import budget_events
 

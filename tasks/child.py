@@ -2,22 +2,20 @@
 
 import asyncio
 import functools
-import os
 import pickle
 import sys
-import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from tasks.child_process import parent_pipe
 from tasks.functions import is_async, load_function
 from tasks.targets.function_results import result_json
 from tasks.workers import Outcome, measured, measured_async
 
 
 def main() -> None:
-    """Serve calls from the pipe whose descriptor is the first argument."""
-    pipe = Connection(int(sys.argv[1]))
-    threading.Thread(target=_end_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
+    """Serve calls from the parent's pipe."""
+    pipe = parent_pipe()
     settings = pipe.recv()
     sys.path[:] = settings["sys_path"]
     function = load_function(settings["path"], Path(settings["base_dir"]), key="api.function")
@@ -42,9 +40,3 @@ def _send(pipe: Connection, outcome: Outcome) -> None:
     if failure is not None:
         parts = (failure.error_type, failure.message, failure.details)
     pipe.send_bytes(pickle.dumps((outcome.value, parts, outcome.latency_ms)))
-
-
-def _end_with_parent(life_line: int) -> None:
-    """End this process when nobody holds the other end of the life line any more."""
-    os.read(life_line, 1)
-    os._exit(1)

@@ -1,13 +1,8 @@
 """Functions in processes of their own: one child per worker thread, ended when it hangs.
 
-Children are fresh interpreters that import the function by name; they are no forks, so threads and
-the user's ``__main__`` do not matter to them. Each has a pipe for calls and a life line: when this
-process dies, however it dies, the life line closes and the child ends.
+Children import the function by name; see ``tasks.child_process`` for what they are.
 """
 
-import os
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,12 +11,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tasks.child_process import ChildProcess
 from tasks.workers import Failure, Outcome
 
 START_TIMEOUT_S = 120.0
 """How long a child may take to start and import the function."""
-
-_CHILD = "from tasks.child import main; main()"
 
 
 class ChildPool:
@@ -83,22 +77,10 @@ class ChildPool:
         return child.end()
 
 
-class _Child:
+class _Child(ChildProcess):
     def __init__(self, path: str, base_dir: Path) -> None:
-        ours, theirs = socket.socketpair()
-        line_read, self._life_line = os.pipe()
-        with theirs:
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                    [sys.executable, "-c", _CHILD, str(theirs.fileno()), str(line_read)],
-                    pass_fds=(theirs.fileno(), line_read),
-                    stdin=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-                )
-            finally:
-                os.close(line_read)
-        self._pipe = Connection(ours.detach())
-        self._pipe.send({"path": path, "base_dir": str(base_dir), "sys_path": sys.path})
+        super().__init__("tasks.child")
+        self.pipe.send({"path": path, "base_dir": str(base_dir), "sys_path": sys.path})
 
     def wait_until_ready(self) -> None:
         """Wait until the function is imported.
@@ -106,7 +88,7 @@ class _Child:
         Raises:
             EOFError: the process ended, or could not import it.
         """
-        if not self._pipe.poll(START_TIMEOUT_S) or self._pipe.recv() != "ready":
+        if not self.pipe.poll(START_TIMEOUT_S) or self.pipe.recv() != "ready":
             raise EOFError
 
     def call(
@@ -118,30 +100,28 @@ class _Child:
             EOFError: the process ended.
             TimeoutError: it took too long.
         """
-        self._pipe.send((args, keywords))
-        if not self._pipe.poll(timeout_s):
+        self.pipe.send((args, keywords))
+        if not self.pipe.poll(timeout_s):
             raise TimeoutError
-        value, failure, latency_ms = self._pipe.recv()
+        value, failure, latency_ms = self.pipe.recv()
         return Outcome(value, None if failure is None else Failure(*failure), latency_ms)
 
     def end(self) -> int | None:
         """Kill the process and return its exit code."""
         # One that is about to end by itself keeps its own exit code.
-        if self._process.poll() is None and not self._ends_by_itself():
-            self._process.kill()
-        code = self._process.wait()
-        if not self._pipe.closed:
-            self._pipe.close()
-            os.close(self._life_line)
+        if self.process.poll() is None and not self._ends_by_itself():
+            self.process.kill()
+        code = self.process.wait()
+        self.close()
         return code
 
     def _ends_by_itself(self) -> bool:
-        if not self._pipe.closed and not _is_at_end(self._pipe):
+        if not self.pipe.closed and not _is_at_end(self.pipe):
             return False
         deadline = time.monotonic() + 1.0
-        while self._process.poll() is None and time.monotonic() < deadline:
+        while self.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        return self._process.poll() is not None
+        return self.process.poll() is not None
 
 
 def _is_at_end(pipe: Connection) -> bool:

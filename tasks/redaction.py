@@ -14,14 +14,15 @@ import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import SecretStr
 
-from convergence_core.config import Configuration
-from convergence_core.config.check_llm import llms_of
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json
+
+if TYPE_CHECKING:
+    from convergence_core.config import Configuration
 
 MASK = "[redacted]"
 MIN_SECRET_LENGTH = 4
@@ -140,7 +141,7 @@ class Redactor(_Closed):
 
     @classmethod
     def from_configuration(
-        cls, configuration: Configuration, secrets: Secrets | None = None
+        cls, configuration: "Configuration", secrets: Secrets | None = None
     ) -> "Redactor":
         """Return the redactor of all variables that a configuration names."""
         secrets = secrets or Secrets()
@@ -155,7 +156,7 @@ class Redactor(_Closed):
 
     @classmethod
     def of_journal(
-        cls, configuration: Configuration, secrets: Secrets | None = None
+        cls, configuration: "Configuration", secrets: Secrets | None = None
     ) -> "Redactor":
         """Return the redactor of what the URL of a shared journal holds."""
         secrets = secrets or Secrets()
@@ -202,8 +203,11 @@ def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
     return value
 
 
-def secret_names(configuration: Configuration) -> tuple[str, ...]:
+def secret_names(configuration: "Configuration") -> tuple[str, ...]:
     """Return the environment variables that a configuration names, each once."""
+    # A question in SQL writes texts as well, and has no configuration to read.
+    from convergence_core.config.check_llm import llms_of  # noqa: PLC0415 - a third of a command
+
     auth, journal = configuration.api.auth, journal_name(configuration)
     found = [auth.token_env, auth.password_env, journal]
     for text in configuration.api.request.headers.values():
@@ -212,13 +216,13 @@ def secret_names(configuration: Configuration) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name))
 
 
-def journal_name(configuration: Configuration) -> str | None:
+def journal_name(configuration: "Configuration") -> str | None:
     """Return the variable that the URL of a shared journal is in."""
     found = ENV_REFERENCE.findall(configuration.storage.journal or "")
     return found[0] if found else None
 
 
-def _basic_pair(configuration: Configuration, secrets: Secrets) -> list[str]:
+def _basic_pair(configuration: "Configuration", secrets: Secrets) -> list[str]:
     """Return user name and password as basic authentication sends them."""
     auth = configuration.api.auth
     password = secrets.find(auth.password_env) if auth.password_env else None
@@ -228,7 +232,7 @@ def _basic_pair(configuration: Configuration, secrets: Secrets) -> list[str]:
     return [base64.b64encode(pair.encode()).decode()]
 
 
-def _journal_passwords(configuration: Configuration, secrets: Secrets) -> list[str]:
+def _journal_passwords(configuration: "Configuration", secrets: Secrets) -> list[str]:
     """Return the passwords within the URL of a shared journal, as written and decoded."""
     name = journal_name(configuration)
     url = secrets.find(name) if name else None

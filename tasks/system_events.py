@@ -33,7 +33,7 @@ def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
         _emit(
             DRIFT,
             alarm.system,
-            f"Drift: arm {alarm.arm_id} of {alarm.system} went from {alarm.before:.3g} to "
+            f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "
             f"{alarm.after:.3g}.",
             {
                 "arm_id": alarm.arm_id,

@@ -1,17 +1,16 @@
 """A worker process of ``tasks.runners.processes``: fulfils the orders that its pipe brings."""
 
-import os
 import signal
-import sys
 import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
+from tasks.child_process import parent_pipe
+
 
 def main() -> None:
-    """Serve orders from the pipe whose descriptor is the first argument."""
-    pipe = Connection(int(sys.argv[1]))
-    threading.Thread(target=_end_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
+    """Serve orders from the parent's pipe."""
+    pipe = parent_pipe()
     # Ctrl-C in a terminal goes to the whole group; the run tells its workers when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from tasks.runners.worker import Worker  # noqa: PLC0415 - the parent may die meanwhile
@@ -35,9 +34,3 @@ def main() -> None:
 
 def _fulfil(worker: Any, pipe: Connection, order: bytes) -> None:
     pipe.send_bytes(worker.fulfil(order))
-
-
-def _end_with_parent(life_line: int) -> None:
-    """End this process when nobody holds the other end of the life line any more."""
-    os.read(life_line, 1)
-    os._exit(1)

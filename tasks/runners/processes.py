@@ -1,20 +1,16 @@
 """Runner ``processes``: fresh interpreters of this machine, one for each place.
 
-Each has a pipe for orders and a life line: when this process dies, however it dies, the life line
-closes and the worker ends, so that nobody makes calls for a run that nobody follows.
+They end when this process does (``tasks.child_process``), so that nobody makes calls for a run that
+nobody follows.
 """
 
-import os
 import queue
-import socket
 import subprocess
-import sys
 import threading
-from multiprocessing.connection import Connection
 
 from convergence_core.errors import WorkerLostError
+from tasks.child_process import ChildProcess
 
-_CHILD = "from tasks.runners.child import main; main()"
 _END_S = 15.0
 """What a worker has to end by itself: its calls in flight, and its journal."""
 
@@ -77,27 +73,15 @@ class ProcessRunner:
             return child
 
 
-class _Child:
+class _Child(ChildProcess):
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        line_read, self._life_line = os.pipe()
-        with theirs:
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                    [sys.executable, "-c", _CHILD, str(theirs.fileno()), str(line_read)],
-                    pass_fds=(theirs.fileno(), line_read),
-                    stdin=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-                )
-            finally:
-                os.close(line_read)
+        super().__init__("tasks.runners.child")
         self._sending = threading.Lock()
-        self._pipe = Connection(ours.detach())
 
     @property
     def pid(self) -> int:
         """The process's number."""
-        return self._process.pid
+        return self.process.pid
 
     def call(self, order: bytes) -> bytes:
         """Have an order fulfilled.
@@ -106,7 +90,7 @@ class _Child:
             EOFError: the process ended.
         """
         self._send(("fulfil", order))
-        delivery: bytes = self._pipe.recv_bytes()
+        delivery: bytes = self.pipe.recv_bytes()
         return delivery
 
     def stop(self, opening: str) -> None:
@@ -125,16 +109,15 @@ class _Child:
 
     def end(self) -> None:
         """Wait for its end, which comes at last by force; safe to call twice."""
-        if self._pipe.closed:
+        if self.pipe.closed:
             return
         try:
-            self._process.wait(_END_S)
+            self.process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._pipe.close()
-        os.close(self._life_line)
+            self.process.kill()
+            self.process.wait()
+        self.close()
 
     def _send(self, message: tuple[str, bytes | str] | None) -> None:
         with self._sending:
-            self._pipe.send(message)
+            self.pipe.send(message)

@@ -16,6 +16,7 @@ def emitted() -> Iterator[Callable[[], list[Any]]]:
         yield told
 
 
+@pytest.mark.slow
 def test_a_subflow_beats_by_itself_and_takes_no_second_longer(emitted: Callable[[], list[Any]]):
     from prefect import flow
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings

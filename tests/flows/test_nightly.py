@@ -109,8 +109,12 @@ async def artifacts_of(label: str) -> dict[str, str]:
     """Return description → data of the artifacts that name a run."""
     from prefect.client.orchestration import get_client
 
+    found: list[Any] = []
     async with get_client() as client:
-        found = await client.read_artifacts()
+        # A page holds 200, and other tests have written theirs to the same server.
+        while len(page := await client.read_artifacts(limit=200, offset=len(found))) == 200:
+            found += page
+        found += page
     return {str(a.description): str(a.data) for a in found if label in (a.description or "")}
 
 
