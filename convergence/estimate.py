@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from convergence.forecast import Forecast, forecast
 from convergence.quotes import History, TargetQuotes, history_of, judge_quotes
 from convergence.ranges import UNKNOWN, Range, over
+from convergence.thought_quotes import thought_costs
 from convergence_core.budget import dollars
 from convergence_core.config import Configuration, MetricConfig
 from convergence_core.records import Json
@@ -38,10 +39,10 @@ _HISTORY = """
 class RoleEstimate:
     """What calls of one role would be."""
 
-    role: Literal["evaluation", "judge", "total"]
+    role: Literal["evaluation", "judge", "thought", "prediction", "total"]
     """Named as the ledger names the purpose of a call."""
     name: str = ""
-    """Provider of the target, metric of the judge."""
+    """Provider of the target, metric of the judge, model of thoughts."""
     calls: Range
     tokens: Range
     usd: Range
@@ -139,6 +140,7 @@ def estimate_from(
             loaded, world, (name, metric), quotes, cells=cells, past=past.get("judge")
         )
         roles.append(judge)
+    roles += _thought_roles(loaded, world, plan, past)
     total = _total(roles, configuration)
     return Estimate(
         system=configuration.api.name,
@@ -242,6 +244,30 @@ def _judge_role(
     )
 
 
+def _thought_roles(
+    loaded: "Loaded", world: "World", plan: Forecast, past: Mapping[str, History]
+) -> Iterator[RoleEstimate]:
+    """Return what thoughts and what is predicted with them cost."""
+    roles: tuple[Literal["thought", "prediction"], ...] = ("thought", "prediction")
+    found = thought_costs(loaded, world, plan, past)
+    for role in roles:
+        costs = found.get(role)
+        if costs is None:
+            continue
+        unknown = None
+        if costs.usd.expected is None:
+            unknown = f"no price is known for {costs.model}. Write it under `prices:`."
+        yield RoleEstimate(
+            role=role,
+            name=costs.model,
+            calls=costs.calls,
+            tokens=costs.tokens,
+            usd=costs.usd,
+            basis=_basis(past.get(role)) if costs.is_calibrated else "bounds of the requests",
+            unknown=unknown,
+        )
+
+
 def _total(roles: list[RoleEstimate], configuration: Configuration) -> RoleEstimate:
     calls = tokens = usd = Range.fixed(0)
     for role in roles:
@@ -274,17 +300,16 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
     if cache.shared:
         yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
     society = configuration.society
-    for is_on, what, share in (
-        (society.thinks, "Thoughts and their predictions", society.rlp.max_share_usd),
-        (society.prefers, "Preferences", society.sao.max_share_usd),
-    ):
-        if is_on and configuration.llm is not None:
-            most = (
-                "as much as they need"
-                if budget.max_usd is None
-                else dollars(share * budget.max_usd)
-            )
-            yield f"{what} are not in these numbers: they may use {most}."
+    if society.prefers and configuration.llm is not None:
+        most = (
+            "as much as they need"
+            if budget.max_usd is None
+            else dollars(society.sao.max_share_usd * budget.max_usd)
+        )
+        yield f"Preferences are not in these numbers: they may use {most}."
+    if society.thinks and configuration.llm is not None and budget.max_usd is not None:
+        shared = dollars(society.rlp.max_share_usd * budget.max_usd)
+        yield f"Thoughts and predictions together use {shared} at most."
     for key, limit, found in (
         ("max_usd", budget.max_usd, total.usd),
         ("max_tokens", budget.max_tokens, total.tokens),

@@ -149,6 +149,7 @@ def assemble(
             learned=progress.thoughts,
             params_of={name: member.candidate.params for name, member in members.items()},
             next_generation=progress.next_generation,
+            redact=world.redactor(configuration),
             on_notice=tell,
         )
         preferring = make_preferring(
@@ -156,8 +157,7 @@ def assemble(
             loaded,
             world,
             target,
-            run_id=record.run_id,
-            seed=record.seed,
+            record=record,
             session=session,
             store=store,
             journal=journal,

@@ -21,7 +21,8 @@ from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.rows import payload_rows
 from tasks.champions import tagged_champion
 from tasks.gating import judge, record
-from tasks.report import collect, write_results
+from tasks.report.collect import collect
+from tasks.report.files import write_results
 from tasks.runs import Run
 from tasks.standing import limit_reached
 

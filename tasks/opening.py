@@ -22,6 +22,7 @@ from tasks.champions import champion_tag
 from tasks.earlier import ROUNDS_TAG, tags_of
 from tasks.living import is_open, run_of
 from tasks.loading import Loaded, load, load_mapping
+from tasks.preferences.history import history_tag
 from tasks.runs import FLOW_RUN_TAG, Run
 from tasks.storage import ready_store
 from tasks.version import code_version
@@ -137,6 +138,7 @@ def prepare_run(
             **offline,
             **champion_tag(path, name, loaded.space),
             **tags_of(configuration, ParquetStore(path), name),
+            **_history_tag(configuration, path, name),
             **(tags or {}),
         },
     )
@@ -336,6 +338,10 @@ def _latest(store: ParquetStore, goes_on: Callable[[RunRecord], bool]) -> RunRec
             "Begin one with `convergence optimize`."
         )
     return record
+
+
+def _history_tag(configuration: Configuration, path: Path, system: str) -> dict[str, str]:
+    return history_tag(ParquetStore(path), system) if configuration.society.prefers else {}
 
 
 def _facts(loaded: Loaded) -> dict[str, str]:

@@ -37,7 +37,8 @@ class Updating(Operation[Learned]):
         receipt, alarm = take_reward(connection, self._new, self._now_us(), self._terms)
         told = None
         if alarm is not None:
-            told = f"mean reward went from {alarm.before:.3g} to {alarm.after:.3g}"
+            whose = "mean reward of all arms" if alarm.arm is None else "mean reward"
+            told = f"{whose} went from {alarm.before:.3g} to {alarm.after:.3g}"
         self._learned = Learned(status=receipt.status, learned=receipt.learns, alarm=told)
 
     def result(self) -> Learned:

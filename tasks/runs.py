@@ -237,7 +237,12 @@ class Run:
         own = {cell.candidate_id for cell in plan.exogenous}
         reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
         most = -(-len(plan.assignments) // 2)
-        return self.thinking.predict(self.next_generation, reserved[:most], self.progress.search)
+        return self.thinking.predict(
+            self.next_generation,
+            reserved[:most],
+            self.progress.search,
+            case_ids=self.case_order,
+        )
 
     def prefer(self) -> Round | None:
         """Play the round of preferences before the next generation; ``None``: there is none."""

@@ -2,6 +2,7 @@
 
     python -m benchmarks.rlp [--seeds 50] [--processes 2] [--landscapes mixed hartmann rugged]
     python -m benchmarks.rlp --landscapes quickstart --seeds 50
+    python -m benchmarks.rlp --landscapes mixed --thinkers good --ways rlp --seeds 200
     python -m benchmarks.rlp --cpu
 
 Three synthetic landscapes, each with thinkers that are good, useless or adversarial, and the quick

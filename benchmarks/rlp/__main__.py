@@ -2,7 +2,6 @@
 
 import argparse
 import time
-from functools import partial
 
 from benchmarks.machine import describe_machine
 from benchmarks.rlp.cost import cpu
@@ -16,6 +15,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--landscapes", nargs="+", default=list(LANDSCAPES))
+    parser.add_argument("--thinkers", nargs="+", help="all of the landscape if absent")
+    parser.add_argument("--ways", nargs="+", default=["trust", "rlp"])
     parser.add_argument("--cpu", action="store_true")
     arguments = parser.parse_args()
     print(describe_machine())
@@ -24,7 +25,13 @@ def main() -> None:
         return
     for name in arguments.landscapes:
         started = time.perf_counter()
-        partial(measure, n_seeds=arguments.seeds, n_processes=arguments.processes)(name)
+        measure(
+            name,
+            n_seeds=arguments.seeds,
+            n_processes=arguments.processes,
+            thinkers=arguments.thinkers,
+            others=arguments.ways,
+        )
         print(f"\n{time.perf_counter() - started:.0f} s")
 
 

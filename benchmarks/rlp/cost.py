@@ -1,87 +1,288 @@
-"""CPU of one think-and-learn step, without the model's time."""
+"""CPU of one think-and-learn step, without the model's time.
 
+The step as a run makes it: prompts of thoughts and of all arms, their calls, the
+second question to the sampler (whose first places are predicted), what is read of the
+answers, the posterior's predictions, advice, scoring, the update, and every fiftieth outcome's
+calibration. The model is a stub, and what it takes itself is taken off. The commitment's file is told
+apart. Not in it: the journal's entries of the calls, as of any other.
+"""
+
+import asyncio
+import json
+import re
+import tempfile
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.rlp.landscapes import LANDSCAPES
-from benchmarks.rlp.simulated import Inline, Simulated
-from convergence_core.records import Candidate, Cell, Evaluation, Trial
+from benchmarks.rlp.runs import N_CASES, evaluate, reserved_of
+from convergence_core.records import Json, Params
+from convergence_core.rlp.commitments import Estimator
 from convergence_core.rlp.learner import RlpState
+from convergence_core.rlp.policy import Policy
 from convergence_core.rlp.replay import Replay
+from convergence_core.rlp.rows import commitment_rows
 from convergence_core.rlp.settings import Settings
 from convergence_core.rlp.strategies import STRATEGIES
+from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.space import Space
+from convergence_core.store import ParquetStore
+from convergence_core.target import Completion
+from tasks.asking import PaidCall
+from tasks.thoughts.asking import Model
+from tasks.thoughts.ladder import Ladder
 from tasks.thoughts.paying import Purse
+from tasks.thoughts.thinker import Thinker
 from tasks.thoughts.thinking import Thinking
+from tasks.thoughts.wording import English
+from tasks.thoughts.written import CHANNELS
+
+N_TRIALS: Final = 200
+N_CANDIDATES: Final = 16
+N_STEPS: Final = 30
+RUNGS: Final[tuple[Estimator, ...]] = ("decisions", "elicited", "chat", "echo")
+_TRIAL: Final = re.compile(r"^(trial_\d+): ", re.MULTILINE)
+_WEIGHTS: Final = [1, 1, 2, 3, 5, 8, 5, 3, 2, 1]
+_SHARES: Final = [weight / sum(_WEIGHTS) for weight in _WEIGHTS]
+_THOUGHT: Final = "Low temperatures do better. " * 30
+
+
+class Stub:
+    """A model that answers at once, and knows how long that took.
+
+    By the wall clock, since it never waits: asking for the CPU clock sixty times takes milliseconds where
+    that is a system call, and half of each would be left in the step.
+    """
+
+    provider, base_url = "stub", "stub"
+
+    def __init__(self, rung: Estimator) -> None:
+        self.rung = rung
+        self.own_s = 0.0
+        self.n_calls = 0
+        self._n_thoughts = 0
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
+    ) -> Completion:
+        """Answer a chat."""
+        del model
+        begun = time.perf_counter()
+        self.n_calls += 1
+        raw: dict[str, Json] = {}
+        text = str(messages[-1]["content"])
+        if options.get("logprobs"):
+            shares = self._shares(text)
+            told = [{"token": str(i), "logprob": float(np.log(p))} for i, p in enumerate(shares)]
+            raw = {"choices": [{"logprobs": {"content": [{"top_logprobs": told}]}}]}  # type: ignore[dict-item]  # JSON
+            text = "5"
+        elif "ten weights" in text:
+            weights = [round(100 * p) for p in self._shares(text)]
+            text = json.dumps(dict.fromkeys(_TRIAL.findall(text), weights))
+        else:
+            self._n_thoughts += 1
+            region = json.dumps({"regions": [{"temperature": [0.2, 0.4], "model": ["large"]}]})
+            text = f"{_THOUGHT} {self._n_thoughts} {region}"
+        self.own_s += time.perf_counter() - begun
+        return Completion(text=text, latency_ms=1.0, raw=raw)
+
+    async def exchange(self, path: str, body: Mapping[str, Any]) -> tuple[dict[str, Json], float]:
+        """Answer an endpoint beside chat."""
+        begun = time.perf_counter()
+        self.n_calls += 1
+        if path == "decisions":
+            shares = self._shares(body["input"])
+            listed = [{"value": str(i), "probability": p} for i, p in enumerate(shares)]
+            answer: dict[str, Any] = {
+                "answers": [{"probabilities": listed}] * len(body["questions"])
+            }
+        else:
+            choices = []
+            for i, text in enumerate(body["prompt"]):
+                offsets, logs = (
+                    [0, len(text) - 2],
+                    [None, float(np.log(self._shares(text)[i % 10]))],
+                )
+                told = {"text_offset": offsets, "token_logprobs": logs}
+                choices.append({"index": i, "logprobs": told})
+            answer = {"choices": choices}
+        self.own_s += time.perf_counter() - begun
+        return answer, 1.0
+
+    def _shares(self, text: str) -> list[float]:
+        """Return what is foretold: a thought moves it, or it would have no say."""
+        return _SHARES[::-1] if _THOUGHT[:20] in text else _SHARES
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Unjournaled:
+    """A session whose calls are made and not kept."""
+
+    def run(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Run work to its end."""
+
+        async def ask(call: PaidCall, *, place: str, generation: int) -> tuple[Any, int]:
+            del place, generation
+            return await call.send(), 1
+
+        return self._loop.run_until_complete(work(ask))
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def close(self) -> None:
+        """Close the loop."""
+        self._loop.close()
 
 
 def cpu() -> None:
-    """Print the CPU of one think-and-learn step without the model's time, at 200 trials."""
+    """Print the CPU of one think-and-learn step at 200 trials, for each rung."""
+    print(
+        "\n| probabilities | calls | think | ask again | predict | advise | learn | all | commitment's file |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for rung in RUNGS:
+        n_calls, parts = measure(rung)
+        step = [parts[name] for name in ("think", "ask again", "predict", "advise", "learn")]
+        cells = [rung, str(n_calls), *(f"{ms:.1f}" for ms in (*step, sum(step), parts["file"]))]
+        print("| " + " | ".join(cells) + " |")
+    print(f"\nmedians of {N_STEPS} steps, ms of CPU")
+
+
+def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
+    """Return calls of the model in one step, and milliseconds of CPU of its parts."""
     landscape = LANDSCAPES["mixed"]
     configuration = landscape.configuration(0)
     space = Space.from_config(configuration.search_space, {})
     sampler = make_sampler(configuration, space)
-    rng = np.random.default_rng(0)
-    points = [space.candidate(space.sample(rng)) for _ in range(200)]
-    surrogate = make_surrogate(space)
+    stub, session = Stub(rung), Unjournaled()
+    model = Model(llm=stub, name="stub", wording_version="stub")
     thinking = Thinking(
         run_id="r",
         seed=0,
-        thinker=Simulated("good", space, landscape.value, 0),  # type: ignore[arg-type]  # as it is
+        thinker=Thinker(model=model, wording=English(), space=space),
         settings=Settings(),
-        session=Inline(),  # type: ignore[arg-type]  # as it is
-        surrogate=surrogate,
+        session=session,  # type: ignore[arg-type]  # as it is
+        surrogate=make_surrogate(space),
         state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
         purse=Purse(limit_usd=None),
     )
-    state, trials = sampler.start(), list[Trial]()
-    for generation in range(10):
-        part = points[20 * generation : 20 * (generation + 1)]
-        trials = [
-            Trial(
-                candidate=c,
-                evaluations=tuple(
-                    Evaluation(
-                        eval_id="e",
-                        cell=cell,
-                        generation=generation,
-                        status="ok",
-                        reward=landscape.value(c.params),
-                        started_us=10**9,
-                    )
-                    for cell in _cells(c)
-                ),
-            )
-            for c in part
-        ]
-        thinking.think(generation, 0.5)
-        if thinking.commitment(generation) is not None:
-            thinking.predict(generation, part[:8], state)
-        exogenous = frozenset(cell for c in part for cell in _cells(c))
-        state = sampler.tell(state, trials)
-        taught = thinking.learn(generation, trials, exogenous, 0.5)
-        assert taught is not None
-        thinking.commit(taught)
-    fresh = [space.candidate(space.sample(rng)) for _ in range(8)]
-    parts: dict[str, list[float]] = {"think": [], "predict": [], "learn": []}
-    for _ in range(20):
-        times = [time.process_time()]
-        thinking.think(10, 0.4)
-        times.append(time.process_time())
-        thinking.predict(10, fresh, state)
-        thinking.advice(10)
-        times.append(time.process_time())
-        thinking.learn(10, trials, frozenset(), 0.3)
-        times.append(time.process_time())
-        for name, a, b in zip(parts, times, times[1:], strict=False):
-            parts[name].append(1000.0 * (b - a))
-    medians = {name: float(np.median(values)) for name, values in parts.items()}
-    told = ", ".join(f"{name} {value:.1f} ms" for name, value in medians.items())
-    print(f"CPU of one step at 200 trials: {sum(medians.values()):.1f} ms ({told})")
+    thinking.ladder = Ladder(channel=CHANNELS[rung](model, English()), refused={})
+    with tempfile.TemporaryDirectory() as folder:
+        play = partial(
+            step,
+            thinking=thinking,
+            sampler=sampler,
+            world=np.random.default_rng(1),
+            value=landscape.value,
+            store=ParquetStore(Path(folder) / "store"),
+        )
+        state, generation = sampler.start(), 0
+        while len(thinking.state.history) < N_TRIALS:
+            state, _ = play(generation, state=state)
+            generation += 1
+        # As costly as can be: nobody keeps silent.
+        theta = thinking.state.policy.theta.copy()
+        theta[0, 0] = -100.0
+        thinking.state = replace(thinking.state, policy=Policy(theta))
+        n_before = stub.n_calls
+        steps = [play(generation, state=state, stub=stub)[1] for _ in range(N_STEPS)]
+    session.close()
+    found = {name: float(np.median([ms[name] for ms in steps])) for name in steps[0]}
+    return (stub.n_calls - n_before) // N_STEPS, found
 
 
-def _cells(candidate: Candidate) -> list[Cell]:
-    return [Cell(candidate_id=candidate.candidate_id, case_id=f"c{i}") for i in range(4)]
+def step(
+    generation: int,
+    thinking: Thinking,
+    sampler: Sampler,
+    state: SearchState,
+    *,
+    world: np.random.Generator,
+    value: Callable[[Params], float],
+    store: ParquetStore,
+    stub: Stub | None = None,
+) -> tuple[SearchState, dict[str, float]]:
+    """Play a generation; with a stub it is timed, and nothing of it is kept.
+
+    Returns:
+        the search after it, and milliseconds of CPU of its parts, without the stub's.
+    """
+    rng = np.random.default_rng(generation)
+    bit_state = rng.bit_generator.state
+    clock = Clock(stub)
+
+    def ask(advice: Advice) -> Plan:
+        rng.bit_generator.state = bit_state
+        return sampler.ask(state, rng, request(generation, advice))
+
+    clock.start()
+    thinking.think(generation, 0.5)
+    clock.stop("think")
+    ask(Advice())  # what a generation without thoughts costs anyway
+    clock.start()
+    reserved = reserved_of(ask(Advice(reserves=True)))
+    clock.stop("ask again")
+    cases = request(generation, Advice()).case_ids
+    commitment = thinking.predict(generation, reserved, state, case_ids=cases)
+    clock.stop("predict")
+    advice = thinking.advice(generation)
+    clock.stop("advise")
+    plan = ask(advice)
+    trials = evaluate(plan, value, generation, world)
+    clock.start()
+    taught = thinking.learn(generation, trials, plan.exogenous, 0.4)
+    clock.stop("learn")
+    if commitment is not None:
+        clock.start()
+        store.write_ahead("r", generation, {"commitments": commitment_rows("r", commitment)})
+        clock.stop("file")
+    if stub is not None:
+        return state, clock.found
+    assert taught is not None
+    thinking.commit(taught)
+    return sampler.tell(state, trials), {}
+
+
+def request(generation: int, advice: Advice) -> AskRequest:
+    """Return what the sampler is asked."""
+    return AskRequest(
+        generation=generation,
+        n_generations=50,
+        n_candidates=N_CANDIDATES,
+        n_cells=N_CANDIDATES * N_CASES,
+        case_ids=tuple(f"c{i}" for i in range(N_CASES)),
+        advice=advice,
+    )
+
+
+class Clock:
+    """CPU of this process, without that of a stub."""
+
+    def __init__(self, stub: Stub | None) -> None:
+        self.found: dict[str, float] = {}
+        self._stub = stub
+        self._begun = 0.0
+
+    def start(self) -> None:
+        """Begin a part."""
+        self._begun = self._now()
+
+    def stop(self, name: str) -> None:
+        """End a part, and begin the next."""
+        now = self._now()
+        self.found[name] = 1000.0 * (now - self._begun)
+        self._begun = now
+
+    def _now(self) -> float:
+        return time.process_time() - (0.0 if self._stub is None else self._stub.own_s)

@@ -1,8 +1,6 @@
-"""One run: on a landscape with simulated thinkers, or the quick start with the offline model."""
+"""One run on a landscape, with a simulated thinker or none."""
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -121,44 +119,3 @@ def evaluate(
             )
         )
     return trials
-
-
-def quickstart(way: Way, seed: int) -> tuple[float, float]:
-    """Return 1 - nDCG@10 of the cells asked, and of the winner on held-out cases."""
-    from convergence.mock.running import MockServer  # noqa: PLC0415 - for this part alone
-    from tasks.conclusion import choose_finalists, conclude  # noqa: PLC0415
-    from tasks.loading import load_mapping  # noqa: PLC0415
-    from tasks.opening import prepare_run  # noqa: PLC0415
-    from tasks.sealed import Sealed  # noqa: PLC0415
-    from tasks.steps import save_generation  # noqa: PLC0415
-
-    root = Path(__file__).parents[2] / "data/quickstart"
-    import yaml  # noqa: PLC0415
-
-    tree = yaml.safe_load((root / "optimization.yaml").read_text("utf-8"))
-    with tempfile.TemporaryDirectory() as folder, MockServer() as server:
-        tree["storage"] = {"path": f"{folder}/store"}
-        tree["output"] = {"save_path": f"{folder}/results", "formats": ["json"]}
-        tree["optimization"]["evolution"] = {"population_size": 6, "generations": 6}
-        tree["optimization"].setdefault("execution", {})["early_stopping"] = {"enabled": False}
-        if way != "plain":
-            tree["society"] = {"enabled": True}
-            tree["llm"] = {"model": "tiny", "endpoint": f"{server.url}/v1"}
-        loaded = load_mapping(tree, root)
-        run = prepare_run(loaded, seed=seed)
-        if way == "trust" and run.thinking is not None:
-            run.thinking.__class__ = Trusting
-        rewards: list[float] = []
-        with run:
-            while run.goes_on():
-                run.think()
-                run.predict()
-                plan = run.ask()
-                number = run.next_generation
-                trials = [run.session.evaluate(a, number) for a in plan.assignments]
-                rewards += [e.reward or 0.0 for t in trials for e in t.evaluations]
-                save_generation.fn(run.run_id, number, Sealed(run.learn(trials)))
-            final = [run.session.evaluate(a, None) for a in choose_finalists(run)]
-            result = conclude(run, final)
-        assert result.winner is not None
-        return 1.0 - float(np.mean(rewards)), 1.0 - result.winner.headline()[1].mean

@@ -11,6 +11,7 @@ from convergence_core.rlp.bins import binned_normal
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import History
 from convergence_core.rlp.regions import Region
+from convergence_core.rlp.scale import Scale
 from convergence_core.sampler import Advice
 from convergence_core.space import Choice, Space
 from tasks.thoughts.ladder import Ladder
@@ -18,6 +19,7 @@ from tasks.thoughts.thinker import Drawn, Predicted
 from tasks.thoughts.thinking import Thinking
 
 Kind: TypeAlias = Literal["good", "useless", "adversarial"]
+Thinkers: TypeAlias = Literal["offline", "good", "useless", "adversarial"]
 Way: TypeAlias = Literal["plain", "trust", "rlp"]
 FORECAST_SD = 0.1
 SLOPES: Mapping[Kind, tuple[float, float]] = {
@@ -37,15 +39,37 @@ class Simulated:
     """Thinks and predicts as its kind does, without a model."""
 
     def __init__(
-        self, kind: Kind, space: Space, value: Callable[[Params], float], seed: int
+        self,
+        kind: Kind,
+        space: Space,
+        value: Callable[[Params], float],
+        seed: int,
+        *,
+        ends: tuple[Params, Params] | None = None,
+        span: tuple[float, float] = (0.0, 1.0),
+        model: Any = None,
     ) -> None:
+        """Prepare to think.
+
+        Args:
+            kind: what it is worth.
+            space: of the candidates.
+            value: expected reward of a candidate.
+            seed: of what it errs in.
+            ends: the worst and the best point; ``None``: of 5,000.
+            span: where the landscape's values lie; what it says of them errs by a share of it.
+            model: what a run asks its thinker for.
+        """
+        self.model = model
+        self._middle, self._width = sum(span) / 2, span[1] - span[0]
         self.space = space
         self._slope, self._spread = SLOPES[kind]
         self._kind, self._value = kind, value
         self._rng = np.random.default_rng([seed, 77])
-        points = [space.sample(self._rng) for _ in range(5_000)]
-        ranked = sorted(points, key=value)
-        self._about = {"good": ranked[-1], "useless": points[0], "adversarial": ranked[0]}[kind]
+        if ends is None:
+            ranked = sorted((space.sample(self._rng) for _ in range(5_000)), key=value)
+            ends = ranked[0], ranked[-1]
+        self._about = ends[1] if kind == "good" else ends[0]
 
     async def climb(self, _asker: Any) -> Ladder:
         """Stand on a rung that needs no server."""
@@ -74,7 +98,8 @@ class Simulated:
 
     def _region(self, about: Params) -> Region:
         intervals, values = {}, {}
-        for name, parameter in self.space.parameters.items():
+        for name in about:
+            parameter = self.space.parameters[name]
             if isinstance(parameter, Choice):
                 values[name] = (about[name],)
             else:
@@ -84,19 +109,24 @@ class Simulated:
 
     async def predict(
         self, _channel: Any, candidates: Sequence[Candidate], thoughts: Sequence[Thought],
-        _history: History, *, own: Mapping[str, Sequence[Candidate]], **_of: Any,
+        _history: History, *, own: Mapping[str, Sequence[Candidate]], scale: Scale, **_of: Any,
     ) -> Predicted:  # fmt: skip
         """Return forecasts of the thinker's kind."""
 
         def mean(candidate: Candidate) -> float:
-            said = 0.5 + self._slope * (self._value(candidate.params) - 0.5)
-            return float(np.clip(said + self._spread * self._rng.standard_normal(), 0.02, 0.98))
+            said = self._slope * (self._value(candidate.params) - self._middle)
+            said += self._width * self._spread * self._rng.standard_normal()
+            reach = 0.48 * self._width
+            return self._middle + float(np.clip(said, -reach, reach))
+
+        def binned(mean: float, sd: float) -> np.ndarray:
+            return binned_normal((mean - scale.low) / scale.width, sd * self._width / scale.width)
 
         def forecasts(asked: Sequence[Candidate]) -> dict[str, np.ndarray]:
-            return {c.candidate_id: binned_normal(mean(c), FORECAST_SD) for c in asked}
+            return {c.candidate_id: binned(mean(c), FORECAST_SD) for c in asked}
 
         return Predicted(
-            no_thought={c.candidate_id: binned_normal(0.5, 0.3) for c in candidates},
+            no_thought={c.candidate_id: binned(self._middle, 0.3) for c in candidates},
             forecasts={t.thought_id: forecasts(candidates) for t in thoughts},
             own={name: forecasts(asked) for name, asked in own.items()},
             ended_us=1,

@@ -1,53 +1,89 @@
 """Tables of regrets and paired changes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import get_args
 
 import numpy as np
 from scipy import stats
 
 from benchmarks.rlp.landscapes import LANDSCAPES
-from benchmarks.rlp.runs import play, quickstart
-from benchmarks.rlp.simulated import Kind, Way
+from benchmarks.rlp.runs import play
+from benchmarks.rlp.simulated import Kind, Thinkers, Way
 
 
-def one(task: tuple[str, Way, Kind, int]) -> tuple[float, float]:
+def one(task: tuple[str, Way, Thinkers, int]) -> tuple[float, float]:
     """Return the regrets of one run; for worker processes."""
-    name, way, kind, seed = task
-    return (
-        quickstart(way, seed) if name == "quickstart" else play(LANDSCAPES[name], way, kind, seed)
-    )
+    name, way, thinker, seed = task
+    if name == "quickstart":
+        from benchmarks.rlp.quickstart import play_quickstart  # noqa: PLC0415 - for this part alone
+
+        return play_quickstart(way, thinker, seed)
+    assert thinker != "offline"
+    return play(LANDSCAPES[name], way, thinker, seed)
 
 
-def measure(name: str, n_seeds: int, n_processes: int) -> None:
-    """Print the table of one landscape."""
-    kinds: Sequence[Kind] = get_args(Kind) if name != "quickstart" else ("useless",)
-    ways: list[tuple[Way, Kind]] = [("plain", "good")]
-    ways += [(way, kind) for kind in kinds for way in ("trust", "rlp")]
-    tasks = [(name, way, kind, seed) for way, kind in ways for seed in range(n_seeds)]
-    with ProcessPoolExecutor(n_processes) as pool:
+def measure(
+    name: str,
+    *,
+    n_seeds: int,
+    n_processes: int,
+    thinkers: Sequence[Thinkers] | None = None,
+    others: Sequence[Way] = ("trust", "rlp"),
+) -> None:
+    """Print the table of one landscape.
+
+    Args:
+        name: of the landscape.
+        n_seeds: from 0.
+        n_processes: worker processes.
+        thinkers: ``None``: all that the landscape knows.
+        others: what is compared with plain search.
+    """
+    known: Sequence[Thinkers] = get_args(Kind if name != "quickstart" else Thinkers)
+    ways: list[tuple[Way, Thinkers]] = [("plain", "good")]
+    ways += [(way, thinker) for thinker in thinkers or known for way in others]
+    tasks = [(name, way, thinker, seed) for seed in range(n_seeds) for way, thinker in ways]
+    if name == "quickstart":
+        from benchmarks.rlp.quickstart import known as ask_ahead  # noqa: PLC0415 - for this part alone
+
+        ask_ahead()  # before the workers are forked
+    with ProcessPoolExecutor(n_processes, mp_context=get_context("fork")) as pool:
         found = list(pool.map(one, tasks, chunksize=1))
-    rows = {key: np.array(found[i * n_seeds : (i + 1) * n_seeds]) for i, key in enumerate(ways)}
+    show(name, {key: np.array(found[i :: len(ways)]) for i, key in enumerate(ways)})
+
+
+def show(name: str, rows: Mapping[tuple[Way, Thinkers], np.ndarray]) -> None:
+    """Print regrets of ways and thinkers, each (n_seeds, 2), with changes against the plain way."""
     plain = rows["plain", "good"]
-    print(f"\n{name}: {n_seeds} seeds\n")
+    print(f"\n{name}: {len(plain)} seeds\n")
     print("| thinker | way | regret per cell | change, paired | final regret | change, paired |")
     print("|---|---|---|---|---|---|")
-    for (way, kind), values in rows.items():
-        thinker = "none" if way == "plain" else ("offline model" if name == "quickstart" else kind)
-        cells: list[str] = [thinker, way]
+    for (way, thinker), values in rows.items():
+        cells: list[str] = ["none" if way == "plain" else thinker, way]
         for column in (0, 1):
             cells.append(f"{values[:, column].mean():.4f}")
-            cells.append("" if way == "plain" else change(values[:, column], plain[:, column]))
+            # The winner may be better than what the regret is against: no percentages of that.
+            told = difference if name == "quickstart" and column else change
+            cells.append("" if way == "plain" else told(values[:, column], plain[:, column]))
         print("| " + " | ".join(cells) + " |")
 
 
 def change(values: np.ndarray, plain: np.ndarray) -> str:
     """Return the mean change in percent of the plain mean, with its interval."""
-    gaps = (values - plain) / plain.mean()
-    half = (
-        float(stats.t.ppf(0.975, len(gaps) - 1)) * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    )
-    mean = 100.0 * float(gaps.mean())
-    return f"{mean:+.1f} % [{mean - 100 * half:+.1f}, {mean + 100 * half:+.1f}]"
+    mean, half = _interval((values - plain) / plain.mean())
+    return f"{100 * mean:+.1f} % [{100 * (mean - half):+.1f}, {100 * (mean + half):+.1f}]"
+
+
+def difference(values: np.ndarray, plain: np.ndarray) -> str:
+    """Return the mean change, with its interval."""
+    mean, half = _interval(values - plain)
+    return f"{mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]"
+
+
+def _interval(gaps: np.ndarray) -> tuple[float, float]:
+    """Return the mean, and half of its 95 % interval."""
+    quantile = float(stats.t.ppf(0.975, len(gaps) - 1))
+    return float(gaps.mean()), quantile * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))

@@ -40,17 +40,17 @@ def ablation(name: str, n_seeds: int, n_processes: int) -> None:
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def arms(n_seeds: int) -> None:
+def arms(n_seeds: int, first_seed: int) -> None:
     """Print the table of twenty Bernoulli arms, which is what the start weight was set by."""
     from tests.support.judged_arms import regrets  # noqa: PLC0415 - of a checkout alone
 
-    off = regrets("off", n_seeds)
-    print(f"\n20 Bernoulli arms, 60 judged pairs, 150 pulls: {n_seeds} seeds\n")
+    off = regrets("off", n_seeds, first_seed=first_seed)
+    print(f"\n20 Bernoulli arms, 60 judged pairs, 150 pulls: {n_seeds} seeds from {first_seed}\n")
     print("| judge | regret | change, paired |")
     print("|---|---|---|")
     print(f"| off | {off.mean():.2f} | |")
     for kind in ("good", "random", "adversarial"):
-        values = regrets(kind, n_seeds)  # type: ignore[arg-type]  # as listed
+        values = regrets(kind, n_seeds, first_seed=first_seed)  # type: ignore[arg-type]  # as listed
         print(f"| {kind} | {values.mean():.2f} | {change(values, off)} |", flush=True)
 
 
@@ -62,13 +62,14 @@ def main() -> None:
     parser.add_argument("--landscapes", nargs="+", default=["mixed", "rugged"])
     parser.add_argument("--filters", action="store_true")
     parser.add_argument("--arms", action="store_true")
+    parser.add_argument("--first-seed", type=int, default=0, help="Of --arms.")
     arguments = parser.parse_args()
     print(describe_machine())
     if arguments.filters:
         report()
         return
     if arguments.arms:
-        arms(arguments.seeds)
+        arms(arguments.seeds, arguments.first_seed)
         return
     for name in arguments.landscapes:
         started = time.perf_counter()

@@ -71,12 +71,17 @@ def export_preferences(  # noqa: PLR0917 - options of a command
     Exit code 100: nothing was written, since nobody should train on it; see --anyway.
     """
     console.settings.json = as_json
+    if output.is_dir():
+        raise ConfigurationError(
+            [Problem(key="--output", rule="must name a file", value=str(output),
+                     fix="That is a folder; write e.g. `--output preferences.jsonl`.")]
+        )  # fmt: skip
     opened = places.open_store(store, config)
     from tasks.preferences.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
 
     name = system or _only_system(opened)
-    dataset = dataset_of(opened, name, split=split.value)
-    if not dataset.pairs:
+    dataset = dataset_of(opened, name, split=split.value, anyway=anyway)
+    if not (dataset.pairs or dataset.n_unvouched or dataset.n_collapsed):
         console.say(f"{name} has no preferences of the split {split.value} in this store.")
         raise typer.Exit(EXIT_DOUBTS)
     for doubt in dataset.doubts:
@@ -84,24 +89,30 @@ def export_preferences(  # noqa: PLR0917 - options of a command
     if dataset.doubts and not anyway:
         console.say("Nothing was written. With --anyway it is.")
         raise typer.Exit(EXIT_DOUBTS)
-    configuration = None
+    dpo = None
     if config is not None:
         from tasks.loading import load  # noqa: PLC0415 - where it is named
 
-        configuration = load(config).configuration
-    files = export(dataset, output, form.value, training=training_of(configuration))
+        dpo = load(config).configuration.society.sao
+    files = export(dataset, output, form.value, training=training_of(dpo))
     if as_json:
         console.answer_json(
             {
                 "system": name,
                 "rows": len(dataset.pairs),
                 "near_duplicates": dataset.n_duplicates,
+                "of_disabled_judges": dataset.n_unvouched,
+                "of_collapsed_rounds": dataset.n_collapsed,
                 "doubts": list(dataset.doubts),
                 "files": {what: str(file) for what, file in files.items()},
             }
         )
         return
     left = f", {dataset.n_duplicates:,} near duplicates left out" if dataset.n_duplicates else ""
+    if dataset.n_unvouched and not dataset.holds_unvouched:
+        left += f", {dataset.n_unvouched:,} of rounds with a disabled judge left out"
+    if dataset.n_collapsed and not dataset.holds_unvouched:
+        left += f", {dataset.n_collapsed:,} of rounds that raised an alarm of coverage left out"
     console.say(f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.")
 
 

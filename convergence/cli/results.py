@@ -279,7 +279,6 @@ def _finished(store: "ParquetStore", name: str | None) -> "RunRecord":
 
 def _rendered(record: "RunRecord", form: ReportFormat) -> str:
     from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic to read it
-    from tasks.report import report_html, report_markdown  # noqa: PLC0415 - brings matplotlib
 
     result = RunResult.from_json(record.summary_json or "")
     match form:
@@ -287,8 +286,11 @@ def _rendered(record: "RunRecord", form: ReportFormat) -> str:
             return console.json_text(result.to_json())
         case ReportFormat.HTML:
             from convergence_core.config import Configuration  # noqa: PLC0415 - as above
+            from tasks.report.page import report_html  # noqa: PLC0415 - brings matplotlib
 
             configuration = Configuration.from_json(record.config_json)
             return report_html(result, configuration.output.visualizations)
         case ReportFormat.MD:
+            from tasks.report.markdown import report_markdown  # noqa: PLC0415 - with its only user
+
             return report_markdown(result)

@@ -3,9 +3,11 @@
 It reads the named parts of the prompt (``ANSWER``, ``REFERENCE``, ``INPUT``…) and measures shared
 words: with a reference, F1 of the two bags of words, 1 if they are the same and at least .9 if
 the answer contains it; without one, half how much of the question's words the answer takes up and
-half its length up to twenty words. Verdicts depend on the texts alone.
+half its length up to twenty words. Verdicts depend on the texts alone; where one letter is asked for, of
+two answers that are as good it says the first.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +22,7 @@ VERDICTS = RATINGS | PASSES | WINNERS
 
 _ANSWERS = ("answer", "response", "output", "prediction", "reply", "completion", "candidate")
 _REFERENCES = ("reference", "expected", "expected answer", "ideal", "ground truth", "gold")
+_LETTER = re.compile(r"\bone letter, A or B\b")
 _TIE_WITHIN = 0.02
 _ENOUGH_WORDS = 20
 
@@ -49,6 +52,15 @@ def verdict(schema: Mapping[str, Any], text: str) -> Any:
     reason = f"The answer shares {quality:.0%} of the words that were looked for."
     source = schemas.Source(text=text, answer=reason, good=True, draw="judge", given=said)
     return schemas.fill(schema, source)
+
+
+def letter(text: str) -> str | None:
+    """Return the letter of the better of two answers; ``None``: a text asks for no such letter."""
+    parts = sections(text)
+    a, b = (_first(parts, suffix, _ANSWERS) for suffix in (" a", " b"))
+    if a is None or b is None or _LETTER.search(text) is None:
+        return None
+    return "A" if _quality(a, parts) + _TIE_WITHIN >= _quality(b, parts) else "B"
 
 
 def _verdict_kind(name: str, kind: Any) -> str | None:
@@ -118,7 +130,7 @@ def _quality(answer: str, parts: Mapping[str, str]) -> float:
         return _likeness(answer, reference)
     asked = {
         word
-        for name in ("input", "question", "prompt", "task", "rubric")
+        for name in ("input", "question", "prompt", "request", "task", "rubric")
         for word in content_words(parts.get(name, ""))
     }
     used = set(content_words(answer))

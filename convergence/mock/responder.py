@@ -49,6 +49,7 @@ _REPEAT = re.compile(
     r"|\b(?:repeat|echo|say)\b(?: after me| exactly)?\s*:\s*(?P<rest>.+)",
     re.IGNORECASE | re.DOTALL,
 )
+_OPENING = re.compile(r"\breply with\b[^.]*\bafter \"([^\"\n]{1,40})\"", re.IGNORECASE)
 _YES_NO = re.compile(
     r"(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would)\b", re.IGNORECASE
 )
@@ -126,6 +127,14 @@ def _wanted_schema(ask: Ask) -> dict[str, object] | None:
 
 
 def _in_words(ask: Ask, good: bool, index: int) -> str:
+    if (letter := judging.letter(ask.user)) is not None:
+        return letter
+    opening = _OPENING.search(ask.system)
+    text = _said(ask, good, index)
+    return text if opening is None else f"{opening[1]} {text}"
+
+
+def _said(ask: Ask, good: bool, index: int) -> str:
     user = ask.user
     asked = question_of(user)
     if (found := _SUM.search(user)) is not None:

@@ -134,6 +134,9 @@ class SaoConfig(Section):
     can do."""
     released_alarms: int = Field(default=0, ge=0)
     """Alarms of coverage that a person has looked into: after three others nothing goes on."""
+    released_silences: int = Field(default=0, ge=0)
+    """Times that drift or exploitation silenced the judge and a person has looked into: it is watched
+    anew then. Until then exploitation keeps it silent in further runs, and drift as long as it lasts."""
     dpo_beta: float = Field(default=0.1, gt=0)
     """Told in exports, for trainers; nothing here trains."""
     dpo_learning_rate: float = Field(default=1e-6, gt=0)

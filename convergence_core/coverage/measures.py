@@ -48,16 +48,21 @@ class Coverage:
 
 
 def measure(
-    texts: Sequence[str], held_out: Sequence[str] = (), *, most_bigrams: int = MOST_BIGRAMS
+    texts: Sequence[str],
+    held_out: Sequence[str] = (),
+    *,
+    most_bigrams: int = MOST_BIGRAMS,
+    window: int = WINDOW,
 ) -> Coverage:
-    """Return the measures of the last ``WINDOW`` texts.
+    """Return the measures of the last texts.
 
     Args:
         texts: in the order in which they were written; bigrams may reach back beyond the window.
         held_out: real prompts that nobody has shown to a model here.
         most_bigrams: those of the reference that the measures are compared with.
+        window: texts that are looked at, at least 1.
     """
-    last = texts[-WINDOW:]
+    last = texts[-window:]
     grams = last_bigrams(texts, most_bigrams)
     return Coverage(
         n_texts=len(last),

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
-from scipy.optimize import minimize
 
 from convergence_core.posterior.kernel import (
     Distances,
@@ -88,6 +87,8 @@ class GaussianProcess:
             begin = np.where(inside, start, prior.mean)
         problem = _Problem(layout, prior, distances, targets, errors)
         if n_steps:
+            from scipy.optimize import minimize  # noqa: PLC0415 - a report need not wait for it
+
             found = minimize(
                 problem.value_and_gradient,
                 begin,

@@ -23,7 +23,7 @@ from convergence_core.posterior.kernel import Distances, covariance
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.racing.field import Field
 from convergence_core.records import Origin, sha256_hex
-from convergence_core.rlp.experts import LEAST_NU, MOST_NU
+from convergence_core.rlp.experts import EDGE, strength
 from convergence_core.rlp.statistical import trial_variance
 from convergence_core.sampler import Expert
 from convergence_core.space.encoding import Places
@@ -108,9 +108,9 @@ def with_expert(fitted: FittedSpaceModel, expert: Expert) -> GaussianProcess:
     process, n = learned.process, len(expert.places)
     if n == 0:
         return process
-    means = np.clip(np.array(expert.means), 0.01, 0.99)
+    means = np.clip(np.array(expert.means), EDGE, 1.0 - EDGE)
     variances = np.array(expert.variances)
-    nu = np.clip(means * (1.0 - means) / variances - 1.0, LEAST_NU, MOST_NU)
+    nu = strength(means, variances)
     unit = np.maximum(learned.warp.slope(means) ** 2 * variances, trial_variance(fitted))
     places = fitted.model.encoding.encode(expert.places)
     return condition(process, places, learned.warp.forward(means), unit * n / nu)

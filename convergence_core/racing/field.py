@@ -1,9 +1,10 @@
 """Who competes for cells: candidates asked before, and a pool of new ones."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,19 @@ class Rules:
     """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Contest:
+    """Who competes in one search besides the elites, and what draws say."""
+
+    pool: Pool
+    values: np.ndarray
+    """Of the elites, then the pool, (n_draws, n_elites + n_pool); read-only."""
+    rng_state: Mapping[str, Any]
+    """Of the generator, after both."""
+    newcomers: dict[int, Candidate] = field(default_factory=dict)
+    """Row of the pool → its candidate, once somebody wanted it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Field:
     """Known candidates, as the posterior sees them."""
@@ -62,6 +76,24 @@ class Field:
     """What counts besides the mean reward; ``None``: nothing."""
     exponent: float = 0.0
     """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
+    _contests: dict[str, "Contest"] = field(default_factory=dict, repr=False)
+
+    def contest(self, breeder: PoolBreeder, rng: np.random.Generator, n: int) -> "Contest":
+        """Return a new pool and n draws of who is worth what.
+
+        A generation that thinks asks twice from one state of the generator; the second time it is
+        told what it was told the first.
+        """
+        key = f"{rng.bit_generator.state} {id(breeder)} {n}"
+        found = self._contests.get(key)
+        if found is None:
+            pool = self.pool(breeder, rng)
+            values = self.draws(self.elites, pool.genes, rng, n)
+            values.setflags(write=False)
+            found = Contest(pool=pool, values=values, rng_state=rng.bit_generator.state)
+            self._contests[key] = found
+        rng.bit_generator.state = found.rng_state
+        return found
 
     @cached_property
     def members(self) -> list[Candidate]:

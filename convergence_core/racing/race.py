@@ -12,9 +12,9 @@ import numpy as np
 
 from convergence_core.evolution import Pool, PoolBreeder
 from convergence_core.racing.experts import Panel
-from convergence_core.racing.field import Field
+from convergence_core.racing.field import Contest, Field
 from convergence_core.racing.planning import Draft, first_in
-from convergence_core.records import Candidate, Origin
+from convergence_core.records import Candidate
 
 
 @dataclass(kw_only=True)
@@ -77,16 +77,14 @@ class Race:
             return
         field, rules = self.field, self.field.rules
         stop = self.draft.n_left - n_cells
-        elites, pool = field.elites, field.pool(self.breeder, self.rng)
-        values = field.draws(elites, pool.genes, self.rng, -(-n_cells // self.chunk))
+        contest = field.contest(self.breeder, self.rng, -(-n_cells // self.chunk))
+        elites, values = field.elites, contest.values
         advice = self.draft.request.advice
         panel = Panel.of(advice.experts, field, self.rng)
         n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
         if panel is not None:
-            values = panel.values(values, n_reserved, elites, pool.genes)
-        origins = () if panel is None else panel.origins
-        pool = pool if panel is None else pool.join(panel.proposals)
-        n_wins = np.zeros(len(elites) + len(pool), dtype=np.intp)
+            values = panel.values(values, n_reserved, elites, contest.pool.genes)
+        n_wins = np.zeros(values.shape[1], dtype=np.intp)
         for place, value in enumerate(values):
             self.draft.is_touched |= place >= n_reserved
             for i in np.argsort(-value, kind="stable"):
@@ -95,25 +93,28 @@ class Race:
                 if n_wins[i] >= (rules.max_chunks if i < len(elites) else 1):
                     continue
                 n_wins[i] += 1
-                if self._ask(self._competitor(int(i), elites, pool, origins)):
+                if self._ask(self._competitor(int(i), elites, contest, panel)):
                     break
             if self.draft.n_left <= stop:
                 return
 
     def _competitor(
-        self, i: int, elites: np.ndarray, pool: Pool, origins: tuple[Origin, ...]
+        self, i: int, elites: np.ndarray, contest: Contest, panel: Panel | None
     ) -> Candidate:
-        """Return who competes under an index: an elite, or a row of the pool.
-
-        The last rows are points that experts proposed, of these origins.
-        """
+        """Return who competes under an index: an elite, a row of the pool, or an expert's proposal."""
         if i < len(elites):
             member: Candidate = self.field.members[elites[i]]
             return member
         row = i - len(elites)
-        candidate = self.breeder.candidate(pool, row, self.field.parent_ids(pool, row))
-        place = row - (len(pool) - len(origins))
-        return replace(candidate, origin=origins[place]) if place >= 0 else candidate
+        if panel is not None and row >= len(contest.pool):
+            place = row - len(contest.pool)
+            return replace(self._newcomer(panel.proposals, place), origin=panel.origins[place])
+        if row not in contest.newcomers:
+            contest.newcomers[row] = self._newcomer(contest.pool, row)
+        return contest.newcomers[row]
+
+    def _newcomer(self, pool: Pool, row: int) -> Candidate:
+        return self.breeder.candidate(pool, row, self.field.parent_ids(pool, row))
 
     # -- making sure ---------------------------------------------------------------------------
 

@@ -23,9 +23,14 @@ N_PREDICTORS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The weights v, of the no-thought model and of the statistical posterior."""
+    """The weights v; in a run of the no-thought model and of the statistical posterior."""
 
     weights: tuple[float, ...] = (1.0 / N_PREDICTORS,) * N_PREDICTORS
+
+    @classmethod
+    def of(cls, n_predictors: int) -> "Mixture":
+        """Return equal weights of so many predictors."""
+        return cls((1.0 / n_predictors,) * n_predictors)
 
     def predict(self, predictors: Sequence[np.ndarray]) -> np.ndarray:
         """Return p-.

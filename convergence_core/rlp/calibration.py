@@ -35,10 +35,19 @@ def calibrated(predictions: np.ndarray, observed: Sequence[int]) -> float:
         raise ValueError("no prediction to calibrate by")
     logs = np.log(np.maximum(predictions, TINY))
     rows = np.arange(len(predictions))
-    losses = []
-    for t in GRID:
-        z = logs / t
-        z = z - z.max(axis=1, keepdims=True)
-        log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-        losses.append(-float(log_p[rows, np.asarray(observed)].mean()))
-    return float(GRID[int(np.argmin(losses))])
+    seen = logs[rows, np.asarray(observed)].mean()
+
+    def loss(i: int) -> float:
+        z = logs / GRID[i]
+        most = z.max(axis=1, keepdims=True)
+        return float((most[:, 0] + np.log(np.exp(z - most).sum(axis=1))).mean() - seen / GRID[i])
+
+    # Convex in 1/T, so it falls and then rises along the grid.
+    low, high = 0, len(GRID) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if loss(middle) <= loss(middle + 1):
+            high = middle
+        else:
+            low = middle + 1
+    return float(GRID[low])

@@ -8,15 +8,21 @@ Notation: G thoughts drawn, m candidates (or pairs) whose outcome is predicted, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from convergence_core.rlp.regions import Region
+from convergence_core.rlp.scale import UNIT, Scale
 
 Estimator: TypeAlias = Literal["echo", "decisions", "chat", "elicited", "pairwise", "verdict"]
 """Rungs of the ladder of probability channels, best first; ``verdict`` is for judges alone."""
 ESTIMATORS: tuple[Estimator, ...] = ("echo", "decisions", "chat", "elicited", "pairwise")
+
+SILENT_ARM: Final = "none"
+"""The arm of the same model without a thought."""
+UNMOVED: Final = 1e-9
+"""Probabilities that differ by no more are the same."""
 
 Forecasts: TypeAlias = Mapping[str, np.ndarray]
 """Subject → distribution of its outcome as the channel gave it, (n_outcomes,)."""
@@ -39,7 +45,11 @@ class Thought:
     sha256: str = ""
     """Of ``text``."""
     prompt_sha256: str = ""
+    prompt: str = ""
+    """What the thinker was asked: messages as JSON."""
     regions: tuple[Region, ...] = ()
+    dropped: tuple[str, ...] = ()
+    """Why regions that it named were clipped to nothing."""
     committed_us: int | None = None
     """When the text was durable; ``None``: there is none."""
     tokens: int | None = None
@@ -67,6 +77,10 @@ class Commitment:
     """s_g, (N_FEATURES,)."""
     thoughts: tuple[Thought, ...]
     """All that were drawn, the silent and the failed ones included."""
+    scale: Scale = UNIT
+    """Where the bins lie, in rewards."""
+    easier: Mapping[str, float] = field(default_factory=dict)
+    """Case → by how much its rewards are known to lie above the mean over cases; taken off outcomes."""
     estimator: Estimator | None = None
     """Which rung predicted; ``None``: none, so that nothing is scored."""
     forecasts: Mapping[str, Forecasts] = field(default_factory=dict)
@@ -83,6 +97,40 @@ class Commitment:
     """What is predicted: candidates, or pairs ``a|b``, in the order they were chosen."""
     notes: tuple[str, ...] = ()
     """What went wrong, for people."""
+    censored: Mapping[str, Mapping[str, tuple[bool, ...]]] = field(default_factory=dict)
+    """Thought, or ``none``, → subject → which outcomes lay outside of what the server told: their
+    probabilities are bounds."""
+
+    def is_censored(self, thought_id: str, subject: str, outcome: int) -> bool:
+        """Whether an outcome's probability is a bound in one of the two arms at least."""
+        if not self.censored:
+            return False
+        arms = (self.censored.get(name, {}).get(subject, ()) for name in (thought_id, SILENT_ARM))
+        return any(outside[outcome] for outside in arms if outside)
+
+    def moved_nothing(self, thought_id: str) -> bool:
+        """Whether a thought was read and left every prediction as it was without it."""
+        told = self.forecasts.get(thought_id, {})
+        both = [(p, self.no_thought[name]) for name, p in told.items() if name in self.no_thought]
+        return bool(both) and all(float(np.abs(p - q).max()) <= UNMOVED for p, q in both)
+
+    def why_unheard(self, thought: Thought) -> str | None:
+        """Return why a thought has no say in the draws; ``None``: it has one.
+
+        Nobody vouches for a thought whose predictions cannot be read, and one that moved no
+        prediction said nothing. Both are known before any outcome.
+        """
+        if thought.is_silent or thought.reason is not None:
+            return thought.reason or "nothing was thought"
+        if not self.forecasts.get(thought.thought_id):
+            own = [note for note in self.notes if note.startswith(thought.thought_id)]
+            return own[0] if own else "nothing was predicted with it"
+        return "it moved no prediction" if self.moved_nothing(thought.thought_id) else None
+
+    @property
+    def heard(self) -> tuple[Thought, ...]:
+        """Thoughts that have a say in the draws."""
+        return tuple(t for t in self.thoughts if self.why_unheard(t) is None)
 
 
 def pair_of(first: str, second: str) -> str:

@@ -1,7 +1,8 @@
 """Thoughts as experts: how much each may say in the draws, and how strongly.
 
-Expert k = 0 is the base posterior. Expert k >= 1, a strategy's thought of this generation, has the
-prior Beta(mu nu, (1 - mu) nu) at a candidate, on top of the same data:
+Expert k = 0 is the base posterior. Expert k >= 1, a strategy's thought of this generation, counts at a
+candidate as so many trials of its mean, on top of the same data, as if its prior were Beta(mu nu,
+(1 - mu) nu); how that enters the posterior is in ``racing.experts``:
 
     mu_k(x) = E_p_k[y|x],    nu = clip(mu (1 - mu)/var - 1, 1, 5)
 
@@ -19,15 +20,13 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.rlp.bins import mean_of, variance_of
-
 BASE_WEIGHT: Final = 0.6
 """More leaves good thoughts without a measurable gain where the search learns fast by itself; with
 less, lies cost more than a few percent of regret (docs/benchmarks.md)."""
 SHARE: Final = 0.01
 LEAST_NU, MOST_NU = 1.0, 5.0
 EDGE: Final = 0.01
-"""mu stays this far from 0 and 1."""
+"""An expert's mean stays this far from 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,9 @@ class Weights:
         return {k: self.values[k] / total for k in chosen}
 
 
-def strength_of(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mu and nu of predictions, (n, n_bins) → (n,) each."""
-    mu = np.clip(mean_of(p), EDGE, 1.0 - EDGE)
-    nu = np.clip(mu * (1.0 - mu) / variance_of(p) - 1.0, LEAST_NU, MOST_NU)
-    return mu, np.asarray(nu, np.float64)
-
-
-def beta_prior(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return alpha and beta of an expert's priors, (n, n_bins) → (n,) each."""
-    mu, nu = strength_of(p)
-    return mu * nu, (1.0 - mu) * nu
+def strength(mu: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Return nu of predicted means and variances, (n,) each → (n,)."""
+    return np.asarray(np.clip(mu * (1.0 - mu) / variance - 1.0, LEAST_NU, MOST_NU), np.float64)
 
 
 def pooled(predictions: Sequence[np.ndarray]) -> np.ndarray:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from convergence_core.records import Json, Params, Trial
+from convergence_core.records import Evaluation, Json, Params, Trial
 from convergence_core.rlp.policy import N_FEATURES
-from convergence_core.space import Choice, Space
+from convergence_core.space import Choice, Parameter, Space
 
 MANY_TRIALS = 200
 """Trials that count as a full history."""
@@ -31,7 +31,7 @@ class Reveal:
     candidate_id: str
     params: Params
     reward: float
-    """Mean over the trial's cells, in [0, 1]."""
+    """Mean over the trial's cells, less what is known of their cases, in [0, 1]."""
     n_cells: int
     n_failed: int = 0
     """Cells that failed by the candidate's own fault."""
@@ -57,9 +57,17 @@ class History:
         """Return what was revealed before a generation."""
         return History(tuple(r for r in self.reveals if r.generation < generation))
 
-    def told(self, trials: Sequence[Trial], generation: int) -> "History":
-        """Return the history with a generation's trials; those without a reward are left out."""
-        found = [reveal_of(trial, generation) for trial in trials]
+    def told(
+        self, trials: Sequence[Trial], generation: int, easier: Mapping[str, float] | None = None
+    ) -> "History":
+        """Return the history with a generation's trials; those without a reward are left out.
+
+        Args:
+            trials: all of the generation.
+            generation: its number.
+            easier: of its commitment, see there.
+        """
+        found = [reveal_of(trial, generation, easier) for trial in trials]
         known = [reveal for reveal in found if reveal is not None]
         known.sort(key=lambda reveal: reveal.candidate_id)
         return History((*self.reveals, *known))
@@ -115,7 +123,20 @@ class History:
         )
 
 
-def reveal_of(trial: Trial, generation: int) -> Reveal | None:
+def adjusted_mean(evaluations: Sequence[Evaluation], easier: Mapping[str, float]) -> float:
+    """Return the mean reward less what is known of the cases, within [0, 1].
+
+    Args:
+        evaluations: with a reward, at least one.
+        easier: case → by how much its rewards lie above the mean over cases; others count for 0.
+    """
+    adjusted = [(e.reward or 0.0) - easier.get(e.cell.case_id, 0.0) for e in evaluations]
+    return min(1.0, max(0.0, sum(adjusted) / len(adjusted)))
+
+
+def reveal_of(
+    trial: Trial, generation: int, easier: Mapping[str, float] | None = None
+) -> Reveal | None:
     """Return what a trial revealed; ``None``: no search cell of it has a reward."""
     cells = [e for e in trial.evaluations if e.cell.role == "search" and e.reward is not None]
     if not cells:
@@ -125,7 +146,7 @@ def reveal_of(trial: Trial, generation: int) -> Reveal | None:
         generation=generation,
         candidate_id=trial.candidate.candidate_id,
         params=trial.candidate.params,
-        reward=min(1.0, max(0.0, _mean(e.reward for e in cells) or 0.0)),
+        reward=adjusted_mean(cells, easier or {}),
         n_cells=len(cells),
         n_failed=len(failed),
         failure=max(sorted(set(failed)), key=failed.count) if failed else None,
@@ -187,18 +208,25 @@ def coverage(history: History, space: Space) -> float:
     """Return the mean share of each parameter's values, or fifths of its range, that were tried."""
     if not space.parameters:
         return 1.0
-    shares = []
-    for name, parameter in space.parameters.items():
-        tried: set[int] = set()
-        of_name = [r.params[name] for r in history.reveals if name in r.params]
+    return float(np.mean([_share_tried(history, name, p) for name, p in space.parameters.items()]))
+
+
+def _share_tried(history: History, name: str, parameter: Parameter) -> float:
+    tried: set[int] = set()
+    n = N_PLACES if parameter.n_values is None else parameter.n_values
+    if not isinstance(parameter, Choice):
+        n = min(n, N_PLACES)
+    for reveal in history.reveals:
+        value = reveal.params.get(name)
+        if value is None:
+            continue
         if isinstance(parameter, Choice):
-            n = parameter.n_values
-            tried = {parameter.index(value) for value in of_name}
+            tried.add(parameter.index(value))
         else:
-            n = min(N_PLACES, parameter.n_values or N_PLACES)
-            tried = {min(n - 1, int(n * parameter.to_unit(value))) for value in of_name}
-        shares.append(len(tried) / n)
-    return float(np.mean(shares))
+            tried.add(min(n - 1, int(n * parameter.to_unit(value))))
+        if len(tried) == n:
+            break
+    return len(tried) / n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

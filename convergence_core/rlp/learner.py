@@ -167,7 +167,8 @@ class Lesson:
 
     rows: tuple[Row, ...]
     rewards: Mapping[str, float]
-    """Thought → r_i, in nats; only those that were scored, and 0 for the silent."""
+    """Thought → r_i, in nats; only those that were scored, and 0 for the silent and for those that
+    moved no prediction."""
     advantages: Mapping[str, float]
     """Thought → its total advantage in the update."""
     e_values: Mapping[str, float]
@@ -207,7 +208,11 @@ def learn(
     moment = advantage.second_moment(state.moment, list(rewards.values()), max(1, n_scored))
     sigma = advantage.sigma_of(moment, normalizes=settings.normalize_rewards)
     if commitment.estimator is not None:
-        rewards |= {t.thought_id: 0.0 for t in commitment.thoughts if t.is_silent}
+        rewards |= {
+            t.thought_id: 0.0
+            for t in commitment.thoughts
+            if t.is_silent or (t.speaks and commitment.moved_nothing(t.thought_id))
+        }
     acted = [t for t in commitment.thoughts if t.thought_id in rewards]
     episodes = state.episodes
     if acted:

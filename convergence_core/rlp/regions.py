@@ -31,7 +31,20 @@ class Region:
     values: Mapping[str, tuple[ParamValue, ...]]
 
 
-def regions_of(text: str, space: Space) -> tuple[Region, ...]:
+class _OutsideError(ValueError):
+    """A proposed region does not lie in the space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a thought would have looked at."""
+
+    regions: tuple[Region, ...] = ()
+    dropped: tuple[str, ...] = ()
+    """Why others that it named were clipped to nothing."""
+
+
+def proposal_of(text: str, space: Space) -> Proposal:
     """Return the regions that a thought's text holds as JSON under ``regions``; often none."""
     decoder = json.JSONDecoder()
     for opening in _OPENING.finditer(text):
@@ -41,32 +54,54 @@ def regions_of(text: str, space: Space) -> tuple[Region, ...]:
             continue
         listed = found.get("regions") if isinstance(found, dict) else None
         if isinstance(listed, list):
-            read = [_region(one, space) for one in listed[:MOST_REGIONS]]
-            return tuple(region for region in read if region is not None)
-    return ()
+            return _read(listed, space)
+        if listed is not None:
+            return Proposal(dropped=("`regions` must be a list",))
+    return Proposal()
 
 
-def _region(written: Any, space: Space) -> Region | None:
-    """Return a region as far as it lies in the space; ``None``: a part of it lies outside."""
+def _read(listed: Sequence[Any], space: Space) -> Proposal:
+    regions, dropped = [], []
+    for i, one in enumerate(listed[:MOST_REGIONS], 1):
+        try:
+            regions.append(_region(one, space))
+        except _OutsideError as error:
+            dropped.append(f"region {i}: {error}")
+    if len(listed) > MOST_REGIONS:
+        dropped.append(f"{len(listed) - MOST_REGIONS} more than {MOST_REGIONS} regions")
+    return Proposal(tuple(regions), tuple(dropped))
+
+
+def _region(written: Any, space: Space) -> Region:
+    """Return a region as far as it lies in the space.
+
+    Raises:
+        _OutsideError: a part of it lies outside.
+    """
     if not isinstance(written, dict) or not written:
-        return None
+        raise _OutsideError("it must name a parameter and its values")
     intervals: dict[str, tuple[float, float]] = {}
     values: dict[str, tuple[ParamValue, ...]] = {}
     for name, wanted in written.items():
         parameter = space.parameters.get(name)
         if parameter is None:
-            return None
+            raise _OutsideError(f"there is no parameter `{_shown(name)}`")
         if isinstance(parameter, Choice):
             known = _values(parameter, wanted)
             if not known:
-                return None
+                raise _OutsideError(f"`{name}` has no value {_shown(wanted)}")
             values[name] = known
         else:
             interval = _interval(parameter, wanted)
             if interval is None:
-                return None
+                raise _OutsideError(f"`{name}` has no place in {_shown(wanted)}")
             intervals[name] = interval
     return Region(intervals, values)
+
+
+def _shown(value: Any) -> str:
+    """Return what a model wrote, on one line and cut short."""
+    return " ".join(str(value).split())[:60]
 
 
 def _values(parameter: Choice, wanted: Json) -> tuple[ParamValue, ...]:

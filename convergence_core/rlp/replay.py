@@ -44,6 +44,9 @@ class Row:
     estimator: Estimator
     is_rescored: bool = False
     """Whether the thought is older than the generation: no reward comes of such a row."""
+    is_censored: bool = False
+    """Whether the outcome lay outside of what the server told, in one arm at least: its probability
+    is a bound, from which no calibration is learned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +75,9 @@ class Replay:
     def forecasts(self) -> tuple[np.ndarray, list[int]]:
         """Return predictions of ten bins in both arms and what came, for the calibration.
 
-        Pairs are left out: they have two outcomes.
+        Pairs are left out: they have two outcomes; and outcomes whose probability is a bound.
         """
-        rows = [row for row in self.rows if len(row.forecast) > 2]
+        rows = [row for row in self.rows if len(row.forecast) > 2 and not row.is_censored]
         if not rows:
             return np.empty((0, 0)), []
         both = [row.forecast for row in rows] + [row.no_thought for row in rows]

@@ -36,7 +36,10 @@ class ThinkingPoint:
     probabilities: Mapping[str, float] = field(default_factory=dict)
     """Strategy → probability of being drawn after it."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Expert → weight in the draws after it; ``base`` is the sampler's own."""
+    """Expert → its weight after it; ``base`` is the sampler's own."""
+    weight: float | None = None
+    """Probability that a thought of this generation was drawn for a place that thoughts could win;
+    ``None``: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ class ThinkingReport:
     best: BestThought | None = None
     curve: tuple[ThinkingPoint, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """Why thoughts earned nothing → how often."""
+    """Why thoughts earned nothing, had no say or proposed in vain → how often."""
 
     @property
     def n_episodes(self) -> int:
@@ -82,5 +85,7 @@ class ThinkingReport:
             return "No thought was scored, so nothing can be said of their worth."
         about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"
         if self.helped:
-            return f"Thoughts helped by {about}; e-value {self.top_e_value:.3g}."
+            top, last = f"{self.top_e_value:.3g}", f"{self.e_value:.3g}"
+            told = top if top == last else f"{top} at its highest, {last} at the end"
+            return f"Thoughts helped by {about}; e-value {told}."
         return f"No evidence that thoughts help: {about}; e-value {self.e_value:.3g}."

@@ -2,15 +2,21 @@
 
 Exogenous cells alone count, and none that was evaluated before the predictions were durable: its
 outcome might have been known.
+
+What is foretold is a candidate's mean reward over all cases. A trial has seen a few, easy or hard ones, so
+what was known of each case before the generation is taken off its reward:
+
+    outcome_i = mean over cells of  y_ij - (b_j - sum_j w_j b_j)
+
+with b_j the posterior means of ``posterior.case_effects``, 0 of cases that nobody was asked.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from convergence_core.records import Cell, Trial
-from convergence_core.rlp.bins import bin_of
 from convergence_core.rlp.commitments import Commitment
-from convergence_core.rlp.history import Outcomes
+from convergence_core.rlp.history import Outcomes, adjusted_mean
 
 OLDER: Final = "it was evaluated before the predictions were durable"
 
@@ -37,7 +43,7 @@ def outcomes_of(
         ):
             void[name] = OLDER
             continue
-        rewards[name] = sum(e.reward or 0.0 for e in cells) / len(cells)
+        rewards[name] = adjusted_mean(cells, commitment.easier)
     observed: dict[str, int] = {}
     voided: dict[str, str] = {}
     for subject in commitment.subjects:
@@ -48,7 +54,7 @@ def outcomes_of(
         elif not all(name in rewards for name in names):
             voided[subject] = "no outcome"
         elif len(names) == 1:
-            observed[subject] = bin_of(min(1.0, max(0.0, rewards[subject])))
+            observed[subject] = commitment.scale.bin_of(rewards[subject])
         elif rewards[names[0]] == rewards[names[1]]:
             voided[subject] = "a tie"
         else:

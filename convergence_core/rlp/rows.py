@@ -4,14 +4,14 @@ Pure: the same lesson makes the same rows, so publishing a generation twice writ
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.records import canonical_json
-from convergence_core.rlp.bins import N_BINS, mean_of
-from convergence_core.rlp.commitments import Commitment, Thought
+from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.rlp.bins import N_BINS
+from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts, Thought
 from convergence_core.rlp.gain import interval_of
 from convergence_core.rlp.learner import Lesson, RlpState
 from convergence_core.rlp.replay import Replay, Row as ReplayRow
@@ -19,6 +19,8 @@ from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.store.protocols import Row
 
 POLICY: Final = "rlp"
+STATISTICAL_ARM: Final = "posterior"
+"""Arm of a commitment: the search's own posterior."""
 
 REPLAY_SQL: Final = """
     WITH texts AS (
@@ -52,7 +54,9 @@ def thought_rows(
         ]
         spread = interval_of([row.gain for row in own])
         forecasts = commitment.forecasts.get(thought.thought_id, {})
-        means = [float(mean_of(p)) for p in forecasts.values() if len(p) == N_BINS]
+        means = [
+            float(commitment.scale.mean_of(p)) for p in forecasts.values() if len(p) == N_BINS
+        ]
         rows.append(
             {
                 "run_id": run_id,
@@ -77,8 +81,55 @@ def thought_rows(
                 "tokens_out": thought.tokens,
                 "cost_usd": thought.cost_usd,
                 "reason": _why_unscored(thought, commitment, lesson),
+                "unheard": None if thought.is_silent else commitment.why_unheard(thought),
+                "dropped": "; ".join(thought.dropped) or None,
             }
         )
+    return rows
+
+
+def commitment_rows(
+    run_id: str, commitment: Commitment, redact: Callable[[str], str] = str
+) -> list[Row]:
+    """Return the rows of a commitment: each thought, silence, and the statistical posterior.
+
+    Args:
+        run_id: the run.
+        commitment: of the generation, before any outcome.
+        redact: keeps secrets out of prompts.
+    """
+    arms: list[tuple[str, Thought | None, Forecasts]] = [
+        (thought.thought_id, thought, commitment.forecasts.get(thought.thought_id, {}))
+        for thought in commitment.thoughts
+    ]
+    arms += [
+        (SILENT_ARM, None, commitment.no_thought),
+        (STATISTICAL_ARM, None, commitment.statistical),
+    ]
+    subjects = canonical_json([*commitment.subjects])
+    rows: list[Row] = []
+    for arm, thought, forecasts in arms:
+        told: dict[str, Json] = {name: [float(v) for v in p] for name, p in forecasts.items()}
+        row: dict[str, object] = {
+            "run_id": run_id,
+            "generation": commitment.generation,
+            "arm": arm,
+            "agent_id": None if thought is None else thought.strategy,
+            "prompt": None if thought is None else redact(thought.prompt) or None,
+            "text": None if thought is None else thought.text or None,
+            "text_sha256": None if thought is None else thought.sha256 or None,
+            "reason": None if thought is None else thought.reason,
+            "subjects_json": subjects,
+            "low": commitment.scale.low,
+            "high": commitment.scale.high,
+            "forecasts_json": canonical_json(told),
+            "cases_json": canonical_json(dict(commitment.easier))
+            if arm == STATISTICAL_ARM
+            else None,
+            "estimator": commitment.estimator,
+            "committed_at": commitment.committed_us,
+        }
+        rows.append({**row, "record_sha256": sha256_hex(canonical_json(row))})
     return rows
 
 
@@ -106,6 +157,7 @@ def prediction_rows(run_id: str, commitment: Commitment, lesson: Lesson) -> list
             "crps_gain": row.crps_gain,
             "estimator": row.estimator,
             "is_rescored": row.is_rescored,
+            "is_censored": row.is_censored,
             "forecast_json": canonical_json([*row.forecast]),
             "no_thought_json": canonical_json([*row.no_thought]),
             "statistical_json": canonical_json([*row.statistical]),
@@ -207,6 +259,7 @@ def replay_of(
                 crps_gain=float(row["crps_gain"]),
                 estimator=row["estimator"],
                 is_rescored=bool(row["is_rescored"]),
+                is_censored=bool(row["is_censored"]),
             )
         )
     return Replay(capacity=capacity).after(found, thoughts.values())

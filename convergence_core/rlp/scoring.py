@@ -2,7 +2,8 @@
 
 Both arms pass through the same T_cal; the statistical posterior is calibrated already. A subject
 without an outcome, or without a prediction in one of the arms, is left out of that pair whole:
-never one side alone.
+never one side alone. A thought that moved no prediction is not scored: what the same model foretells
+without it is no merit of the thought.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from convergence_core.rlp import gain
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import N_BINS, crps, tempered
-from convergence_core.rlp.commitments import Commitment, Forecasts
+from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts
 from convergence_core.rlp.history import Outcomes
 from convergence_core.rlp.replay import Row
 
@@ -57,9 +58,9 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
         return Scored(rows=(), likelihoods=())
     no_thought = {s: calibrated(commitment.no_thought[s], t_cal) for s in known}
     baselines = {s: mixture.predict([no_thought[s], commitment.statistical[s]]) for s in known}
-    spoken = [t.thought_id for t in commitment.thoughts if t.speaks]
+    heard = [t.thought_id for t in commitment.heard]
     arms: Sequence[tuple[str, Forecasts, bool]] = [
-        *((name, commitment.forecasts.get(name, {}), False) for name in spoken),
+        *((name, commitment.forecasts.get(name, {}), False) for name in heard),
         *((name, forecasts, True) for name, forecasts in commitment.rescored.items()),
     ]
     rows = []
@@ -85,13 +86,15 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
                     crps_gain=_crps_gain(p, no_thought[subject], observed),
                     estimator=commitment.estimator,
                     is_rescored=is_rescored,
+                    is_censored=commitment.is_censored(thought_id, subject, observed),
                 )
             )
     predictors = (no_thought, commitment.statistical)
+    told = [s for s in known if not commitment.is_censored(SILENT_ARM, s, outcomes.observed[s])]
     return Scored(
         rows=tuple(rows),
         likelihoods=tuple(
-            tuple(float(of[s][outcomes.observed[s]]) for s in known) for of in predictors
+            tuple(float(of[s][outcomes.observed[s]]) for s in told) for of in predictors
         ),
     )
 

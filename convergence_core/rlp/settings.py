@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from convergence_core.rlp import advantage, policy
-from convergence_core.rlp.replay import CAPACITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +13,6 @@ class Settings:
     """G, thoughts drawn in each generation."""
     n_predicted: int = 8
     """Candidates whose outcome is predicted, at most."""
-    buffer_size: int = CAPACITY
     gamma: float = advantage.GAMMA
     gae_lambda: float = advantage.LAMBDA
     normalize_rewards: bool = True

@@ -14,7 +14,8 @@ from scipy.special import ndtr
 
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Candidate
-from convergence_core.rlp.bins import EDGES, N_BINS
+from convergence_core.rlp.bins import N_BINS
+from convergence_core.rlp.scale import UNIT, Scale
 
 UNIFORM: Final = 0.02
 """Share of the uniform distribution: the model may be wrong."""
@@ -30,7 +31,19 @@ def trial_variance(fitted: FittedSpaceModel) -> float:
     return float(learned.process.noise * np.median(errors))
 
 
-def predictive(fitted: FittedSpaceModel, candidates: Sequence[Candidate]) -> np.ndarray:
+def easier_cases(fitted: FittedSpaceModel) -> dict[str, float]:
+    """Return case → by how much its rewards are known to lie above the mean over cases."""
+    if fitted.learned is None:
+        return {}
+    effects, evidence = fitted.learned.effects, fitted.learned.evidence
+    mean = float(evidence.case_weight @ effects.case_effect)
+    known = zip(evidence.case_ids, effects.case_effect, strict=True)
+    return {case: float(effect) - mean for case, effect in known}
+
+
+def predictive(
+    fitted: FittedSpaceModel, candidates: Sequence[Candidate], scale: Scale = UNIT
+) -> np.ndarray:
     """Return the bins' probabilities of each candidate's next trial, (n, N_BINS)."""
     if fitted.learned is None or not candidates:
         return np.full((len(candidates), N_BINS), 1.0 / N_BINS)
@@ -38,7 +51,7 @@ def predictive(fitted: FittedSpaceModel, candidates: Sequence[Candidate]) -> np.
     mean, sd = beliefs.marginals
     unseen = beliefs.rows < 0
     variance = sd**2 + trial_variance(fitted) + fitted.learned.process.own_variance * unseen
-    edges = fitted.learned.warp.forward(EDGES[1:-1])  # (N_BINS - 1,)
+    edges = fitted.learned.warp.forward(scale.edges[1:-1])  # (N_BINS - 1,)
     below = ndtr((edges - mean[:, None]) / np.sqrt(variance)[:, None])
     n = len(candidates)
     p = np.diff(np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], axis=1), axis=1)

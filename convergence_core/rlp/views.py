@@ -8,6 +8,10 @@ from convergence_core.records import Params, ParamValue
 from convergence_core.rlp.history import N_PLACES, History, Reveal
 from convergence_core.space import Choice, Float, Integer, Space
 
+FIFTHS: Final = tuple(
+    f"{100 * i // N_PLACES}-{100 * (i + 1) // N_PLACES} % of range" for i in range(N_PLACES)
+)
+
 View: TypeAlias = Callable[[History, Space], str]
 
 N_SHOWN: Final = 8
@@ -76,7 +80,7 @@ def trends(history: History, space: Space) -> str:
     """Return mean rewards by value, or by fifth of the range, of each parameter."""
     lines = []
     for name in space.parameters:
-        means = _by_place(history, space, name)
+        means = _by_place(history, _places(history, space, name))
         told = "; ".join(f"{place}: {mean:.3f} (n={n})" for place, mean, n in means)
         lines.append(f"- {name}: {told}")
     return "\n".join(lines)
@@ -84,14 +88,15 @@ def trends(history: History, space: Space) -> str:
 
 def interactions(history: History, space: Space) -> str:
     """Return mean rewards by pairs of values of the two parameters that matter most."""
-    ranked = sorted(space.parameters, key=lambda name: -_spread(history, space, name))[:2]
+    places = {name: _places(history, space, name) for name in space.parameters}
+    ranked = sorted(places, key=lambda name: -_spread(history, places[name]))[:2]
     if len(ranked) < 2:
         return trends(history, space)
     cells: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for reveal in history.reveals:
-        if all(name in reveal.params for name in ranked):
-            key = (_place(space, ranked[0], reveal), _place(space, ranked[1], reveal))
-            cells[key].append(reveal.reward)
+    pairs = zip(history.reveals, places[ranked[0]], places[ranked[1]], strict=True)
+    for reveal, first, second in pairs:
+        if first is not None and second is not None:
+            cells[first, second].append(reveal.reward)
     lines = [
         f"- {ranked[0]} {a}, {ranked[1]} {b}: {sum(r) / len(r):.3f} (n={len(r)})"
         for (a, b), r in sorted(cells.items())
@@ -143,11 +148,11 @@ def novelty(history: History, space: Space) -> str:
     """Return which values nobody has tried."""
     lines = []
     for name, parameter in space.parameters.items():
-        tried = {_place(space, name, r) for r in history.reveals if name in r.params}
+        tried = {*_places(history, space, name)}
         every = (
             [parameter.show(v) for v in parameter.choices]
             if isinstance(parameter, Choice)
-            else _fifths()
+            else FIFTHS
         )
         left = [place for place in every if place not in tried]
         lines.append(f"- {name}: not tried: {', '.join(left) if left else 'nothing'}")
@@ -161,27 +166,30 @@ def _lines(reveals: Sequence[Reveal], space: Space) -> str:
     return "\n".join(f"- {line(reveal, space)}" for reveal in reveals)
 
 
-def _fifths() -> list[str]:
+def _places(history: History, space: Space, name: str) -> list[str | None]:
+    """Return each trial's value of a parameter, or fifth of its range; ``None``: it has none."""
+    parameter = space.parameters[name]
+    values = [reveal.params.get(name) for reveal in history.reveals]
+    if isinstance(parameter, Choice):
+        # Equal values of other kinds (1, True) are other choices.
+        shown = {
+            key: parameter.show(key[1]) for key in {(type(v), v) for v in values if v is not None}
+        }
+        return [None if v is None else shown[type(v), v] for v in values]
     return [
-        f"{100 * i // N_PLACES}-{100 * (i + 1) // N_PLACES} % of range" for i in range(N_PLACES)
+        None if v is None else FIFTHS[min(N_PLACES - 1, int(N_PLACES * parameter.to_unit(v)))]
+        for v in values
     ]
 
 
-def _place(space: Space, name: str, reveal: Reveal) -> str:
-    parameter, value = space.parameters[name], reveal.params[name]
-    if isinstance(parameter, Choice):
-        return parameter.show(value)
-    return _fifths()[min(N_PLACES - 1, int(N_PLACES * parameter.to_unit(value)))]
-
-
-def _by_place(history: History, space: Space, name: str) -> list[tuple[str, float, int]]:
+def _by_place(history: History, places: Sequence[str | None]) -> list[tuple[str, float, int]]:
     found: dict[str, list[float]] = defaultdict(list)
-    for reveal in history.reveals:
-        if name in reveal.params:
-            found[_place(space, name, reveal)].append(reveal.reward)
+    for reveal, place in zip(history.reveals, places, strict=True):
+        if place is not None:
+            found[place].append(reveal.reward)
     return [(place, sum(r) / len(r), len(r)) for place, r in sorted(found.items())]
 
 
-def _spread(history: History, space: Space, name: str) -> float:
-    means = [mean for _, mean, _ in _by_place(history, space, name)]
+def _spread(history: History, places: Sequence[str | None]) -> float:
+    means = [mean for _, mean, _ in _by_place(history, places)]
     return max(means) - min(means) if means else 0.0

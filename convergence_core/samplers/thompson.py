@@ -77,10 +77,7 @@ class ThompsonSampler:
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
         draft.pair_with(chunk)
         race = Race(
-            field=replace(
-                self._field(state.archive, fitted, state.memory, n_steps=0),
-                exponent=self._exponent(state.archive, request),
-            ),
+            field=self._contested(state, fitted, request),
             draft=draft,
             rng=rng,
             breeder=self._breeder(request),
@@ -111,6 +108,25 @@ class ThompsonSampler:
         if competitors.goals is not None:
             memory[GOALS_KEY] = competitors.goals.memory
         return SearchState(archive=told.archive, memory=memory)
+
+    def _contested(
+        self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest
+    ) -> Field:
+        """Return who competes in a generation: the last answer again, if it was asked of this fit."""
+        last = self._last.get("field")
+        if last is not None and last.fitted is fitted and last.archive is state.archive:
+            return last
+        found = replace(
+            self._field(state.archive, fitted, state.memory, n_steps=0),
+            exponent=self._exponent(state.archive, request),
+        )
+        if self.goals is None:  # they depend on more than the fit
+            self._last["field"] = found
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, Field]:
+        return {}
 
     def _field(
         self,

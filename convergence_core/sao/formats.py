@@ -106,7 +106,7 @@ def row_of(pair: JudgedPair) -> Row:
 
 def evidence_of(
     pair: JudgedPair, *, run_id: str = "", judge: str | None = None,
-    dropped: Mapping[str, int] | None = None,
+    trust: float | None = None, dropped: Mapping[str, int] | None = None,
 ) -> dict[str, Json]:  # fmt: skip
     """Return what a row rests on, for the side file.
 
@@ -114,6 +114,7 @@ def evidence_of(
         pair: kept.
         run_id: the run that judged it.
         judge: the model that did.
+        trust: in it after the round; ``None``: nobody knows.
         dropped: filter → pairs that it dropped in the same round.
     """
     c, j = pair.comparison, pair.judgement
@@ -137,6 +138,7 @@ def evidence_of(
         "round": pair.round_number,
         "run_id": run_id,
         "judge": judge,
+        "trust": trust,
         "dropped_in_round": None if dropped is None else dict(dropped),
     }
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.coverage.measures import Coverage
+from convergence_core.coverage.alarms import Windows
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.racing.experts import with_expert
 from convergence_core.records import Candidate, Params, canonical_json
@@ -27,6 +27,7 @@ from convergence_core.sao.expert import (
     variance_of,
     weight_after,
 )
+from convergence_core.sao.hard import Check, grounded as grounded_pair
 from convergence_core.sao.preferences import Preference
 from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.trust.audit import Audit
@@ -43,7 +44,7 @@ class RoundLessons:
     """What a round found, as learning needs it."""
 
     found: Audit
-    coverage: Coverage
+    coverage: Windows
     agreement_with_frozen: float | None
     standing: Standing | None
     """The incumbent as judge and rewards see it; ``None``: the judge did not compare it."""
@@ -67,8 +68,10 @@ def after_round(state: SaoState, lessons: RoundLessons, asked: Sequence[int]) ->
     weight = state.weight
     if weight is None and start > 0.0:
         weight = start
+    silenced = exploitation.is_frozen or drift.is_alarming
     return replace(
         state,
+        n_silences=state.n_silences + (silenced and not state.is_silenced),
         rounds=state.rounds.after(lessons.agreement_with_frozen),
         asked=(*state.asked, *asked),
         alarms=alarms,
@@ -85,26 +88,28 @@ def with_opinion(
     pairs: Sequence[JudgedPair],
     grounded: Mapping[str, float],
     unasked: Mapping[str, Params],
+    check: Check | None = None,
 ) -> SaoState:
     """Return the state with the judge's opinion of candidates, and whom it would try.
 
     Args:
         state: after the round.
-        pairs: all judged pairs of the run; those of aborted rounds, and frozen ones, are left out.
+        pairs: all judged pairs of the run; frozen ones, and those of rounds that were aborted or raised an
+            alarm of coverage, are left out.
         grounded: candidate → mean of its rewards.
         unasked: candidates without any, by id.
+        check: executed on answers that the judge could not tell apart; see ``hard``.
     """
     judged = [
-        (pair.comparison, pair.judgement)
+        (pair.comparison, (grounded_pair(pair, check) or pair).judgement)
         for pair in pairs
-        if pair.comparison.kind == "candidates"
-        and pair.dropped_by != "aborted"
-        and pair.split == "train"
+        if pair.comparison.kind == "candidates" and pair.teaches
     ]
     opinion = opinion_of(judged, grounded)
     if opinion is None:
         return replace(state, opinion={}, proposals=())
-    ranked = _ranked(opinion, pairs, [name for name in opinion.means if name in unasked])
+    wide = [pair for pair in pairs if not pair.is_collapsed]
+    ranked = _ranked(opinion, wide, [name for name in opinion.means if name in unasked])
     return replace(
         state,
         opinion=opinion.means,

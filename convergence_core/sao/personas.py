@@ -13,8 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 FACTORS: Final = ("role", "domain", "goal", "constraint", "temperament", "experience")
 GOLDEN: Final = 0.618
+_PHRASES: Final = {
+    "role": "{article} {} concerned with",
+    "domain": "{},",
+    "experience": "{}, wants to",
+    "goal": "{};",
+    "constraint": "{}.",
+    "temperament": "In temper: {}.",
+}
+"""Factor → what a sentence says of it, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +40,14 @@ class Persona:
     @property
     def text(self) -> str:
         """The persona as a sentence."""
-        role, domain, goal, constraint, temperament, experience = self.levels
-        article = "An" if role[0] in "aeiou" else "A"
-        return (
-            f"{article} {role} concerned with {domain}, {experience}, wants to {goal}; "
-            f"{constraint}. In temper: {temperament}."
-        )
+        level_of = dict(zip(FACTORS, self.levels, strict=True))
+        return " ".join(phrase(factor, level_of[factor]) for factor in _PHRASES)
+
+
+def phrase(factor: str, level: str) -> str:
+    """Return the part of a persona's sentence that tells a level; no word spans two of them."""
+    article = "An" if level[0] in "aeiou" else "A"
+    return _PHRASES[factor].format(level, article=article)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +94,26 @@ class Grammar:
             chosen.append(texts[place])
         return Persona(index=index, levels=tuple(chosen))
 
-    def walk(self, seed: int, start: int, n: int) -> list[Persona]:
-        """Return personas s_start … s_(start+n-1) of the walk.
+    def places(self, indices: np.ndarray) -> np.ndarray:
+        """Return which level of each factor personas have, (n,) -> (n_factors, n)."""
+        found, rest = [], indices
+        for texts in self.levels:
+            rest, place = np.divmod(rest, len(texts))
+            found.append(place)
+        return np.array(found)
+
+    def walk(self, seed: int, start: int, n: int) -> np.ndarray:
+        """Return the indices s_start … s_(start+n-1) of the walk, (n,).
 
         Args:
             seed: where it begins.
             start: steps taken already.
             n: personas wanted.
         """
-        size, step = len(self), self.step
-        return [self.persona((seed + k * step) % size) for k in range(start, start + n)]
+        size = len(self)
+        # Remainders first, so that no product passes 64 bits.
+        begin = (seed + start * self.step) % size
+        return (begin + np.arange(n, dtype=np.int64) * self.step) % size
 
     @property
     def step(self) -> int:

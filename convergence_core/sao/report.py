@@ -43,6 +43,22 @@ class PreferenceRound:
     correlation: tuple[float, float, float] | None = None
     """Spearman's rho of judge and truth, and its 95 % interval."""
     trust: float = 0.0
+    is_enabled: bool = False
+    """Whether trust suffices for the judge to be heard."""
+    pooled_right: float | None = None
+    """Items judged right over all audits, older ones lighter; ``None``: not told."""
+    pooled_items: float | None = None
+    """Of so many, as light."""
+    lower_bound: float | None = None
+    """Of the judge's accuracy, which trust rests on: its 10 % quantile."""
+    drift: tuple[float, float] | None = None
+    """Both sums of the alarm of drift, upwards and downwards."""
+    is_drifting: bool = False
+    """Whether one of them is above its limit."""
+    slopes: tuple[float, float] | None = None
+    """t of the slopes of the judge's and the grounded means; ``None``: fewer than five rounds."""
+    is_frozen: bool = False
+    """Whether somebody learned to please the judge, so that what it feeds is frozen."""
     weight: float = 0.0
     """Of the judge in the draws after it."""
     vendi: float | None = None
@@ -69,7 +85,11 @@ class PreferenceReport:
     n_total: int = 0
     """Kept pairs of the system in this store, those of earlier runs included."""
     n_hard: int = 0
-    """Prompts whose answers nobody could tell apart."""
+    """Prompts in the pool of hard ones: the judge could not tell their answers apart."""
+    n_checked: int = 0
+    """Pairs of this run whose answers executed checks could tell apart, and the judge could not."""
+    enters_draws: bool = True
+    """Whether the algorithm has draws that a judge can enter."""
     n_variants: int = 0
     """Texts that were distilled for parameters with `mutate`."""
     n_proposed: int = 0
@@ -94,22 +114,54 @@ class PreferenceReport:
         return {name: n for name, n in found.items() if n}
 
     @property
+    def n_heard(self) -> int:
+        """Rounds after which the judge had a say in the draws."""
+        return sum(one.weight > 0 for one in self.rounds) if self.enters_draws else 0
+
+    @property
     def sentence(self) -> str:
-        """The one sentence: what the data changed."""
+        """The one sentence: what the data did, and nothing that they did not."""
         if self.restored:
             return (
-                "The judge's marks rose while grounded rewards fell: what it feeds is frozen, and the "
-                "incumbent of the best round by rewards took its place again."
+                "The judge's marks rose while grounded rewards fell: what it feeds is frozen, and in "
+                "further rounds the incumbent of the best round by rewards answers again."
             )
-        last = self.rounds[-1] if self.rounds else None
-        if last is None or not self.n_kept:
+        done = []
+        if self.n_heard:
+            weights = [one.weight for one in self.rounds if one.weight > 0]
+            done.append(
+                f"the judge had a say in the draws after {self.n_heard} of {len(self.rounds)} rounds, "
+                f"at last {100 * weights[-1]:.0f} % of the free places"
+            )
+        if self.n_variants:
+            done.append(
+                f"{self.n_variants} {'text' if self.n_variants == 1 else 'texts'} distilled from kept "
+                "pairs joined the search space"
+            )
+        if self.n_proposed:
+            done.append(
+                f"{self.n_proposed} {'candidate was' if self.n_proposed == 1 else 'candidates were'} "
+                "evaluated at their proposal"
+            )
+        if done:
+            return f"Preferences entered the search, and no reward: {'; '.join(done)}."
+        if not self.n_kept:
             return "Preferences changed nothing: no pair was kept."
-        heard = (
-            f"the judge fills {100 * last.weight:.0f} % of the free places"
-            if last.weight > 0
-            else "the judge has no say in the draws"
-        )
         return (
-            f"Preferences changed which candidates were tried, never a reward: {heard}; "
-            f"{self.n_proposed} candidates were evaluated at their proposal."
+            f"Preferences changed nothing that was tried: {self.why_unheard}. "
+            f"{self.n_kept:,} kept {'pair is' if self.n_kept == 1 else 'pairs are'} in the store."
         )
+
+    @property
+    def why_unheard(self) -> str:
+        """Why the judge had no say in the draws, by its last round."""
+        last = self.rounds[-1]
+        if not self.enters_draws:
+            return "this algorithm has no draws that a judge could enter"
+        if last.pooled_items is not None and last.pooled_items <= 0:
+            return "the judge was tried on no grounded item, so nobody vouches for it"
+        if not last.is_enabled:
+            return f"the judge is disabled, with a trust of {last.trust:.2f}"
+        if last.is_drifting:
+            return "the judge's marks drifted from rewards, which silences it"
+        return "the judge had no say in the draws"

@@ -13,19 +13,36 @@ from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.store.protocols import Row
 from convergence_core.trust.audit import Audit
 
+STOPPED: Final = "stopped"
+"""Measure of a round: 1 if an alarm of coverage stopped the rows after it, else 0."""
+
 PREFERENCES_SQL: Final = """
     WITH texts AS (
       SELECT run_id, payload_sha256, min(text) AS text FROM payloads
       WHERE kind IN ('prompt', 'response') GROUP BY ALL)
-    SELECT p.*, x.text AS prompt, a.text AS first_text, b.text AS second_text
+    SELECT p.*, x.text AS prompt, a.text AS first_text, b.text AS second_text,
+      coalesce(q.coverage['stopped'], 0) > 0 AS is_collapsed
     FROM preferences p
     JOIN runs r USING (run_id)
     LEFT JOIN texts x ON x.run_id = p.run_id AND x.payload_sha256 = p.prompt_sha256
     LEFT JOIN texts a ON a.run_id = p.run_id AND a.payload_sha256 = p.first_sha256
     LEFT JOIN texts b ON b.run_id = p.run_id AND b.payload_sha256 = p.second_sha256
+    LEFT JOIN preference_rounds q ON q.run_id = p.run_id AND q.generation = p.generation
     WHERE (p.run_id = $run OR $run IS NULL) AND (r.name = $system OR $system IS NULL)
     ORDER BY r.started_at, p.run_id, p.generation, p.position"""
-"""Judged pairs with their texts, in the order in which they were judged."""
+"""Judged pairs with their texts, and whether an alarm (``STOPPED``) followed them, in the order in which they were judged."""
+
+PROBES_SQL: Final = """
+    WITH texts AS (
+      SELECT run_id, payload_sha256, min(text) AS text FROM payloads
+      WHERE kind = 'prompt' GROUP BY ALL)
+    SELECT p.*, x.text AS prompt
+    FROM preference_probes p
+    JOIN runs r USING (run_id)
+    JOIN texts x ON x.run_id = p.run_id AND x.payload_sha256 = p.prompt_sha256
+    WHERE r.name = $system
+    ORDER BY r.started_at, p.run_id, p.generation, p.position"""
+"""Prompts that were written on probation, in their order."""
 
 
 def preference_rows(run_id: str, generation: int, pairs: Sequence[JudgedPair]) -> list[Row]:
@@ -71,6 +88,37 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
     ]
 
 
+def probe_rows(
+    run_id: str, generation: int, round_number: int, probes: Sequence[tuple[int, str]]
+) -> dict[str, list[Row]]:
+    """Return the rows of prompts that were written on probation, with their texts, by table.
+
+    Args:
+        run_id: of the run.
+        generation: before which they were written.
+        round_number: from 0.
+        probes: (index of who asks, prompt).
+    """
+    texts = {sha256_hex(prompt): prompt for _, prompt in probes}
+    return {
+        "payloads": [
+            {"run_id": run_id, "payload_sha256": key, "kind": "prompt", "text": text}
+            for key, text in sorted(texts.items())
+        ],
+        "preference_probes": [
+            {
+                "run_id": run_id,
+                "generation": generation,
+                "position": position,
+                "round": round_number,
+                "persona": persona,
+                "prompt_sha256": sha256_hex(prompt),
+            }
+            for position, (persona, prompt) in enumerate(probes)
+        ],
+    }
+
+
 def audit_rows(
     run_id: str, generation: int, judged: Sequence[tuple[AuditItem, Judgement]]
 ) -> list[Row]:
@@ -112,6 +160,8 @@ def round_row(
     estimator: str | None,
     note: str | None,
     n_variants: int,
+    n_hard: int,
+    n_checked: int,
     agreement_with_frozen: float | None,
 ) -> Row:
     """Return the row of a round; see ``PREFERENCE_ROUNDS``."""
@@ -120,6 +170,7 @@ def round_row(
         "proposed": configurations[1],
         "drift_up": state.drift.up,
         "drift_down": state.drift.down,
+        STOPPED: float(state.alarms.is_stopped),
     }
     if coverage is not None:
         measures |= {
@@ -142,6 +193,13 @@ def round_row(
         "correlation_low": None if found.interval is None else found.interval[0],
         "correlation_high": None if found.interval is None else found.interval[1],
         "frozen": agreement_with_frozen,
+        "pooled_items": state.trust.n_items,
+        "pooled_right": state.trust.n_right,
+        "lower_bound": state.trust.lower_bound,
+        "judge_slope": state.exploitation.slopes[0],
+        "grounded_slope": state.exploitation.slopes[1],
+        "hard": float(n_hard),
+        "checked": float(n_checked),
     }
     return {
         "run_id": run_id,
@@ -183,6 +241,7 @@ def pairs_of(rows: Iterable[Mapping[str, Any]]) -> list[JudgedPair]:
             dropped_by=row["dropped_by"],
             round_number=int(row["round"]),
             position=int(row["position"]),
+            is_collapsed=bool(row["is_collapsed"]),
         )
         for row in rows
     ]

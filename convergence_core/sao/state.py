@@ -38,11 +38,21 @@ class JudgedPair:
     """From 0, within the run."""
     position: int
     """Within the round."""
+    is_collapsed: bool = False
+    """Whether the texts of its round raised an alarm of coverage."""
 
     @property
     def split(self) -> Split:
         """``audit`` is frozen: never trained on, fitted to or shown."""
         return split_of(self.comparison.prompt)
+
+    @property
+    def teaches(self) -> bool:
+        """Whether its judgement may have any effect, if its judge is believed.
+
+        Those of frozen prompts may not, nor those of a round that was aborted or raised an alarm of coverage.
+        """
+        return self.split == "train" and self.dropped_by != ABORTED and not self.is_collapsed
 
     @property
     def is_hard(self) -> bool:
@@ -63,11 +73,19 @@ class SaoState:
 
     rounds: Rounds
     asked: tuple[int, ...] = ()
-    """Indices of the personas that were asked."""
+    """Indices of the personas that were asked in this run."""
+    walk_from: int = 0
+    """Steps of the walk of personas that earlier runs have taken."""
+    walk_to: int = 0
+    """Steps after which the walk of this run ends, and a further run's begins."""
+    n_before: int = 0
+    """Rounds of earlier runs."""
     alarms: Alarms = field(default_factory=Alarms)
     trust: Trust = field(default_factory=Trust)
     drift: Drift = field(default_factory=Drift)
     exploitation: Exploitation = field(default_factory=Exploitation)
+    n_silences: int = 0
+    """How often drift or exploitation silenced the judge."""
     start_weight: float = 0.0
     """The judge's weight before any evidence, as trust has it now."""
     weight: float | None = None
@@ -80,12 +98,25 @@ class SaoState:
     """Text parameter → variants distilled for it, in their order."""
 
     @property
+    def n_rounds(self) -> int:
+        """Rounds of the system so far, those of earlier runs too."""
+        return self.n_before + self.rounds.n_done
+
+    @property
+    def is_silenced(self) -> bool:
+        """Whether drift or exploitation takes the judge's say away, whatever its trust."""
+        return self.exploitation.is_frozen or self.drift.is_alarming
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether what the judge said may have any effect: its trust suffices and nothing silences it."""
+        return self.trust.is_enabled and not self.is_silenced
+
+    @property
     def is_heard(self) -> bool:
         """Whether the judge has a say in the draws."""
         return (
-            self.trust.is_enabled
-            and not self.exploitation.is_frozen
-            and not self.drift.is_alarming
+            self.is_believed
             and not self.alarms.is_off
             and bool(self.opinion)
             and (self.weight or 0.0) > 0.0
@@ -96,11 +127,56 @@ class SaoState:
         found = {**self.variants, name: (*self.variants.get(name, ()), text)}
         return replace(self, variants=found)
 
+    def released(self, *, alarms: int, silences: int) -> "SaoState":
+        """Return the state once a person has looked into so many alarms and silences.
+
+        A judge that is silenced begins to be watched anew then.
+        """
+        found = replace(self, alarms=self.alarms.released(alarms))
+        if not self.is_silenced or self.n_silences > silences:
+            return found
+        return replace(found, drift=Drift(), exploitation=Exploitation())
+
+    def next_run(self, *, limit: int, n_personas: int, same_judge: bool) -> "SaoState":
+        """Return what a further run of the same system begins with.
+
+        What is known of the texts goes on: alarms, and where the walk of personas stands. What is known
+        of the judge goes on as long as the same one judges: trust, drift, exploitation, its weight, and
+        how far it repeated itself. Opinions, proposals and distilled texts belong to a run's own evidence.
+
+        Args:
+            limit: rounds that the further run may have.
+            n_personas: personas drawn for it.
+            same_judge: whether its judge is this state's.
+        """
+        known = SaoState(
+            rounds=Rounds(limit=limit),
+            walk_from=self.walk_to,
+            walk_to=self.walk_to + n_personas,
+            n_before=self.n_rounds,
+            alarms=self.alarms,
+        )
+        if not same_judge:
+            return known
+        return replace(
+            known,
+            rounds=Rounds(limit=limit, best_agreement=self.rounds.best_agreement),
+            trust=self.trust,
+            drift=self.drift,
+            exploitation=self.exploitation,
+            n_silences=self.n_silences,
+            start_weight=self.start_weight,
+            weight=self.weight,
+        )
+
     def to_json(self) -> dict[str, Json]:
         """Return a JSON value from which ``from_json`` makes an equal state."""
         return {
             "rounds": self.rounds.to_json(),
             "asked": [*self.asked],
+            "walk": [self.walk_from, self.walk_to],
+            "n_before": self.n_before,
+            "n_silences": self.n_silences,
             "alarms": self.alarms.to_json(),
             "trust": {"n_right": self.trust.n_right, "n_items": self.trust.n_items},
             "drift": self.drift.to_json(),
@@ -120,9 +196,14 @@ class SaoState:
             value: as ``to_json`` returned it.
             limit: rounds that a run may have today.
         """
+        walk_from, walk_to = value.get("walk", (0, 0))
         return cls(
             rounds=Rounds.from_json(value["rounds"], limit),
             asked=tuple(value["asked"]),
+            walk_from=int(walk_from),
+            walk_to=int(walk_to),
+            n_before=int(value.get("n_before", 0)),
+            n_silences=int(value.get("n_silences", 0)),
             alarms=Alarms.from_json(value["alarms"]),
             trust=Trust(**value["trust"]),
             drift=Drift.from_json(value["drift"]),

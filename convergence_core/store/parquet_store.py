@@ -34,7 +34,7 @@ from convergence_core.store.query import ExportFormat, QueryResult, Reader, open
 from convergence_core.store.reopening import reopen
 from convergence_core.store.resolver import committed_files, committed_generations, resolve
 from convergence_core.store.sweeping import GRACE_US, sweep
-from convergence_core.store.tables import GENERATION_TABLES, GENERATIONS, RUNS
+from convergence_core.store.tables import AHEAD_TABLES, GENERATION_TABLES, GENERATIONS, RUNS
 
 if TYPE_CHECKING:
     import duckdb
@@ -97,12 +97,41 @@ class ParquetStore:
         if marker.exists() or self._is_final(run_id):
             return
         for table in GENERATION_TABLES:
+            if table in AHEAD_TABLES:
+                continue
             rows = tables.get(table.name, ())
             path = folder_of(self._root, "live", table.name, run_id) / name
             if rows or table is GENERATIONS:
                 self._files.write(table, rows, path)
             else:
                 self._files.delete(path)  # left by an earlier try that had such rows
+
+    def write_ahead(
+        self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]
+    ) -> None:
+        """Write what is fixed before a generation is evaluated; it is visible with the generation.
+
+        A generation that is planned anew is written anew, until it is published.
+
+        Args:
+            run_id: the run.
+            generation: from 0; it is not committed yet.
+            tables: rows by table name, of ``AHEAD_TABLES``.
+
+        Raises:
+            ValueError: another table, or rows of another run or generation.
+            StoreWriteError: the earlier file is unchanged then.
+        """
+        ahead = {table.name: table for table in AHEAD_TABLES}
+        if not tables.keys() <= ahead.keys():
+            raise ValueError(
+                f"only {', '.join(ahead)} may be written ahead, not {', '.join(tables)}"
+            )
+        _check_owner(check_run_id(run_id), generation, tables)
+        self._ensure()
+        for name, rows in tables.items():
+            folder = folder_of(self._root, "live", name, run_id)
+            self._files.write(ahead[name], rows, folder / generation_file(generation))
 
     def save_run(self, record: RunRecord) -> None:
         """Create or replace the run's row, atomically; a run's begin and end sweep what is due.
@@ -310,7 +339,7 @@ class ParquetStore:
 
 
 def _check_rows(run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
-    names = {table.name for table in GENERATION_TABLES}
+    names = {table.name for table in GENERATION_TABLES} - {table.name for table in AHEAD_TABLES}
     if not tables.keys() <= names:
         unknown = sorted(tables.keys() - names)[0]
         raise ValueError(f"a generation has no table {unknown!r}, only {sorted(names)}")
@@ -321,7 +350,10 @@ def _check_rows(run_id: str, generation: int, tables: Mapping[str, Sequence[Row]
             f"{'no row' if generation == FINAL_GENERATION else 'one row'} in generations, "
             f"but got {n_markers}"
         )
-    expected = None if generation == FINAL_GENERATION else generation
+    _check_owner(run_id, None if generation == FINAL_GENERATION else generation, tables)
+
+
+def _check_owner(run_id: str, expected: int | None, tables: Mapping[str, Sequence[Row]]) -> None:
     for table in GENERATION_TABLES:
         has_generation = any(column.name == "generation" for column in table.columns)
         for row in tables.get(table.name, ()):

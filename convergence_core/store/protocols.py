@@ -243,6 +243,16 @@ class Store(Protocol):
         """
         ...
 
+    def write_ahead(
+        self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]
+    ) -> None:
+        """Write what is fixed before a generation is evaluated; it is visible with the generation.
+
+        Raises:
+            StoreWriteError: what was written ahead before is unchanged then.
+        """
+        ...
+
     def save_run(self, record: RunRecord) -> None:
         """Create or replace the run's row, atomically."""
         ...

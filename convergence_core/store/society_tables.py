@@ -29,6 +29,36 @@ THOUGHTS = Table(
         Column(20, "tokens_out", "i64", "tokens of the text"),
         Column(21, "cost_usd", "f64", "of the text alone; its predictions are in attempts", "USD"),
         Column(22, "reason", "text", "why it earned no reward; NULL: it did, or was silent"),
+        Column(
+            23, "unheard", "text", "why it had no say in the draws; NULL: it had, or was silent"
+        ),
+        Column(
+            24, "dropped", "text", "what it proposed outside of the space, and why; NULL: none"
+        ),
+    ),
+)
+
+COMMITMENTS = Table(
+    "commitments",
+    "What was thought and foretold, written before anything of the generation was evaluated.",
+    ("run_id", "generation", "arm"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "whose outcomes are foretold"),
+        Column(3, "arm", "text", "the thought; none: without one; posterior: the search's own"),
+        Column(4, "agent_id", "text", "strategy of the thought"),
+        Column(5, "prompt", "text", "what the thinker was asked, messages as JSON"),
+        Column(6, "text", "text", "what it wrote"),
+        Column(7, "text_sha256", "text", "hash of the text"),
+        Column(8, "reason", "text", "why it may earn nothing; NULL: it may"),
+        Column(9, "subjects_json", "text", "candidates or pairs, chosen without any thought"),
+        Column(10, "forecasts_json", "text", "subject → distribution of its outcome, as read"),
+        Column(11, "estimator", "text", "where the probabilities come from"),
+        Column(12, "committed_at", "ts", "when the last of it was durable in the journal"),
+        Column(13, "record_sha256", "text", "hash of all of the row but this"),
+        Column(14, "low", "f64", "where the bins of rewards begin", "[0, 1]"),
+        Column(15, "high", "f64", "where they end", "[0, 1]"),
+        Column(16, "cases_json", "text", "arm posterior: case → ease, taken off outcomes"),
     ),
 )
 
@@ -54,6 +84,7 @@ PREDICTIONS = Table(
         Column(15, "no_thought_json", "text", "the same without a thought"),
         Column(16, "statistical_json", "text", "distribution of the search's own posterior"),
         Column(17, "committed_at", "ts", "when all predictions were durable"),
+        Column(18, "is_censored", "bool", "an arm's probability of the outcome is a bound"),
     ),
 )
 
@@ -148,5 +179,19 @@ PREFERENCE_AUDITS = Table(
         Column(9, "p21", "f64", "P(first is better), shown second"),
         Column(10, "p_right", "f64", "probability that the judge gave to the truth"),
         Column(11, "estimator", "text", "how the judgement was read"),
+    ),
+)
+
+PREFERENCE_PROBES = Table(
+    "preference_probes",
+    "One prompt that was written while an alarm of coverage lasts: nobody answers it.",
+    ("run_id", "generation", "position"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "before which it was written"),
+        Column(3, "position", "i32", "number within the round"),
+        Column(4, "round", "i32", "number of the round, from 0"),
+        Column(5, "persona", "i64", "index of who asks"),
+        Column(6, "prompt_sha256", "text", "the prompt in payloads"),
     ),
 )

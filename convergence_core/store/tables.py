@@ -10,15 +10,17 @@ from collections.abc import Mapping
 
 from convergence_core.store.columns import Column, Table
 from convergence_core.store.society_tables import (
+    COMMITMENTS,
     POLICY_UPDATES,
     PREDICTIONS,
     PREFERENCE_AUDITS,
+    PREFERENCE_PROBES,
     PREFERENCE_ROUNDS,
     PREFERENCES,
     THOUGHTS,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Written into every file; raised whenever a column is added."""
 
 RUNS = Table(
@@ -229,8 +231,8 @@ TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS),
-        *(THOUGHTS, PREDICTIONS, POLICY_UPDATES),
-        *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS),
+        *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+        *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS),
     )
 }
@@ -241,10 +243,14 @@ RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS),
-    *(THOUGHTS, PREDICTIONS, POLICY_UPDATES),
-    *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, GENERATIONS),
+    *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+    *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
+    GENERATIONS,
 )
 """Tables published per generation, in the order of publishing: the commit marker last."""
+
+AHEAD_TABLES: tuple[Table, ...] = (COMMITMENTS,)
+"""Of these, those that are written before the generation is evaluated, and never again with it."""
 
 
 def describe() -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import betaincinv
 
 N_ITEMS: Final = 50
 """Items of one audit, if there are so many."""
@@ -142,6 +141,11 @@ class Trust:
         return trust_of(self.n_right, self.n_items)
 
     @property
+    def lower_bound(self) -> float:
+        """The 10 % quantile of the judge's accuracy, in [0, 1]; 0 before the first audit."""
+        return lower_bound(self.n_right, self.n_items) if self.n_items > 0 else 0.0
+
+    @property
     def is_enabled(self) -> bool:
         """Whether the judge may be heard."""
         return self.value >= LEAST_TRUST
@@ -149,5 +153,12 @@ class Trust:
 
 def trust_of(n_right: float, n_items: float) -> float:
     """Return max(0, 2 q10 - 1) of c of n items judged right."""
-    low = float(betaincinv(n_right + 0.5, n_items - n_right + 0.5, QUANTILE))
-    return max(0.0, 2.0 * low - 1.0)
+    return max(0.0, 2.0 * lower_bound(n_right, n_items) - 1.0)
+
+
+def lower_bound(n_right: float, n_items: float) -> float:
+    """Return q10 of Beta(c + 1/2, n - c + 1/2)."""
+    # A report of trust computes none, and need not wait for this.
+    from scipy.special import betaincinv  # noqa: PLC0415
+
+    return float(betaincinv(n_right + 0.5, n_items - n_right + 0.5, QUANTILE))

@@ -10,8 +10,6 @@ from typing import Final
 
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import canonical_json
-from convergence_core.sao.rounds import Rounds
-from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
 from convergence_core.store import ParquetStore
 from convergence_core.store.protocols import Row, RunRecord
@@ -29,10 +27,6 @@ SOURCE_TAG: Final = "evidence_of"
 """Tag that names the run whose evidence is taken."""
 ANSWERS_TAG: Final = "answers_of"
 """Tag that names the run whose answers the judge is tried on."""
-
-_EARLIER: Final = """
-    SELECT count(DISTINCT run_id) AS n FROM preference_rounds JOIN runs r USING (run_id)
-    WHERE r.name = $system AND run_id < $run"""
 
 
 def open_rounds(
@@ -111,11 +105,11 @@ def save_rounds(run: Run, flow_run_id: str | None) -> None:
 
 
 def _take_over(run: Run) -> None:
-    """Give a run the evidence of its source, and the system's earlier pairs."""
+    """Give a run the evidence of its source, and what its last round thought of candidates and texts."""
     if run.preferring is None:
         return
     source = run.record.tags.get(SOURCE_TAG)
-    state: SaoState | None = None
+    state = run.preferring.state
     if run.next_generation == 0 and source is not None:
         checkpoint = run.store.checkpoint(source)
         assert checkpoint is not None  # noqa: S101 - it was chosen for having one
@@ -123,26 +117,19 @@ def _take_over(run: Run) -> None:
         run.progress = replace(run.progress, search=found.search)
         if found.preferences is not None:
             limit = run.configuration.society.sao.iterative_rounds
+            left = SaoState.from_json(found.preferences, limit=limit)
             state = replace(
-                SaoState.from_json(found.preferences, limit=limit),
-                rounds=Rounds(limit=limit),
-                asked=(),
+                state, opinion=left.opinion, proposals=left.proposals, variants=left.variants
             )
             widen(run, state.variants)
-    rows = run.store.rows(PREFERENCES_SQL, {"run": None, "system": run.record.name})
-    n_earlier = run.store.rows(_EARLIER, {"system": run.record.name, "run": run.run_id})[0]["n"]
-    run.preferring.take_over(
-        state,
-        pairs_of(rows),
-        data_of(
-            run.loaded,
-            run.preferring.shape,
-            run_id=run.record.tags.get(ANSWERS_TAG, run.run_id),
-            seed=run.record.seed,
-            store=run.store,
-            n_walked=int(str(n_earlier)) * run.configuration.society.sao.n_personas,
-        ),
+    data = data_of(
+        run.loaded,
+        run.preferring.shape,
+        run_id=run.record.tags.get(ANSWERS_TAG, run.run_id),
+        seed=run.record.seed,
+        store=run.store,
     )
+    run.preferring.take_over(state, data)
 
 
 def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:

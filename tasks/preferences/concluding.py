@@ -1,23 +1,20 @@
 """From what a round asked to what it leaves: the state after it, and its rows."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from convergence_core.coverage.alarms import bigrams_for
 from convergence_core.coverage.configurations import configuration_coverage
-from convergence_core.coverage.measures import measure
 from convergence_core.records import canonical_json
 from convergence_core.sampler import SearchState
 from convergence_core.sao import learning
+from convergence_core.sao.hard import HardPool, grounded
 from convergence_core.sao.rounds import agreement
-from convergence_core.sao.rows import audit_rows, preference_rows, round_row, text_rows
+from convergence_core.sao.rows import audit_rows, preference_rows, probe_rows, round_row, text_rows
 from convergence_core.sao.state import ABORTED, JudgedPair, SaoState
 from convergence_core.space import Space
 from convergence_core.store.protocols import Row
-from convergence_core.trust.audit import Item, audit
 from convergence_core.trust.exploitation import Standing
+from tasks.preferences.history import History
 from tasks.preferences.planning import Data, Planned, grounded_means
 from tasks.preferences.playing import Played, RoundPlan
 
@@ -28,10 +25,8 @@ class Round:
 
     generation: int
     pairs: tuple[JudgedPair, ...]
-    prompts: tuple[str, ...]
-    """Written on probation, which leaves no pair."""
-    audited: tuple[str, ...]
-    """Ids of the items that the judge was tried on."""
+    history: History
+    """What was written and judged, this round included."""
     state: SaoState
     tables: Mapping[str, list[Row]]
 
@@ -43,8 +38,7 @@ def concluded(
     played: Played,
     *,
     state: SaoState,
-    earlier: Sequence[JudgedPair],
-    probed: Sequence[str],
+    history: History,
     search: SearchState,
     data: Data,
     space: Space,
@@ -52,57 +46,52 @@ def concluded(
 ) -> Round:
     """Return what a round leaves.
 
+    Pairs of a round whose texts raise an alarm of coverage are written down, and teach nothing: no opinion
+    is taken of them, nor a text that was distilled from them.
+
     Args:
         run_id: of the run.
         generation: before which it was played.
         planned: what it asked.
         played: what came of it.
         state: before it.
-        earlier: pairs judged in earlier rounds.
-        probed: prompts written on probation.
+        history: what was written and judged before it.
         search: the evidence so far.
         data: cases and personas.
         space: where candidates lie.
         estimator: how judgements were read.
     """
     plan = planned.plan
-    pairs = [*earlier, *played.pairs]
-    written = tuple(prompt for prompt in played.prompts if prompt is not None)
-    on_probation = written if plan.is_probation else ()
-    rng = np.random.default_rng([data.seed, plan.round_number, 2_718])
-    found = audit(
-        [
-            Item(
-                q=judgement.q,
-                first_is_right=item.first_is_right,
-                log_length_ratio=item.comparison.log_length_ratio,
-            )
-            for item, judgement in played.audits
-        ],
-        rng,
-    )
+    probes = [
+        (persona.index, prompt)
+        for persona, prompt in zip(plan.personas, played.prompts, strict=True)
+        if prompt is not None and plan.is_probation
+    ]
+    prompts = [prompt for _, prompt in probes]
+    items = [item.item_id for item, _ in played.audits]
+    now = history.after(played.pairs, prompts, items)
     again = agreement(
         [before for before, _ in played.frozen_again], [now for _, now in played.frozen_again]
     )
-    coverage = measure(
-        [*texts_of(pairs), *probed, *on_probation],
-        data.held_out_prompts,
-        most_bigrams=bigrams_for(state.alarms.reference),
-    )
+    seen = state.alarms.windows(now.texts, now.written, data.held_out_prompts)
     means = grounded_means(search)
     lessons = learning.RoundLessons(
-        found=found,
-        coverage=coverage,
+        found=played.found,
+        coverage=seen,
         agreement_with_frozen=again,
         standing=standing_of(plan, played, means),
     )
     after = learning.after_round(state, lessons, [one.index for one in plan.personas])
-    if not plan.is_probation:
+    pairs = played.pairs
+    if after.alarms.is_stopped:
+        pairs = tuple(replace(pair, is_collapsed=True) for pair in pairs)
+        now = history.after(pairs, prompts, items)
+    elif not plan.is_probation:
         unasked = {n: p for n, p in planned.params_of.items() if n not in search.archive.members}
-        after = learning.with_opinion(after, pairs, means, unasked)
-    for name, text in played.variants.items():
+        after = learning.with_opinion(after, now.pairs, means, unasked, data.check)
+    variants = played.variants if after.is_believed and after.alarms.gives_rows else {}
+    for name, text in variants.items():
         after = after.with_variant(name, text)
-    alarm = after.alarms.why if after.alarms.is_stopped else None
     row = round_row(
         run_id,
         generation,
@@ -114,44 +103,42 @@ def concluded(
         counters=played.counters,
         errors=played.errors,
         pooled=played.pooled,
-        coverage=coverage,
+        coverage=seen.prompts if plan.is_probation else seen.texts,
         configurations=(
             configuration_coverage(space, (m.candidate.params for m in search.archive)),
             configuration_coverage(space, planned.params_of.values()),
         ),
-        found=found,
+        found=played.found,
         state=after,
         estimator=estimator,
-        note=played.why_aborted or alarm or after.rounds.why_ended,
-        n_variants=len(played.variants),
+        note=_note(played, after),
+        n_variants=len(variants),
+        n_hard=len(HardPool.of(now.pairs)),
+        n_checked=sum(grounded(pair, data.check) is not None for pair in pairs),
         agreement_with_frozen=again,
     )
+    written = probe_rows(run_id, generation, plan.round_number, probes)
     return Round(
         generation=generation,
-        pairs=played.pairs,
-        prompts=on_probation,
-        audited=tuple(item.item_id for item, _ in played.audits),
+        pairs=pairs,
+        history=now,
         state=after,
         tables={
-            "payloads": text_rows(run_id, played.pairs),
-            "preferences": preference_rows(run_id, generation, played.pairs),
+            "payloads": [*text_rows(run_id, pairs), *written["payloads"]],
+            "preferences": preference_rows(run_id, generation, pairs),
+            "preference_probes": written["preference_probes"],
             "preference_rounds": [row],
             "preference_audits": audit_rows(run_id, generation, played.audits),
         },
     )
 
 
-def texts_of(pairs: Sequence[JudgedPair]) -> list[str]:
-    """Return prompts and answers in the order in which they were written."""
-    return [
-        text
-        for pair in pairs
-        for text in (
-            pair.comparison.prompt,
-            pair.comparison.first.text,
-            pair.comparison.second.text,
-        )
-    ]
+def _note(played: Played, after: SaoState) -> str | None:
+    """Return what is said of a round; ``None``: it went as it should."""
+    found = [played.why_aborted]
+    if after.alarms.is_stopped:
+        found.append(f"{after.alarms.why}{'; its pairs teach nothing' if played.pairs else ''}")
+    return "; ".join(why for why in found if why) or after.rounds.why_ended
 
 
 def standing_of(plan: RoundPlan, played: Played, means: Mapping[str, float]) -> Standing | None:

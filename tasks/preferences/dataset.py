@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from convergence_core.config import Configuration
+from convergence_core.config.society import SaoConfig
 from convergence_core.coverage.measures import WINDOW, Coverage, measure
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json, canonical_json, sha256_hex
@@ -30,7 +30,12 @@ from convergence_core.sao.formats import (
     write,
 )
 from convergence_core.sao.preferences import Split
-from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows, text_rows
+from convergence_core.sao.rows import (
+    PREFERENCES_SQL,
+    pairs_of,
+    preference_rows,
+    text_rows,
+)
 from convergence_core.sao.state import JudgedPair
 from convergence_core.stopper import Progress as StopperProgress
 from convergence_core.store import Lease, ParquetStore, new_run_id
@@ -38,8 +43,10 @@ from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import RunRecord, Store
 from convergence_core.store.rows import generation_row
 from convergence_core.trust.audit import LEAST_TRUST
+from convergence_core.trust.drift import Drift
 from tasks.earlier import ROUNDS_TAG
 from tasks.loading import Loaded
+from tasks.preferences.history import IMPORT_TAG, judge_of, texts_of
 from tasks.preferences.making import data_of, filter_settings
 from tasks.standing import Progress
 from tasks.storage import store_path
@@ -47,12 +54,11 @@ from tasks.version import code_version
 
 WantedSplit: TypeAlias = Split | Literal["all"]
 
-IMPORT_TAG: Final = "imported_preferences"
 EVIDENCE_SUFFIX: Final = ".evidence.jsonl"
 TRAINING_SUFFIX: Final = ".training.json"
 
 _ROUNDS = """
-    SELECT q.run_id, q.generation, q.dropped, q.trust, q.coverage, r.config_json, r.tags_json
+    SELECT q.run_id, q.generation, q.dropped, q.trust, q.is_frozen, q.coverage, r.config_json
     FROM preference_rounds q JOIN runs r USING (run_id)
     WHERE r.name = $system OR $system IS NULL ORDER BY r.started_at, q.generation"""
 _SYSTEMS = "SELECT DISTINCT r.name FROM preferences p JOIN runs r USING (run_id) ORDER BY 1"
@@ -65,36 +71,54 @@ class Dataset:
     pairs: tuple[JudgedPair, ...]
     evidence: tuple[dict[str, Json], ...]
     coverage: Coverage
-    trust: float
-    """Of the judge after the newest round; of imported rows alone 0."""
+    n_unvouched: int = 0
+    """Kept pairs of rounds in which nobody vouched for the judge."""
+    n_collapsed: int = 0
+    """Other kept pairs of rounds whose texts raised an alarm of coverage."""
+    holds_unvouched: bool = False
+    """Whether both are among the pairs; else they are left out."""
     n_duplicates: int = 0
     """Pairs left out since an earlier run has nearly the same prompt."""
 
     @classmethod
     def of(
-        cls, pairs: Sequence[JudgedPair], *, coverage: Coverage, trust: float, judge: str | None
+        cls,
+        pairs: Sequence[JudgedPair],
+        *,
+        coverage: Coverage,
+        judge: str | None,
+        n_unvouched: int = 0,
+        n_collapsed: int = 0,
+        holds_unvouched: bool = False,
     ) -> "Dataset":
         """Return a dataset of pairs that come from no store."""
         return cls(
             pairs=tuple(pairs),
             evidence=tuple(evidence_of(pair, judge=judge) for pair in pairs),
             coverage=coverage,
-            trust=trust,
+            n_unvouched=n_unvouched,
+            n_collapsed=n_collapsed,
+            holds_unvouched=holds_unvouched,
         )
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why nobody should train on it, in words; empty: nothing speaks against it."""
         found = []
+        if self.n_unvouched and (self.holds_unvouched or not self.pairs):
+            found.append(
+                f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
+                f"did not vouch for it (trust below {LEAST_TRUST:g}), or drift or exploitation "
+                "silenced it"
+            )
+        if self.n_collapsed and (self.holds_unvouched or not self.pairs):
+            found.append(
+                f"the texts of the rounds of {self.n_collapsed:,} pairs raised an alarm of coverage"
+            )
         if self.coverage.n_texts < WINDOW:
             found.append(
                 f"coverage is insufficient: {self.coverage.n_texts} of {WINDOW} texts, so a collapse "
                 "could not be seen"
-            )
-        if self.trust < LEAST_TRUST:
-            found.append(
-                f"the judge is disabled: trust {self.trust:.2f}, below {LEAST_TRUST:g} (grounded "
-                "items do not vouch for it)"
             )
         return tuple(found)
 
@@ -104,13 +128,20 @@ def systems_of(store: Store) -> list[str]:
     return [str(row["name"]) for row in store.rows(_SYSTEMS)]
 
 
-def dataset_of(store: Store, system: str, *, split: WantedSplit = "train") -> Dataset:
+def dataset_of(
+    store: Store, system: str, *, split: WantedSplit = "train", anyway: bool = False
+) -> Dataset:
     """Return the kept pairs of a system, those of all its runs.
+
+    Each pair is held to its own judge and round: those of rounds after which nobody vouched for the judge
+    are left out, and so are imported ones, whose judge nobody knows, and those of rounds whose texts raised an
+    alarm of coverage.
 
     Args:
         store: holds them.
         system: its name.
         split: ``train``, the frozen ``audit`` pairs, or ``all``.
+        anyway: take those pairs, too.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -122,10 +153,20 @@ def dataset_of(store: Store, system: str, *, split: WantedSplit = "train") -> Da
     duplicates, seen = Duplicates(), set()
     prompts: dict[tuple[Any, Any, str], bool] = {}
     kept: list[tuple[JudgedPair, dict[str, Json]]] = []
-    n_duplicates = 0
+    n_duplicates = n_unvouched = n_collapsed = 0
     for row, pair in zip(rows, pairs_of(rows), strict=True):
         if pair.dropped_by is not None or pair.comparison.pair_id in seen:
             continue
+        wanted = split in ("all", pair.split)
+        its_round = rounds.get((row["run_id"], row["generation"]), {})
+        if not _is_vouched_for(its_round):
+            n_unvouched += wanted
+            if not anyway:
+                continue
+        elif pair.is_collapsed:
+            n_collapsed += wanted
+            if not anyway:
+                continue
         # Pairs of one prompt of one run belong together; another run's like prompt is a copy.
         key = row["run_id"], pair.comparison.persona, pair.comparison.prompt
         if key not in prompts:
@@ -134,36 +175,38 @@ def dataset_of(store: Store, system: str, *, split: WantedSplit = "train") -> Da
             n_duplicates += 1
             continue
         seen.add(pair.comparison.pair_id)
-        if split in ("all", pair.split):
-            its_round = rounds.get((row["run_id"], row["generation"]), {})
+        if wanted:
             kept.append((pair, _evidence(pair, row, its_round)))
-    judged = [row for row in rounds.values() if IMPORT_TAG not in str(row["tags_json"])]
-    texts = [
-        text
-        for pair, _ in kept
-        for text in (
-            pair.comparison.prompt,
-            pair.comparison.first.text,
-            pair.comparison.second.text,
-        )
-    ]
     return Dataset(
         pairs=tuple(pair for pair, _ in kept),
         evidence=tuple(evidence for _, evidence in kept),
-        coverage=measure(texts),
-        trust=float(str(judged[-1]["trust"])) if judged else 0.0,
+        coverage=measure(texts_of(pair for pair, _ in kept)),
+        n_unvouched=n_unvouched,
+        n_collapsed=n_collapsed,
+        holds_unvouched=anyway,
         n_duplicates=n_duplicates,
     )
+
+
+def _is_vouched_for(its_round: Mapping[str, Any]) -> bool:
+    """Whether the judge was believed after a round; imported pairs have none."""
+    if not its_round or float(its_round["trust"]) < LEAST_TRUST or its_round["is_frozen"]:
+        return False
+    sums = dict(its_round["coverage"] or {})
+    return not Drift(up=sums.get("drift_up", 0.0), down=sums.get("drift_down", 0.0)).is_alarming
 
 
 def _evidence(
     pair: JudgedPair, row: Mapping[str, Any], its_round: Mapping[str, Any]
 ) -> dict[str, Json]:
-    config = json.loads(str(its_round.get("config_json") or "{}"))
-    society, llm = config.get("society") or {}, config.get("llm") or {}
-    judge = (society.get("sao") or {}).get("model_name") or llm.get("model")
-    dropped = {str(k): int(v) for k, v in dict(its_round.get("dropped") or {}).items()}
-    return evidence_of(pair, run_id=str(row["run_id"]), judge=judge, dropped=dropped)
+    config_json, trust = its_round.get("config_json"), its_round.get("trust")
+    return evidence_of(
+        pair,
+        run_id=str(row["run_id"]),
+        judge=None if config_json is None else judge_of(str(config_json)),
+        trust=None if trust is None else float(trust),
+        dropped={str(k): int(v) for k, v in dict(its_round.get("dropped") or {}).items()},
+    )
 
 
 def export(
@@ -186,7 +229,7 @@ def export(
     texts = {
         "rows": write(rows, as_array=path.suffix == ".json"),
         "evidence": write(dataset.evidence, as_array=False),
-        "training": json.dumps(training or training_of(None), indent=2) + "\n",
+        "training": json.dumps(training or training_of(), indent=2) + "\n",
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     for name, file in files.items():
@@ -196,21 +239,19 @@ def export(
     return files
 
 
-def training_of(configuration: Configuration | None) -> dict[str, Json]:
+def training_of(dpo: SaoConfig | None = None) -> dict[str, Json]:
     """Return what trainers are told: nothing here trains.
 
     Args:
-        configuration: whose ``society.sao.dpo_*`` are told; ``None``: the defaults.
+        dpo: whose ``dpo_*`` are told; ``None``: the defaults.
     """
-    from convergence_core.config.society import SaoConfig  # noqa: PLC0415 - of defaults alone
-
-    sao = SaoConfig() if configuration is None else configuration.society.sao
+    told = dpo or SaoConfig()
     return {
         "dpo": {
             "trainer": "trl.DPOTrainer",
-            "beta": sao.dpo_beta,
-            "learning_rate": sao.dpo_learning_rate,
-            "num_train_epochs": sao.dpo_epochs,
+            "beta": told.dpo_beta,
+            "learning_rate": told.dpo_learning_rate,
+            "num_train_epochs": told.dpo_epochs,
         },
         "reward": {"trainer": "trl.RewardTrainer"},
         "simpo": {
@@ -254,11 +295,11 @@ def read_dataset(
         BadRowError: a row is of no known form; the message names it.
         OSError: the file cannot be read.
     """
-    found = read(path.read_text(encoding="utf-8"))
+    found = read(_text(path))
     beside = path.with_name(path.name + EVIDENCE_SUFFIX)
     evidence: list[Any] = [None] * len(found)
     if beside.is_file():
-        evidence = read(beside.read_text(encoding="utf-8"))
+        evidence = read(_text(beside))
         if len(evidence) != len(found):
             raise BadRowError(
                 f"{beside.name} must hold a line for each of {len(found)} rows, but has "
@@ -274,6 +315,13 @@ def read_dataset(
         if sieve.before_judging(pair.comparison) is None:
             pairs.append(pair)
     return Imported(pairs=tuple(pairs), dropped=sieve.counters)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRowError(f"{path.name} must be UTF-8, but is not: {error.reason}") from None
 
 
 def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:

@@ -17,15 +17,16 @@ from convergence_core.sao.filters import FilterSettings
 from convergence_core.sao.grounding import EXECUTED, Grounded
 from convergence_core.sao.personas import Grammar
 from convergence_core.sao.rounds import Rounds
-from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.shape import PromptShape, shape_of
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
-from convergence_core.store.protocols import Journal, Store
+from convergence_core.store.protocols import Journal, RunRecord, Store
 from convergence_core.target import Target
 from tasks.authentication import secret_name
 from tasks.loading import Loaded
+from tasks.preferences.checking import check_of
 from tasks.preferences.embedding import Embedder
+from tasks.preferences.history import history_of, inherited_state
 from tasks.preferences.planning import Data, Settings
 from tasks.preferences.preferring import Preferring
 from tasks.preferences.writing import Asked, Writer
@@ -52,7 +53,6 @@ _ANSWERS: Final = """
     JOIN texts x USING (payload_sha256)
     WHERE e.run_id = $run AND e.role = 'search' AND e.status = 'ok'
     ORDER BY e.case_id, e.eval_id"""
-_AUDITED: Final = "SELECT DISTINCT item_id FROM preference_audits WHERE run_id = $run ORDER BY 1"
 
 
 def shipped_personas() -> Grammar:
@@ -89,15 +89,19 @@ def settings_of(configuration: Configuration) -> Settings:
         n_audit_items=sao.audit_items,
         use_logprobs=sao.use_logprobs,
         released_alarms=sao.released_alarms,
+        released_silences=sao.released_silences,
     )
 
 
-def first_state(configuration: Configuration, learned: Json) -> SaoState:
-    """Return the state of a checkpoint, or the first one."""
-    limit = configuration.society.sao.iterative_rounds
-    if learned is None:
-        return SaoState(rounds=Rounds(limit=limit))
-    return SaoState.from_json(learned, limit=limit)
+def first_state(
+    configuration: Configuration, learned: Json, store: Store, record: RunRecord
+) -> SaoState:
+    """Return the state of a checkpoint; before the first one what earlier runs have left."""
+    sao = configuration.society.sao
+    if learned is not None:
+        return SaoState.from_json(learned, limit=sao.iterative_rounds)
+    found = inherited_state(store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas)
+    return found or SaoState(rounds=Rounds(limit=sao.iterative_rounds), walk_to=sao.n_personas)
 
 
 def make_writer(configuration: Configuration, world: World) -> Writer | None:
@@ -160,8 +164,7 @@ def make_preferring(
     world: World,
     target: Target,
     *,
-    run_id: str,
-    seed: int,
+    record: RunRecord,
     session: EvaluationSession,
     store: Store,
     journal: Journal,
@@ -177,8 +180,7 @@ def make_preferring(
         loaded: configuration and cases.
         world: keys and prices.
         target: the system that answers; closed by its session.
-        run_id: of the run.
-        seed: of the run.
+        record: of the run; its tags name the earlier runs.
         session: makes the calls.
         store: holds answers and pairs.
         journal: knows what preferences have cost.
@@ -196,6 +198,7 @@ def make_preferring(
             on_notice(NO_LLM if writer is None else NO_PROMPT)
         return None
     limit, sao = configuration.budget.max_usd, configuration.society.sao
+    run_id = record.run_id
     attempts = journal.attempts(run_id, generation=None, all_generations=True)
     return Preferring(
         run_id=run_id,
@@ -208,12 +211,11 @@ def make_preferring(
             timeout_s=configuration.api.request.timeout_seconds,
         ),
         settings=settings_of(configuration),
-        data=data_of(loaded, shape, run_id=run_id, seed=seed, store=store),
+        data=data_of(loaded, shape, run_id=run_id, seed=record.seed, store=store),
         session=session,
         surrogate=surrogate,
-        state=first_state(configuration, learned),
-        pairs=pairs_of(store.rows(PREFERENCES_SQL, {"run": run_id, "system": None})),
-        audited=[str(row["item_id"]) for row in store.rows(_AUDITED, {"run": run_id})],
+        state=first_state(configuration, learned, store, record),
+        history=history_of(store, record),
         purse=Purse(
             limit_usd=None if limit is None else limit * sao.max_share_usd,
             spent_usd=spent_on((SAO,), attempts, next_generation),
@@ -233,9 +235,7 @@ def make_embedder(configuration: Configuration, writer: Model) -> Embedder | Non
     return Embedder(model=replace(writer, name=name))
 
 
-def data_of(
-    loaded: Loaded, shape: PromptShape, *, run_id: str, seed: int, store: Store, n_walked: int = 0
-) -> Data:
+def data_of(loaded: Loaded, shape: PromptShape, *, run_id: str, seed: int, store: Store) -> Data:
     """Return what rounds need of cases, personas and answers.
 
     Args:
@@ -244,7 +244,6 @@ def data_of(
         run_id: the run whose answers the judge is tried on.
         seed: where the walk of personas begins.
         store: holds the answers.
-        n_walked: personas that earlier runs of the system have asked.
     """
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
     names = [
@@ -262,7 +261,6 @@ def data_of(
     expected = (as_text(case.expected) for case in held_out if case.expected is not None)
     return Data(
         seed=seed,
-        n_walked=n_walked,
         grammar=shipped_personas(),
         prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
         held_out=(*(prompts[case.case_id] for case in held_out), *expected),
@@ -272,6 +270,7 @@ def data_of(
             for name, parameter in loaded.configuration.search_space.parameters.items()
             if isinstance(parameter, TextParam) and parameter.mutate
         ),
+        check=check_of(loaded),
         answers=answers,
     )
 

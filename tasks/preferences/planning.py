@@ -12,11 +12,13 @@ from convergence_core.sampler import SearchState
 from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.filters import FilterSettings
 from convergence_core.sao.grounding import Grounded, audit_items
+from convergence_core.sao.hard import Check, HardPool
 from convergence_core.sao.personas import Grammar, Persona
 from convergence_core.sao.pooled import Judged
 from convergence_core.sao.preferences import PairKind
 from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.space import Space
+from tasks.preferences.history import History
 from tasks.preferences.playing import RoundPlan
 from tasks.thoughts.ladder import UseLogprobs
 
@@ -28,8 +30,6 @@ N_PARENTS: Final = 6
 """Best candidates that these may descend from."""
 N_FAILURES: Final = 3
 """Test cases that went worst, shown to the writer."""
-N_HARD: Final = 2
-"""Hard prompts of earlier rounds, shown to the writer."""
 N_FROZEN: Final = 10
 """Frozen pairs that are judged again in a round, at most."""
 MOST_VARIANTS: Final = 8
@@ -51,6 +51,7 @@ class Settings:
     n_audit_items: int
     use_logprobs: UseLogprobs
     released_alarms: int
+    released_silences: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,6 @@ class Data:
     """What the world holds before a round."""
 
     seed: int
-    n_walked: int = 0
-    """Steps of the walk that earlier runs have taken."""
     grammar: Grammar
     prompt_of: Mapping[str, str]
     """Search case → its prompt."""
@@ -68,6 +67,8 @@ class Data:
     held_out_prompts: tuple[str, ...]
     mutable: tuple[str, ...]
     """Text parameters with ``mutate``."""
+    check: Check | None = None
+    """Executed on answers without knowing the right one; ``None``: no metric can."""
     answers: Callable[[], list[Grounded]]
     """Reads the answers of committed generations with what executed metrics say of them."""
 
@@ -94,22 +95,23 @@ class Planner:
     def plan(
         self,
         state: SaoState,
-        pairs: Sequence[JudgedPair],
+        history: History,
         search: SearchState,
         incumbent: Candidate,
-        audited: Sequence[str] = (),
     ) -> Planned:
         """Return the plan of the next round.
 
         Args:
             state: after the rounds before.
-            pairs: judged in them.
+            history: what was written and judged in them.
             search: the evidence so far.
             incumbent: who answers both times, and is compared first.
-            audited: ids of items that the judge was tried on.
         """
-        settings, alarms = self.settings, state.alarms
-        personas = self._personas(state, pairs)
+        settings, alarms, pairs = self.settings, state.alarms, history.pairs
+        # What a judge said that nobody vouches for decides nothing.
+        believed = pairs if state.is_believed else ()
+        hard = HardPool.of(believed).shown(state.n_rounds)
+        personas = self._personas(state, pairs, [pair for pair in believed if pair.teaches])
         rng = np.random.default_rng([self.data.seed, state.rounds.n_done, 5_171_999])
         rivals = rivals_of(search, incumbent, self.space, rng)
         compares = len(rivals) >= settings.response_pairs
@@ -119,7 +121,7 @@ class Planner:
         ]
         usual = settings.prompt_temperature
         items = (
-            audit_items(self.data.answers(), settings.n_audit_items, used=audited)
+            audit_items(self.data.answers(), settings.n_audit_items, used=history.audited)
             if alarms.gives_rows
             else []
         )
@@ -131,7 +133,7 @@ class Planner:
             rivals=tuple(rivals),
             n_answers=settings.response_pairs,
             prompt_temperature=None if usual is None else alarms.temperature(usual),
-            failures=(*self._failures(search), *hard_prompts(pairs)[-N_HARD:]),
+            failures=(*self._failures(search), *hard),
             anchors=tuple(self.data.prompt_of.values()),
             anchor_share=alarms.anchor_share,
             audit=tuple(items),
@@ -143,27 +145,33 @@ class Planner:
                 for p in pairs
             ),
             mutable=self._mutable(state, incumbent),
+            trust=state.trust,
+            seed=self.data.seed,
             is_probation=not alarms.gives_rows,
         )
         return Planned(plan=plan, params_of={c.candidate_id: c.params for c in rivals})
 
-    def _personas(self, state: SaoState, pairs: Sequence[JudgedPair]) -> list[Persona]:
+    def _personas(
+        self, state: SaoState, pairs: Sequence[JudgedPair], believed: Sequence[JudgedPair]
+    ) -> list[Persona]:
         grammar, settings = self.data.grammar, self.settings
         begin = self.data.seed + int(state.alarms.moved * len(grammar))
-        asked = set(state.asked)
-        pool = grammar.walk(begin, self.data.n_walked, settings.n_personas)
-        free = [one for one in pool if one.index not in asked]
+        # An alarm or another seed moves the walk, which may then meet personas of earlier runs.
+        asked = {*state.asked, *(pair.comparison.persona for pair in pairs)}
+        pool = grammar.walk(begin, state.walk_from, settings.n_personas)
+        free = pool[~np.isin(pool, [index for index in asked if index is not None])]
         judged = [
-            (grammar.persona(pair.comparison.persona), pair.judgement.q)
-            for pair in pairs
+            (pair.comparison.persona, pair.judgement.q)
+            for pair in believed
             if pair.comparison.persona is not None
         ]
         return choose(
+            grammar,
             free,
-            hardness_of(free, judged),
-            n=min(settings.n_samples, max(0, settings.n_personas - len(asked))),
+            hardness_of(grammar, free, judged),
+            n=min(settings.n_samples, max(0, settings.n_personas - len(state.asked))),
             factor=settings.diversity_factor,
-            chosen=[grammar.persona(index) for index in state.asked],
+            chosen=state.asked,
         )
 
     def _failures(self, search: SearchState) -> list[str]:
@@ -177,7 +185,7 @@ class Planner:
         return known[:N_FAILURES]
 
     def _mutable(self, state: SaoState, incumbent: Candidate) -> dict[str, str]:
-        if state.exploitation.is_frozen:
+        if state.is_silenced:
             return {}
         return {
             name: str(incumbent.params[name])
@@ -205,8 +213,3 @@ def rivals_of(
     seen = {*members, *found}
     new = Breeder(space=space).brood(ranked[:N_PARENTS], rng, seen, N_NEW)
     return [*found.values(), *(replace(one, origin="sao", parent_ids=()) for one in new)]
-
-
-def hard_prompts(pairs: Sequence[JudgedPair]) -> list[str]:
-    """Return prompts whose answers nobody can tell apart, oldest first; frozen ones are not told."""
-    return [*dict.fromkeys(p.comparison.prompt for p in pairs if p.split == "train" and p.is_hard)]

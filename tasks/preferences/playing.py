@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
 
+import numpy as np
+
 from convergence_core.records import Candidate
 from convergence_core.sao.filters import Filter, Sieve
 from convergence_core.sao.grounding import AuditItem
@@ -18,6 +20,7 @@ from convergence_core.sao.personas import Persona
 from convergence_core.sao.pooled import Judged, Pooled, pool
 from convergence_core.sao.preferences import Answer, Comparison, Judgement, PairKind, Preference
 from convergence_core.sao.state import ABORTED, JudgedPair
+from convergence_core.trust.audit import Audit, Item, Trust, audit
 from tasks.asking import PaidCall
 from tasks.preferences.embedding import Embedder
 from tasks.preferences.judging import Heard, judge
@@ -54,6 +57,10 @@ class RoundPlan:
     judged_before: tuple[Judged, ...] = ()
     mutable: Mapping[str, str] = field(default_factory=dict)
     """Text parameter with ``mutate`` → its text in the incumbent."""
+    trust: Trust = field(default_factory=Trust)
+    """In the judge, before the round."""
+    seed: int = 0
+    """Of the bootstrap in the judge's audit."""
     is_probation: bool = False
     """Whether prompts alone are written, since an alarm lasts."""
 
@@ -72,11 +79,27 @@ class Played:
     pooled: Pooled
     why_aborted: str | None = None
     audits: tuple[tuple[AuditItem, Judgement], ...] = ()
+    found: Audit
+    """What these say of the judge."""
     frozen_again: tuple[tuple[Judgement, Judgement], ...] = ()
     """Frozen verdicts, and what is said now."""
     variants: Mapping[str, str] = field(default_factory=dict)
     """Text parameter → the variant that was distilled."""
     errors: Mapping[str, int] = field(default_factory=dict)
+
+
+def found_by(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> Audit:
+    """Return what a round's grounded items say of the judge."""
+    items = [
+        Item(
+            q=judgement.q,
+            first_is_right=item.first_is_right,
+            log_length_ratio=item.comparison.log_length_ratio,
+        )
+        for item, judgement in audits
+    ]
+    rng = np.random.default_rng([plan.seed, plan.round_number, 2_718])
+    return audit(items, rng)
 
 
 class Batched:
@@ -118,7 +141,10 @@ class Player:
         prompts = await self._prompts(plan)
         if plan.is_probation:
             return Played(
-                prompts=tuple(prompts), pooled=pool(plan.judged_before), errors=dict(self._errors)
+                prompts=tuple(prompts),
+                pooled=pool(plan.judged_before),
+                found=found_by((), plan),
+                errors=dict(self._errors),
             )
         comparisons = await self._comparisons(plan, prompts)
         n_pairs = len(comparisons)
@@ -148,6 +174,10 @@ class Player:
             )
             for i, c, j in judged
         )  # fmt: skip
+        audits = await self._audits(plan)
+        found = found_by(audits, plan)
+        # A judge that nobody vouches for distils nothing.
+        distils = why is None and plan.trust.after(found).is_enabled
         return Played(
             prompts=tuple(prompts),
             pairs=pairs,
@@ -155,9 +185,10 @@ class Player:
             counters=dict(self._sieve.counters),
             pooled=pooled,
             why_aborted=why,
-            audits=await self._audits(plan),
+            audits=audits,
+            found=found,
             frozen_again=await self._frozen(plan),
-            variants={} if why is not None else await self._variants(plan, pairs),
+            variants=await self._variants(plan, pairs) if distils else {},
             errors=dict(self._errors),
         )
 

@@ -16,10 +16,11 @@ from convergence_core.sampler import Advice, Expert, SearchState
 from convergence_core.sao import learning
 from convergence_core.sao.filters import HeldOut, Sieve
 from convergence_core.sao.shape import PromptShape
-from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.sao.state import SaoState
 from convergence_core.space import Space
 from tasks.preferences.concluding import Round, concluded
 from tasks.preferences.embedding import Embedder
+from tasks.preferences.history import History
 from tasks.preferences.judging import climb_as_judge
 from tasks.preferences.planning import Data, Planner, Settings
 from tasks.preferences.playing import Batched, Played, Player
@@ -44,8 +45,7 @@ class Preferring:
         session: EvaluationSession,
         surrogate: SpaceModel,
         state: SaoState,
-        pairs: Sequence[JudgedPair],
-        audited: Sequence[str],
+        history: History,
         purse: Purse,
         embedder: Embedder | None = None,
         on_notice: Callable[[str], None] | None = None,
@@ -60,14 +60,15 @@ class Preferring:
             data: cases, personas, answers.
             session: makes the calls.
             surrogate: the search's own model.
-            state: what was learned in earlier generations.
-            pairs: judged in earlier rounds.
-            audited: items that the judge was tried on in them.
+            state: what was learned in earlier generations, and what earlier runs have left.
+            history: what was written and judged in earlier rounds, also in those of earlier runs.
             purse: what may be spent.
             embedder: who tells the directions of prompts; ``None``: nobody does.
             on_notice: told why there are no preferences.
         """
-        self.state = replace(state, alarms=state.alarms.released(settings.released_alarms))
+        self.state = state.released(
+            alarms=settings.released_alarms, silences=settings.released_silences
+        )
         self.why_off: str | None = None
         """Why there are no preferences in this run; ``None``: rounds are played."""
         self.ladder: Ladder | None = None
@@ -80,9 +81,7 @@ class Preferring:
         self._data = data
         self._session = session
         self._surrogate = surrogate
-        self._pairs = [*pairs]
-        self._audited = [*audited]
-        self._probed: list[str] = []
+        self._history = history
         self._purse = purse
         self._embedder = embedder
         self._on_notice = on_notice
@@ -125,16 +124,14 @@ class Preferring:
         channel = ladder.channel
         if channel is None:
             return None
-        restored = self.state.exploitation.restored
-        if restored is not None:
-            incumbent = self.space.candidate(json.loads(restored), incumbent.origin)
+        incumbent = self._restored() or incumbent
         planner = Planner(
             settings=self._settings,
             data=self._data,
             space=self.space,
             is_chat=self._asked.warm is not None,
         )
-        planned = planner.plan(self.state, self._pairs, search, incumbent, self._audited)
+        planned = planner.plan(self.state, self._history, search, incumbent)
         plan = planned.plan
         if not plan.personas:
             self._off("SAO off: all personas of this run were asked (`society.sao.n_personas`)")
@@ -142,7 +139,7 @@ class Preferring:
         sieve = Sieve(
             self._settings.filters,
             HeldOut(self._data.held_out),
-            known_prompts=[pair.comparison.prompt for pair in self._pairs],
+            known_prompts=self._history.prompts,
         )
 
         async def work(ask: Any) -> Played:
@@ -158,14 +155,23 @@ class Preferring:
             planned,
             self._session.run(work),
             state=self.state,
-            earlier=self._pairs,
-            probed=self._probed,
+            history=self._history,
             search=search,
             data=self._data,
             space=self.space,
             estimator=ladder.estimator,
         )
         return self.round
+
+    def _restored(self) -> Candidate | None:
+        """Return the incumbent that exploitation gives back; ``None``: there is none, or it lies elsewhere."""
+        text = self.state.exploitation.restored
+        if text is None:
+            return None
+        try:
+            return self.space.candidate(json.loads(text), "default")
+        except ValueError:
+            return None  # the space changed since
 
     def _climb(self, generation: int) -> Ladder:
         if self.ladder is None:
@@ -260,26 +266,19 @@ class Preferring:
         """Where a prompt stands in a test case."""
         return self._asked.shape
 
-    def take_over(self, state: SaoState | None, pairs: Sequence[JudgedPair], data: Data) -> None:
-        """Go on from what earlier runs of the system have left.
+    def take_over(self, state: SaoState, data: Data) -> None:
+        """Go on from another run's state.
 
         Args:
-            state: of the last round; ``None``: as it is.
-            pairs: judged in them, and in this run.
-            data: with the answers of an earlier run.
+            state: with its texts and opinions.
+            data: with its answers.
         """
-        if state is not None:
-            alarms = state.alarms.released(self._settings.released_alarms)
-            self.state = replace(state, alarms=alarms)
-        self._pairs = [*pairs]
-        self._data = data
+        self.state, self._data = state, data
 
     def commit(self, state: SaoState) -> None:
         """Move on to what the store has made durable."""
         if self.round is not None:
-            self._pairs += self.round.pairs
-            self._probed += self.round.prompts
-            self._audited += self.round.audited
+            self._history = self.round.history
         self.state, self.round = state, None
 
     def close(self) -> None:
@@ -294,8 +293,12 @@ class Preferring:
 
 
 def distilled(state: SaoState, incumbent: Candidate | None) -> tuple[Params, ...]:
-    """Return the incumbent with each distilled text in place of its own."""
-    if incumbent is None or state.exploitation.is_frozen:
+    """Return the incumbent with each distilled text in place of its own.
+
+    Texts that a judge has helped to write are given places as long as it is believed; after that they
+    are values of their parameter like any other.
+    """
+    if incumbent is None or not state.is_believed:
         return ()
     return tuple(
         {**incumbent.params, name: text}

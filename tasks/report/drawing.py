@@ -133,7 +133,15 @@ def _render(
     with _settings(palette, salt) as figure_class:
         figure = figure_class(figsize=(width, height), layout="constrained")
         draw(figure, palette)
-        figure.savefig(out, format=form, dpi=dpi, metadata=dict.fromkeys(nothing))
+        metadata = dict.fromkeys(nothing)
+        if form == "svg":
+            # ``savefig`` draws twice, to know a size that is given here.
+            from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 - as above
+
+            figure.dpi = 72
+            FigureCanvasSVG(figure).print_svg(out, metadata=metadata)  # type: ignore[no-untyped-call]  # theirs
+        else:
+            figure.savefig(out, format=form, dpi=dpi, metadata=metadata)
     return out.getvalue()
 
 

@@ -1,15 +1,19 @@
 """The front of a Pareto run: which candidates, how sure, and how it grew."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from convergence_core.goals import PROBABLY, FittedGoals
 from convergence_core.pareto import dominated, hypervolume
 from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint
-from convergence_core.sampler import SearchState
-from convergence_core.space import Space
 from tasks.report import wording
 from tasks.report.blocks import Block, Grid, Heading, Inline, Paragraph, PlotName, Plots
 from tasks.report.wording import clean, plural, short
+
+if TYPE_CHECKING:
+    from convergence_core.goals import FittedGoals
+    from convergence_core.sampler import SearchState
+    from convergence_core.space import Space
 
 MAX_DOMINATED = 200
 """Dominated candidates kept in a result."""
@@ -18,7 +22,7 @@ MAX_ROWS = 50
 
 
 def pareto_front(
-    goals: FittedGoals | None, search: SearchState, space: Space, *, level: float
+    goals: "FittedGoals | None", search: "SearchState", space: "Space", *, level: float
 ) -> Front | None:
     """Return the front of the candidates asked; ``None`` where none was sought or nothing is known.
 
@@ -36,6 +40,8 @@ def pareto_front(
     places = goals.encoding.encode([candidate.params for candidate in candidates])
     means = goals.means(ids, places)  # (n, n_objectives)
     lows, highs = goals.intervals(ids, places, level)
+    from convergence_core.goals import PROBABLY  # noqa: PLC0415 - brings the posterior
+
     feasible = np.flatnonzero(goals.probability_feasible(ids, places) >= PROBABLY)
     is_behind = dominated(means[feasible])
 

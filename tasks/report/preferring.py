@@ -9,6 +9,9 @@ from convergence_core.sao.report import PreferenceReport, PreferenceRound, Sampl
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import JudgedPair
 from convergence_core.store.protocols import Store
+from convergence_core.trust.audit import LEAST_TRUST
+from convergence_core.trust.drift import LIMIT, Drift
+from convergence_core.trust.exploitation import N_ROUNDS
 from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText, Paragraph
 from tasks.report.thinking import plain_line
 from tasks.report.wording import UNKNOWN, clean, plural
@@ -40,13 +43,16 @@ def preference_report(store: Store, run_id: str, system: str) -> PreferenceRepor
     errors: Counter[str] = Counter()
     for row in rows:
         errors.update(json.loads(str(row["errors_json"])))
+    judged = _numbers(rows[-1], "judge")
     estimators = [str(row["estimator"]) for row in rows if row["estimator"] is not None]
     return PreferenceReport(
         estimator=estimators[-1] if estimators else None,
         rounds=tuple(_round(row) for row in rows),
         sample=_sample(pairs),
         n_total=int(str(store.rows(_TOTAL, {"system": system})[0]["n"])),
-        n_hard=len({p.comparison.prompt for p in pairs if p.is_hard}),
+        n_hard=int(judged.get("hard", 0)),
+        n_checked=sum(int(_numbers(row, "judge").get("checked", 0)) for row in rows),
+        enters_draws=_enters_draws(store.run(run_id).config_json),
         n_variants=sum(int(str(row["n_variants"])) for row in rows),
         n_proposed=int(str(store.rows(_PROPOSED, {"run": run_id})[0]["n"])),
         errors=dict(errors),
@@ -54,14 +60,27 @@ def preference_report(store: Store, run_id: str, system: str) -> PreferenceRepor
     )
 
 
+def _numbers(row: Mapping[str, Any], name: str) -> dict[str, float]:
+    return {str(k): float(v) for k, v in dict(row[name] or {}).items()}
+
+
+def _pair(numbers: Mapping[str, float], *names: str) -> tuple[float, float] | None:
+    first, second = (numbers.get(name) for name in names)
+    return None if first is None or second is None else (first, second)
+
+
+def _enters_draws(config_json: str) -> bool:
+    """Whether the algorithm of a configuration has draws; ``random`` and ``evolution`` have none."""
+    optimization = json.loads(config_json).get("optimization") or {}
+    return optimization.get("algorithm") not in ("random", "evolution")
+
+
 def _round(row: Mapping[str, Any]) -> PreferenceRound:
-    judge, coverage, dropped = (
-        {str(k): float(v) for k, v in dict(row[name] or {}).items()}
-        for name in ("judge", "coverage", "dropped")
-    )
+    judge, coverage, dropped = (_numbers(row, name) for name in ("judge", "coverage", "dropped"))
     rho = None
     if "correlation_low" in judge:
         rho = (judge["correlation"], judge["correlation_low"], judge["correlation_high"])
+    drift = _pair(coverage, "drift_up", "drift_down")
     return PreferenceRound(
         generation=int(row["generation"]),
         n_prompts=int(row["n_prompts"]),
@@ -78,6 +97,14 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
         calibration_error=judge.get("calibration_error"),
         correlation=rho,
         trust=float(row["trust"]),
+        is_enabled=float(row["trust"]) >= LEAST_TRUST,
+        pooled_right=judge.get("pooled_right"),
+        pooled_items=judge.get("pooled_items"),
+        lower_bound=judge.get("lower_bound"),
+        drift=drift,
+        is_drifting=drift is not None and Drift(up=drift[0], down=drift[1]).is_alarming,
+        slopes=_pair(judge, "judge_slope", "grounded_slope"),
+        is_frozen=bool(row["is_frozen"]),
         weight=float(row["weight"]),
         vendi=coverage.get("vendi"),
         distinct_2=coverage.get("distinct_2"),
@@ -124,14 +151,23 @@ def preference_lines(report: PreferenceReport) -> list[str]:
             if last.accuracy is None
             else f"right on {100 * last.accuracy:.0f} % of {plural(last.n_items, 'grounded item')}"
         )
-        lines.append(f"Judge: {judge}, trust {last.trust:.2f}; {_biases(last)}.")
+        lines.append(f"Judge: {judge}; {_trust(last)}; {_biases(last)}.")
+        lines += [f"Audit: {told}." for told in _audited(last)]
+        lines.append(f"Watched: {_watched(last)}.")
         if last.note is not None:
             lines.append(f"Last round: {clean(last.note)}.")
-    if report.n_hard or report.n_variants:
-        lines.append(
-            f"{plural(report.n_hard, 'prompt')} too hard to judge; "
-            f"{plural(report.n_variants, 'text')} distilled from preferred answers."
+    if report.n_hard:
+        checked = (
+            f"executed checks told {plural(report.n_checked, 'pair')} of answers apart"
+            if report.n_checked
+            else "no executed check told their answers apart"
         )
+        lines.append(
+            f"Pool of hard prompts: {report.n_hard:,}; the writer of a round is shown some as long as the "
+            f"judge is believed; {checked}."
+        )
+    if report.n_variants:
+        lines.append(f"{plural(report.n_variants, 'text')} distilled from preferred answers.")
     lines += [
         f"{plural(n, 'time')}: {clean(error)}"
         for error, n in sorted(report.errors.items(), key=lambda item: -item[1])[:3]
@@ -185,7 +221,8 @@ def preference_markdown(report: PreferenceReport) -> str:
 
 _COLUMNS = (
     *("before generation", "prompts", "pairs", "kept", "both orders agree"),
-    *("judge right", "trust", "weight", "Vendi", "distinct-2", "held-out", "configurations"),
+    *("judge right", "lower bound", "trust", "weight", "drift", "slopes"),
+    *("Vendi", "distinct-2", "held-out", "configurations"),
 )
 
 
@@ -200,13 +237,57 @@ def _row(one: PreferenceRound) -> tuple[Inline, ...]:
         f"{one.n_pairs:,}",
         f"{one.n_kept:,}",
         _percent(one.agreement),
-        _percent(one.accuracy),
+        UNKNOWN if one.accuracy is None else f"{_percent(one.accuracy)} of {one.n_items:,}",
+        UNKNOWN if not one.pooled_items else _percent(one.lower_bound),
         f"{one.trust:.2f}",
         _percent(one.weight),
+        UNKNOWN if one.drift is None else f"+{one.drift[0]:.1f} / -{one.drift[1]:.1f}",
+        UNKNOWN if one.slopes is None else f"{one.slopes[0]:+.1f} / {one.slopes[1]:+.1f}",
         UNKNOWN if one.vendi is None else f"{one.vendi:.1f}",
         UNKNOWN if one.distinct_2 is None else f"{one.distinct_2:.2f}",
         _percent(one.held_out),
         f"{shares[0]} evaluated, {shares[1]} compared",
+    )
+
+
+def _trust(last: PreferenceRound) -> str:
+    """Return trust with what it rests on."""
+    told = f"trust {last.trust:.2f}"
+    if not last.pooled_items or last.pooled_right is None:
+        return told
+    return (
+        f"{told} (over all audits {last.pooled_right:.1f} of {last.pooled_items:.1f} right, so at least "
+        f"{_percent(last.lower_bound)}; heard from {LEAST_TRUST:g})"
+    )
+
+
+def _audited(last: PreferenceRound) -> list[str]:
+    """Return what the last audit says of the judge's probabilities; empty: there was none."""
+    if last.log_score is None or last.calibration_error is None:
+        return []
+    told = (
+        f"log score {last.log_score:.2f} nats, a coin's is -0.69; calibration error "
+        f"{last.calibration_error:.2f}"
+    )
+    if last.correlation is None:
+        return [f"{told}; rank correlation with the truth {UNKNOWN}"]
+    rho, low, high = last.correlation
+    return [f"{told}; rank correlation with the truth {rho:+.2f} [{low:+.2f}, {high:+.2f}]"]
+
+
+def _watched(last: PreferenceRound) -> str:
+    """Return how near drift and exploitation are to an alarm."""
+    drift = (
+        "drift not known"
+        if last.drift is None
+        else f"drift +{last.drift[0]:.1f} and -{last.drift[1]:.1f}, alarm above {LIMIT:g}"
+    )
+    if last.slopes is None:
+        return f"{drift}; exploitation: insufficient rounds, fewer than {N_ROUNDS}"
+    state = "alarmed" if last.is_frozen else "quiet"
+    return (
+        f"{drift}; exploitation {state}: t of the judge's slope {last.slopes[0]:+.1f}, of the grounded "
+        f"one {last.slopes[1]:+.1f}, over {N_ROUNDS} rounds"
     )
 
 

@@ -72,8 +72,13 @@ def thinking_report(
         top_e_value=math.exp(min(700.0, max(0.0, float(logs.max())))) if len(logs) else 1.0,
         best=_best(scored, gains, space, params_of),
         curve=curve,
-        reasons=dict(Counter(str(row["reason"]) for row in spoken if row["reason"] is not None)),
+        reasons=dict(Counter(reason for row in spoken for reason in _reasons(row))),
     )
+
+
+def _reasons(thought: Mapping[str, Any]) -> list[str]:
+    found = dict.fromkeys(thought[name] for name in ("reason", "unheard", "dropped"))
+    return [str(reason) for reason in found if reason is not None]
 
 
 def _point(
@@ -88,6 +93,11 @@ def _point(
         for row in thoughts
         if row["generation"] == generation and row["e_value"] is not None
     ]
+    heard = {
+        str(row["agent_id"]): float(row["weight"])
+        for row in thoughts
+        if row["generation"] == generation and row["weight"] is not None
+    }
     spread = interval_of(own)
     return ThinkingPoint(
         generation=generation,
@@ -96,6 +106,7 @@ def _point(
         e_value=float(np.mean(e_values)) if e_values else None,
         probabilities={k[2:]: v for k, v in stats.items() if k.startswith("p_")},
         weights={k[2:]: v for k, v in stats.items() if k.startswith("w_")},
+        weight=sum(heard.values()),
     )
 
 
@@ -199,11 +210,10 @@ def lines_of(report: ThinkingReport) -> list[str]:
 def _row(point: ThinkingPoint) -> tuple[Inline, ...]:
     se = "" if point.se is None else f" ± {point.se:.2f}"
     likely = max(point.probabilities.items(), key=lambda item: item[1], default=None)
-    of_thoughts = sum(w for name, w in point.weights.items() if name != "base")
     return (
         str(point.generation),
         UNKNOWN if point.gain is None else f"{point.gain:+.2f}{se}",
         UNKNOWN if point.e_value is None else f"{point.e_value:.3g}",
         UNKNOWN if likely is None else f"{likely[0]} {100 * likely[1]:.0f} %",
-        f"{100 * of_thoughts:.0f} %" if point.weights else UNKNOWN,
+        UNKNOWN if point.weight is None else f"{100 * point.weight:.0f} %",
     )

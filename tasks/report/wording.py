@@ -6,12 +6,15 @@ they rest on, and leaves the verdict to the promotion gate, whose words are quot
 
 import datetime
 import math
+from typing import TYPE_CHECKING
 
-from convergence_core.recommend import Recommendation
 from convergence_core.records import ParamValue, Role
 from convergence_core.result import Difference, Estimate, RunResult
-from convergence_core.sampler import SearchState
-from convergence_core.space import Space
+
+if TYPE_CHECKING:
+    from convergence_core.recommend import Recommendation
+    from convergence_core.sampler import SearchState
+    from convergence_core.space import Space
 
 UNKNOWN = "\N{EN DASH}"
 """Shown where a number does not exist."""
@@ -238,7 +241,7 @@ def within_sentence(result: RunResult) -> str | None:
 
 
 def constraint_reason(
-    recommendation: Recommendation, space: Space, search: SearchState, tolerance: float
+    recommendation: "Recommendation", space: "Space", search: "SearchState", tolerance: float
 ) -> str:
     """Return what hard constraints had to do with the recommendation; empty: nothing."""
     best = recommendation.ranking[0]

@@ -6,7 +6,7 @@ reads the very numbers that were committed.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable
@@ -133,8 +133,7 @@ class Model:
             read: what of the answer is kept.
         """
         body = {"model": self.name, **body}
-        llm = self.llm
-        assert isinstance(llm, Exchanger)  # noqa: S101 - the ladder looks before it asks
+        llm = cast("Exchanger", self.llm)  # the ladder looks before it asks
 
         async def send() -> Reply:
             raw, latency_ms = await llm.exchange(path, body)

@@ -14,7 +14,7 @@ its place.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -57,6 +57,8 @@ class Told:
     """When the last of it was durable."""
     notes: tuple[str, ...] = ()
     """Why something is absent."""
+    censored: dict[str, tuple[bool, ...]] = field(default_factory=dict)
+    """Subject → which of its options lay outside of what the server told; none: absent."""
 
 
 class Channel(Protocol):
@@ -300,12 +302,19 @@ class Chat(Rung):
 
     async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
         """See ``Channel``."""
-        return await each(arm, lambda name: self._one(arm, name, asker))
+        censored: dict[str, tuple[bool, ...]] = {}
+        told = await each(arm, lambda name: self._one(arm, name, asker, censored))
+        told.censored = censored
+        return told
 
-    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+    async def _one(
+        self, arm: Arm, name: str, asker: ThoughtAsker, censored: dict[str, tuple[bool, ...]]
+    ) -> tuple[np.ndarray, Answered]:
         text = prompt(arm.context, arm.questions[name])
         answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
-        p, _ = of_options(answered.reply.value, self.wording.options)
+        p, outside = of_options(answered.reply.value, self.wording.options)
+        if any(outside):
+            censored[name] = outside
         return p, answered
 
     def call(

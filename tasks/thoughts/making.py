@@ -8,7 +8,7 @@ from convergence_core.config.spending import LlmConfig
 from convergence_core.records import Json, Params
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.rows import REPLAY_SQL, replay_of
+from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
 from convergence_core.rlp.settings import Settings
 from convergence_core.samplers import make_surrogate
 from convergence_core.space import Space
@@ -36,7 +36,6 @@ def settings_of(configuration: Configuration) -> Settings:
     return Settings(
         n_thoughts=rlp.n_thoughts,
         n_predicted=rlp.n_predicted,
-        buffer_size=rlp.buffer_size,
         gamma=rlp.gamma,
         gae_lambda=rlp.gae_lambda,
         normalize_rewards=rlp.normalize_rewards,
@@ -100,6 +99,7 @@ def make_thinking(
     learned: Json,
     params_of: Mapping[str, Params],
     next_generation: int,
+    redact: Callable[[str], str],
     on_notice: Callable[[str], None] | None = None,
 ) -> Thinking | None:
     """Return the thinking of a run; ``None``: nobody thinks.
@@ -115,6 +115,7 @@ def make_thinking(
         learned: the state as the last checkpoint holds it; ``None``: there is none.
         params_of: candidate → its parameters.
         next_generation: the first that is not committed.
+        redact: keeps secrets out of what is stored.
         on_notice: told why nobody thinks.
     """
     if thinker is None:
@@ -148,6 +149,9 @@ def make_thinking(
             ),
         ),
         on_notice=on_notice,
+        on_commit=lambda found: store.write_ahead(
+            run_id, found.generation, {"commitments": commitment_rows(run_id, found, redact)}
+        ),
     )
 
 

@@ -5,7 +5,7 @@ A thought that fails is an entry with a reason, and no text of ours ever stands 
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,8 @@ from convergence_core.errors import EvaluationFault, EvaluatorFault, Infrastruct
 from convergence_core.records import Candidate, Json, canonical_json, sha256_hex
 from convergence_core.rlp.commitments import Forecasts, Thought
 from convergence_core.rlp.history import History
-from convergence_core.rlp.regions import regions_of
+from convergence_core.rlp.regions import Proposal, proposal_of
+from convergence_core.rlp.scale import UNIT, Scale
 from convergence_core.rlp.strategies import STRATEGIES, Strategy
 from convergence_core.space import Space
 from convergence_core.target import Completion
@@ -118,7 +119,8 @@ class Thinker:
             read=_text,
             **options,
         )
-        thought = replace(thought, prompt_sha256=sha256_hex(canonical_json([*messages])))
+        prompt = canonical_json([*messages])
+        thought = replace(thought, prompt=prompt, prompt_sha256=sha256_hex(prompt))
         try:
             answered = await asker.ask(call, f"thought/{drawn.index}")
         except EvaluationFault as fault:
@@ -130,11 +132,13 @@ class Thinker:
             reason = "empty: the model wrote nothing"
         elif value["finish_reason"] == CUT:
             reason = f"cut off at {self.thought_length} tokens (`thought_length`)"
+        proposal = proposal_of(text, self.space) if reason is None else Proposal()
         return replace(
             thought,
             text=text,
             sha256=sha256_hex(text),
-            regions=regions_of(text, self.space) if reason is None else (),
+            regions=proposal.regions,
+            dropped=proposal.dropped,
             committed_us=answered.ended_us,
             tokens=answered.reply.usage.completion_tokens,
             cost_usd=answered.reply.cost_usd,
@@ -150,6 +154,7 @@ class Thinker:
         *,
         own: Mapping[str, Sequence[Candidate]],
         generation: int,
+        scale: Scale = UNIT,
         asker: ThoughtAsker,
     ) -> "Predicted":
         """Ask for the outcomes of candidates, without a thought and with each, all at once.
@@ -163,16 +168,23 @@ class Thinker:
             history: all reveals; those of this generation and later are not shown.
             own: thought → candidates of its own proposal.
             generation: its number.
+            scale: where the bins lie.
             asker: makes the calls.
         """
         known = history.as_of(generation)
 
+        context = self.wording.context(known, self.space)
+        everybody = {
+            c.candidate_id: c for c in (*candidates, *(c for of in own.values() for c in of))
+        }
+        question = {
+            name: self.wording.question(c.params, self.space, scale)
+            for name, c in everybody.items()
+        }
+
         def arm(label: str, text: str | None, asked: Sequence[Candidate]) -> Arm:
-            context = self.wording.context(known, self.space, text)
-            questions = {
-                c.candidate_id: self.wording.question(c.params, self.space) for c in asked
-            }
-            return Arm(label=label, context=context, questions=questions)
+            questions = {c.candidate_id: question[c.candidate_id] for c in asked}
+            return Arm(label=label, context=context(text), questions=questions)
 
         proposers = [t for t in thoughts if own.get(t.thought_id)]
         arms = [
@@ -189,6 +201,11 @@ class Thinker:
                 t.thought_id: one.forecasts for t, one in zip(thoughts, spoken, strict=True)
             },
             own={t.thought_id: one.forecasts for t, one in zip(proposers, proposed, strict=True)},
+            censored={
+                one.label: told_of.censored
+                for one, told_of in zip(arms, told, strict=True)
+                if told_of.censored
+            },
             ended_us=_latest(told),
             notes=tuple(note for one in told for note in one.notes),
         )
@@ -205,6 +222,8 @@ class Predicted:
     """Thought → its forecasts of candidates that it proposed itself."""
     ended_us: int | None
     """When the last of them was durable."""
+    censored: Mapping[str, Mapping[str, tuple[bool, ...]]] = field(default_factory=dict)
+    """Arm → subject → which of its options lay outside of what the server told."""
     notes: tuple[str, ...]
 
     def subjects(self) -> tuple[str, ...]:

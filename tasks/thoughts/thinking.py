@@ -16,7 +16,6 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.racing.experts import MOST_PROPOSALS
 from convergence_core.records import Candidate, Cell, Trial
-from convergence_core.rlp.bins import mean_of, variance_of
 from convergence_core.rlp.commitments import Commitment, Forecasts, Thought, pair_of, pairs_among
 from convergence_core.rlp.exemplars import exemplars, worth_rescoring
 from convergence_core.rlp.experts import pooled
@@ -25,9 +24,10 @@ from convergence_core.rlp.learner import Lesson, RlpState, learn
 from convergence_core.rlp.regions import draw_points
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.revealing import outcomes_of
+from convergence_core.rlp.scale import Scale
 from convergence_core.rlp.scoring import calibrated
 from convergence_core.rlp.settings import Settings
-from convergence_core.rlp.statistical import predictive, probability_better
+from convergence_core.rlp.statistical import easier_cases, predictive, probability_better
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.sampler import Advice, Expert, SearchState
 from convergence_core.space import Space
@@ -71,6 +71,7 @@ class Thinking:
         replay: Replay,
         purse: Purse,
         on_notice: Callable[[str], None] | None = None,
+        on_commit: Callable[[Commitment], None] | None = None,
     ) -> None:
         """Prepare to think.
 
@@ -85,6 +86,7 @@ class Thinking:
             replay: what they predicted.
             purse: what may be spent.
             on_notice: told once why nobody thinks.
+            on_commit: makes a commitment durable, before anything is chosen by it.
         """
         self.state = state
         self.replay = replay
@@ -99,6 +101,7 @@ class Thinking:
         self._surrogate = surrogate
         self._purse = purse
         self._on_notice = on_notice
+        self._on_commit = on_commit
         self._is_closed = False
         self._commitment: Commitment | None = None
         self._reserved: tuple[Candidate, ...] = ()
@@ -164,6 +167,7 @@ class Thinking:
             generation=generation,
             state=s,
             thoughts=thoughts,
+            scale=Scale.of([reveal.reward for reveal in history.reveals]),
             committed_us=max((t.committed_us or 0 for t in thoughts), default=0) or None,
         )
         return thoughts
@@ -171,7 +175,12 @@ class Thinking:
     # -- predict
 
     def predict(
-        self, generation: int, reserved: Sequence[Candidate], search: SearchState
+        self,
+        generation: int,
+        reserved: Sequence[Candidate],
+        search: SearchState,
+        *,
+        case_ids: Sequence[str] | None = None,
     ) -> Commitment | None:
         """Read all predictions of the candidates that were chosen without a thought.
 
@@ -179,6 +188,7 @@ class Thinking:
             generation: its number.
             reserved: candidates of exogenous cells, in the order they were chosen.
             search: the evidence so far.
+            case_ids: as the sampler is asked for them, so that both learn from the same fit.
         """
         found = self.commitment(generation)
         if found is None or self.ladder is None or self.ladder.channel is None:
@@ -201,9 +211,11 @@ class Thinking:
                     self.state.history,
                     own=own,
                     generation=generation,
+                    scale=found.scale,
                     asker=RunAsker(ask, generation, self._purse),
                 )
             )
+        fitted = self._fitted(search, case_ids)
         durable = [at for at in (found.committed_us, told.ended_us) if at is not None]
         commitment = replace(
             found,
@@ -211,11 +223,20 @@ class Thinking:
             forecasts={name: f for name, f in told.forecasts.items() if name in known},
             rescored={name: f for name, f in told.forecasts.items() if name not in known},
             no_thought=told.no_thought,
-            statistical=self._statistical(channel.estimator == "pairwise", candidates, search),
+            statistical=self._statistical(
+                channel.estimator == "pairwise",
+                candidates,
+                fitted,
+                found.scale,
+            ),
+            easier=easier_cases(fitted),
             subjects=told.subjects(),
+            censored=told.censored,
             committed_us=max(durable, default=None),
             notes=(*found.notes, *told.notes),
         )
+        if self._on_commit is not None:
+            self._on_commit(commitment)
         self._commitment = commitment
         self._reserved = tuple(candidates)
         self._own = {
@@ -225,11 +246,14 @@ class Thinking:
         return commitment
 
     def _statistical(
-        self, pairwise: bool, candidates: Sequence[Candidate], search: SearchState
+        self,
+        pairwise: bool,
+        candidates: Sequence[Candidate],
+        fitted: FittedSpaceModel,
+        scale: Scale,
     ) -> Forecasts:
-        fitted = self._fitted(search)
         if not pairwise:
-            rows = predictive(fitted, candidates)
+            rows = predictive(fitted, candidates, scale)
             return {c.candidate_id: p for c, p in zip(candidates, rows, strict=True)}
         by_id = {c.candidate_id: c for c in candidates}
         found = {}
@@ -238,8 +262,8 @@ class Thinking:
             found[pair_of(a, b)] = np.array([p, 1.0 - p])
         return found
 
-    def _fitted(self, search: SearchState) -> FittedSpaceModel:
-        return self._surrogate.warm(search.memory).fit(search.archive)
+    def _fitted(self, search: SearchState, case_ids: Sequence[str] | None) -> FittedSpaceModel:
+        return self._surrogate.warm(search.memory).fit(search.archive, case_ids=case_ids)
 
     # -- advise
 
@@ -251,17 +275,17 @@ class Thinking:
         return Advice(reserves=True, experts=self._experts(found))
 
     def weights(self, commitment: Commitment) -> dict[str, float]:
-        """Return thought → probability of a place of its strategy."""
-        spoken = [t for t in commitment.thoughts if t.speaks]
-        lottery = self.state.weights.lottery([t.action for t in spoken])
-        return {t.thought_id: lottery[t.action] for t in spoken}
+        """Return thought → probability of a place of its strategy; of those heard alone."""
+        heard = commitment.heard
+        lottery = self.state.weights.lottery([t.action for t in heard])
+        return {t.thought_id: lottery[t.action] for t in heard}
 
     def _experts(self, commitment: Commitment) -> tuple[Expert, ...]:
-        spoken = [t for t in commitment.thoughts if t.speaks]
-        lottery = self.state.weights.lottery([t.action for t in spoken])
+        heard = commitment.heard
+        lottery = self.state.weights.lottery([t.action for t in heard])
         experts = []
-        for action in sorted({t.action for t in spoken}):
-            own = [t for t in spoken if t.action == action]
+        for action in sorted({t.action for t in heard}):
+            own = [t for t in heard if t.action == action]
             places, p = self._pooled(commitment, own)
             for candidate, forecast in (x for t in own for x in self._own.get(t.thought_id, ())):
                 places.append(candidate)
@@ -271,8 +295,8 @@ class Thinking:
                     name=own[0].strategy,
                     weight=lottery[action],
                     places=tuple(place.params for place in places),
-                    means=tuple(float(mean_of(one)) for one in p),
-                    variances=tuple(float(variance_of(one)) for one in p),
+                    means=tuple(float(commitment.scale.mean_of(one)) for one in p),
+                    variances=tuple(float(commitment.scale.variance_of(one)) for one in p),
                     proposals=self._proposals(
                         commitment.generation, own, round(MOST_PROPOSALS * lottery[action])
                     ),
@@ -337,13 +361,13 @@ class Thinking:
             exogenous: cells whose choice owed nothing to thoughts.
             budget_left: share of the run that is left after it.
         """
-        history = self.state.history.told(trials, generation)
-        state = replace(self.state, history=history)
         commitment = self.commitment(generation)
         if commitment is None:
             commitment = Commitment(
                 generation=generation, state=self._situation(budget_left).features(), thoughts=()
             )
+        history = self.state.history.told(trials, generation, commitment.easier)
+        state = replace(self.state, history=history)
         outcomes = outcomes_of(commitment, trials, exogenous)
         commitment = replace(
             commitment,

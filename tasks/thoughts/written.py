@@ -32,6 +32,8 @@ from tasks.thoughts.wording import Wording
 
 N_VOTES: Final = 3
 """Answers to each order of a pair."""
+VOTE_LIMIT: Final = 16
+"""Longest answer to a pair, in tokens."""
 ELICITED_LIMIT: Final = 2000
 
 
@@ -151,7 +153,7 @@ class Pairwise(Rung):
         return self.model.chat(
             PREDICTION,
             self.wording.comparison(context, first, second),
-            limit=16,
+            limit=VOTE_LIMIT,
             repeat=repeat,
             read=lambda done: {"text": done.text},
             temperature=1.0,

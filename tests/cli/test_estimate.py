@@ -347,3 +347,57 @@ def test_table_shows_roles_and_total(here: Path, cli: Runner):
 def test_wrong_configuration_is_bad_input(here: Path, cli: Runner):
     (here / "optimization.yaml").write_text("api: {name: x}\n")
     assert cli("estimate").code == 2
+
+
+# -- thoughts
+
+
+def thoughtful(folder: Path, **society: Any) -> Path:
+    """Write a configuration that thinks, with a priced model."""
+    return chat(
+        folder,
+        llm={"model": "small", "endpoint": NOWHERE},
+        society={"enabled": True, "rlp": {"n_thoughts": 3, "n_predicted": 4, **society}},
+        optimization={
+            "evolution": {"population_size": 4, "generations": 3},
+            "execution": {"early_stopping": {"enabled": False}},
+        },
+    )
+
+
+def test_thoughts_and_predictions_are_roles_of_their_own(here: Path, cli: Runner):
+    thoughtful(here)
+    found = cli("estimate", "--json").json
+    thoughts, predictions = role(found, "thought"), role(found, "prediction")
+    # Two of three generations think, three times each; one of nine draws keeps silent.
+    assert thoughts["calls"] == {"low": 0, "expected": pytest.approx(2 * 3 * 8 / 9), "high": 6}
+    # Arms: without a thought, three thoughts, two older ones; weights ask once for each, and once
+    # for what each thought proposes. Pairs are asked six times, and there are two of four.
+    assert predictions["calls"]["expected"] == pytest.approx(2 * (6 + 3) * 8 / 9)
+    assert predictions["calls"]["high"] == 2 * 6 * 2 * 6
+    for one in (thoughts, predictions):
+        assert 0 < one["usd"]["expected"] < one["usd"]["high"]
+    total = found["total"]["calls"]["high"]
+    assert total == sum(one["calls"]["high"] for one in found["roles"])
+    thoughtful(here, use_logprobs=True, both_orders=True)
+    exact = role(cli("estimate", "--json").json, "prediction")["calls"]
+    assert exact["high"] == 2 * (6 * 4 + 3 * 4)  # one per candidate and arm
+    assert exact["expected"] == pytest.approx(2 * 2 * 9 * 8 / 9)
+    assert (
+        role(cli("estimate", "--json", "--generations", "1").json, "thought")["calls"]["high"] == 0
+    )
+    cli("estimate")
+
+
+def test_what_thoughts_may_cost_ends_at_their_share(here: Path, cli: Runner):
+    thoughtful(here, max_share_usd=0.1)
+    found = cli("estimate", "--json", "--max-usd", "0.01").json
+    assert role(found, "thought")["usd"]["high"] == pytest.approx(0.001)
+    assert any("together use $0.001" in note for note in found["notes"])
+
+
+def test_a_thinker_without_a_price_is_unknown(here: Path, cli: Runner):
+    thoughtful(here, model_name="nobody-knows")
+    found = role(cli("estimate", "--json").json, "thought")
+    assert found["usd"]["expected"] is None
+    assert "nobody-knows" in found["unknown"]

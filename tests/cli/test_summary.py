@@ -6,7 +6,7 @@ import pytest
 
 from convergence.cli.summary import show
 from convergence_core.result import CandidateReport, Difference, Estimate, Failure, RunResult
-from tasks.report import report_markdown
+from tasks.report.markdown import report_markdown
 
 
 def estimate(mean: float, n_cases: int = 6) -> Estimate:

@@ -165,6 +165,7 @@ def test_an_idle_parameter_is_seldom_sure_and_a_working_one_is():
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_an_interaction_is_found_where_there_is_one_and_only_there():
     for seed in range(N_SEEDS // 2):
         (strongest, *others) = of_seed("crossed", seed).surface.interactions

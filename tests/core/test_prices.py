@@ -1,5 +1,6 @@
 """Prices: which one applies, what a call costs, and what it can cost at most."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -331,6 +332,29 @@ class TestPromptBound:
         assert with_tool > plain + 700
         assert with_schema is not None
         assert with_schema > plain + 300
+
+    @given(
+        shown=st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        )
+    )
+    def test_structures_count_as_indented_json(self, shown: Json):
+        schema: Json = {"title": shown}
+        found = prompt_bound({"response_format": schema})
+        n_bytes = len(json.dumps(schema, ensure_ascii=False, indent=4).encode())
+        assert found == prompt_bound({}) + n_bytes  # type: ignore[operator]  # known
+
+    def test_prompts_of_a_batch_count_one_by_one(self):
+        texts: list[Json] = ["x" * 500, "naïve\n" * 10]
+        whole, none = prompt_bound({"prompt": texts}), prompt_bound({})
+        parts = [prompt_bound({"prompt": text}) for text in texts]
+        assert whole is not None
+        assert none is not None
+        assert whole - none == sum(part - none for part in parts if part is not None)
+        tokens = prompt_bound({"prompt": [[1, 2, 3], [4]]})
+        assert tokens is not None
+        assert tokens >= none + 4
 
     def test_native_gemini_counts_its_parts(self):
         body: Json = {

@@ -1,6 +1,7 @@
 """The surrogate of the search: from an archive to beliefs of candidates asked and unasked."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -365,3 +366,20 @@ def test_intervals_of_seen_candidates_cover_their_true_means(n_cases):
         low, high = told.interval(0.9)
         inside.append(float(((truth >= low) & (truth <= high)).mean()))
     assert 0.82 < np.mean(inside) < 0.96, inside
+
+
+def test_the_last_fit_is_the_answer_to_the_same_question_and_to_no_other():
+    archive, model = mixed(8, n_cases=4), SpaceModel(space=mixed_space())
+    cases = sorted({case for member in archive for case, _ in member.rewards})
+    first = model.fit(archive, case_ids=cases)
+    assert model.fit(archive, case_ids=cases, case_weights={}) is first
+    others: list[Callable[[], FittedSpaceModel]] = [
+        lambda: model.fit(archive),
+        lambda: model.fit(archive, case_ids=cases[:2]),
+        lambda: model.fit(archive, case_ids=cases, case_weights={cases[0]: 3.0}),
+        lambda: model.fit(Archive(dict(archive.members)), case_ids=cases),
+        lambda: replace(model, n_steps=3).fit(archive, case_ids=cases),
+    ]
+    for other in others:
+        model.fit(archive, case_ids=cases)
+        assert other() is not first

@@ -9,6 +9,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
 from convergence_core.sao.filters import FILTERS
 from convergence_core.store import ParquetStore
 from tasks.preferences.judging import CHANNELS
@@ -43,6 +45,16 @@ def test_the_program_runs_as_printed(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert re.match(r"\d of \d kept, \d+% agree\ndoubted: True, rows in own.jsonl", done.stdout)
     assert (tmp_path / "own.jsonl").read_text(encoding="utf-8").count('"chosen"') > 0
+
+
+def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
+    (block,) = blocks("yaml")
+    (tmp_path / "optimization.yaml").write_text(block, encoding="utf-8")
+    with MockServer(MockOptions()) as server:
+        run = begin(tmp_path, mock_url=server.url)
+        with run:
+            assert run.preferring is not None
+            assert run.preferring.why_off is None
 
 
 def test_every_filter_and_channel_is_named():

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from convergence_core.store import ParquetStore
+from tests.support.http_server import Answer, Request
 from tests.support.optimizations import start_command
 from tests.support.planted_server import planted_server
-from tests.support.preferring_runs import STORE, World, planted_world, write_preferring
+from tests.support.preferring_runs import (
+    STORE,
+    World,
+    case_truth,
+    planted_world,
+    quality_of,
+    write_preferring,
+)
 
 SIZE: dict[str, Any] = {
     "optimization__evolution": {"population_size": 6, "generations": 3},
@@ -30,14 +38,54 @@ def finish(folder: Path, *arguments: str) -> str:
     return out
 
 
-def kill_inside(folder: Path, world: World, what: str, n: int) -> None:
-    """Kill -9 once the subflow has made so many requests of a kind."""
-    process = start_command("optimize", "--quiet", cwd=folder)
-    while process.poll() is None and world.n_asked[what] < n:
+class Held(World):
+    """Answers what a round asks up to a number of requests, and holds the others until it is released."""
+
+    most: int | None = None
+    n_waiting = 0
+
+    def answer(self, request: Request) -> Answer:
+        is_case = "is the code?" in str(request.body.get("messages", [{}])[-1].get("content"))[:40]
+        if not is_case:
+            self.n_waiting += 1
+            while self.most is not None and self.n_answered >= self.most:
+                time.sleep(0.002)
+            self.n_waiting -= 1
+        return super().answer(request)
+
+    @property
+    def n_answered(self) -> int:
+        """Requests of rounds, probes of the judge among them."""
+        return sum(n for what, n in self.n_asked.items() if what != "case")
+
+
+def held_world() -> Held:
+    return Held(quality=quality_of, truth=case_truth, spread=0.4)
+
+
+def kill_at(folder: Path, world: Held, n: int, *command: str) -> None:
+    """Kill -9 inside the subflow, once so many requests were answered and the next one waits."""
+    world.most = n
+    process = start_command(*command, "--quiet", cwd=folder)
+    while process.poll() is None and not (world.n_answered >= n and world.n_waiting):
         time.sleep(0.002)
     assert process.poll() is None, process.communicate()
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+    world.most = None
+    while world.n_waiting:  # what was in flight is answered to nobody
+        time.sleep(0.002)
+
+
+def lost_and_repeated(folder: Path) -> tuple[int, int]:
+    """Return how many requests of rounds nobody saw the end of, and how many were answered twice."""
+    (found,) = rows(
+        folder,
+        "select coalesce(sum(n - done), 0) as lost, coalesce(sum(greatest(done - 1, 0)), 0) as again "
+        "from (select call_key, count(*) as n, count(*) filter (state = 'done') as done "
+        "from attempts where purpose = 'sao' group by call_key)",
+    )
+    return int(found["lost"]), int(found["again"])
 
 
 def check_flow_runs_and_artifacts() -> None:
@@ -64,49 +112,53 @@ def check_flow_runs_and_artifacts() -> None:
     assert "| before generation | prompts | pairs | kept |" in newest
 
 
+POINTS = {
+    # Requests of the round that are answered before each kill: probes, prompts, answers, judgements,
+    # audits; with batches of ten as many are in flight.
+    1: (1, 7, 14, 24, 33, 46),
+    10: (2, 12, 25, 40),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.prefect
-def test_a_run_killed_inside_the_subflow_repeats_no_call_and_no_pair(tmp_path: Path):
-    found = {}
-    for name, (what, n) in {
-        "unbroken": ("", 0),
-        "answering": ("answer", 7),
-        "judging": ("judgement", 12),
-    }.items():
-        folder, world = tmp_path / name, planted_world()
+@pytest.mark.parametrize("batch", [1, 10])
+def test_a_run_killed_again_and_again_inside_the_subflow_repeats_no_call_and_no_pair(
+    tmp_path: Path, batch: int
+):
+    sizes = {**SIZE, "society__sao": {**SIZE["society__sao"], "batch_size": batch}}
+    found, n_asked = {}, {}
+    for name, points in {"unbroken": (), "killed": POINTS[batch]}.items():
+        folder, world = tmp_path / name, held_world()
         with planted_server(world) as server:
-            write_preferring(folder, server.url, **SIZE)
-            if n:
-                kill_inside(folder, world, what, n)
+            write_preferring(folder, server.url, **sizes)
+            for k, n in enumerate(points):
+                kill_at(folder, world, n, "resume" if k else "optimize")
                 assert rows(folder, "select * from preferences") == []
-                finish(folder, "resume", "--quiet")
-            else:
-                finish(folder, "optimize", "--quiet")
-        calls = rows(
-            folder,
-            "select call_key, count(*) as n, count(*) filter (state = 'done') as done "
-            "from attempts where purpose = 'sao' group by call_key",
-        )
-        # One request was in flight at the kill; nobody saw its end, so it alone may be made again.
-        assert all(row["done"] <= 1 for row in calls)
-        assert sum(row["n"] - 1 for row in calls) <= (1 if n else 0)
+            finish(folder, "resume" if points else "optimize", "--quiet")
+        lost, again = lost_and_repeated(folder)
+        assert again == 0
+        # Nobody saw the end of what was in flight at a kill, so that alone is asked again.
+        assert lost <= batch * len(points)
+        assert bool(lost) == bool(points)
+        n_asked[name] = world.n_answered - lost
         pairs = rows(
             folder,
             "select count(*) as n, count(distinct pair_id) as d, count(distinct persona) as p "
             "from preferences",
         )
         assert pairs[0]["n"] == pairs[0]["d"] == pairs[0]["p"] > 0
-        kept = rows(
+        found[name] = rows(
             folder,
             "select persona, kind, p12, p21, dropped_by from preferences order by persona",
         )
-        found[name] = kept
-    for name in ("answering", "judging"):
-        both = list(zip(found[name], found["unbroken"], strict=True))
-        assert all((a["persona"], a["kind"]) == (b["persona"], b["kind"]) for a, b in both)
-        # The request in flight may have been answered anew, in other words: that pair alone differs.
-        assert sum(a != b for a, b in both) <= 1, name
-    check_flow_runs_and_artifacts()
+    both = list(zip(found["killed"], found["unbroken"], strict=True))
+    assert all((a["persona"], a["kind"]) == (b["persona"], b["kind"]) for a, b in both)
+    if batch == 1:
+        # What was in flight may be answered in other words: those pairs alone differ.
+        assert sum(a != b for a, b in both) <= len(POINTS[batch])
+        assert n_asked["killed"] <= n_asked["unbroken"]
+        check_flow_runs_and_artifacts()
 
 
 @pytest.mark.slow

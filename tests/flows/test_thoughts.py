@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from convergence_core.store import ParquetStore
 from tests.support.optimizations import ledger, start_command
 from tests.support.thinking_server import ThinkingWorld, thinking_server
-from tests.support.thoughtful_runs import STORE, truth, write_thoughtful
+from tests.support.thoughtful_runs import rows, truth, write_thoughtful
 
 SIZE = {"optimization__evolution": {"population_size": 6, "generations": 3}}
 FIRST = 6 * 9
 """Calls of the first generation, which nobody thinks about."""
-
-
-def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
-    return ParquetStore(folder / STORE).rows(sql)
 
 
 def finish(folder: Path, *arguments: str) -> str:
@@ -72,8 +67,7 @@ def check_artifacts() -> None:
 @pytest.mark.slow
 @pytest.mark.prefect
 def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice(tmp_path: Path):
-    found = {}
-    asked = {}
+    found, asked, printed = {}, {}, ""
     for name in ("unbroken", "killed"):
         folder, world = tmp_path / name, ThinkingWorld(truth, "good", {"x": [0.6, 0.8]})
         with thinking_server(world) as server:
@@ -82,11 +76,15 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
                 kill_amid_evaluations(folder, world)
                 finish(folder, "resume", "--quiet")
             else:
-                finish(folder, "optimize", "--quiet")
+                printed = finish(folder, "optimize")
         found[name], asked[name] = told(folder), world.n_asked
     # Nothing was in flight to the thinker when it was killed: not one call more, not one row more.
     assert asked["killed"] == asked["unbroken"]
     assert found["killed"] == found["unbroken"]
+    # The console tells the thought, what it foresaw, and the one sentence.
+    assert "Thoughts:\n  “I know this world well" in printed
+    assert "Tested: " in printed
+    assert "nats; e-value" in printed
     folder = tmp_path / "killed"
     late = rows(
         folder,

@@ -11,6 +11,13 @@ import pytest
 from convergence.mock.asks import Ask, Message, Tool
 from convergence.mock.pieces import PrefixCache, count_pieces, cut, pieces
 from convergence.mock.responder import ability, is_good, respond
+from convergence_core.sao.templates import (
+    JUDGING_QUESTION,
+    OPENING,
+    judging,
+    prompt_of,
+    writing,
+)
 from tasks.judging.prompts import judge_messages, response_format
 from tasks.judging.verdicts import read_verdict
 
@@ -182,6 +189,23 @@ def test_a_judge_rates_what_the_answer_shares_with_the_reference(structured):
     assert rate("Well: Paris is the capital of France, they say.") == 10
     assert 1 < rate("The capital is Berlin") < 9
     assert rate("no idea") == 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_judge_of_preferences_says_the_letter_of_the_better_answer(turned: bool):
+    answers = ["The office on the second floor pays out the deposit for the flat.", "No."]
+    first, second = reversed(answers) if turned else answers
+    shown = judging("Who pays out the deposit for the flat?", first, second)
+    asked = Ask(model="m", messages=(Message(role="user", text=f"{shown}\n\n{JUDGING_QUESTION}"),))
+    assert respond(asked).text == ("B" if turned else "A")
+
+
+def test_a_prompt_in_persona_begins_as_it_is_asked_to():
+    messages = writing("A baker in Bergen", task="Answers questions of bakers.")
+    told = tuple(Message(role=m["role"], text=str(m["content"])) for m in messages)  # type: ignore[arg-type]
+    for k in range(8):
+        assert prompt_of(respond(Ask(model=f"m{k}", messages=told)).text) is not None
+    assert not good("Where is Bergen?").startswith(OPENING)
 
 
 def test_a_judge_passes_and_fails_and_compares():

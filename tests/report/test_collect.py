@@ -33,9 +33,12 @@ from convergence_core.store.rows import (
     payload_rows,
 )
 from tasks.cases import split_holdout
-from tasks.report import collect, report_html, report_markdown, write_results
+from tasks.report.collect import collect
 from tasks.report.curve import Height, learning_curve
 from tasks.report.evidence import read_evidence
+from tasks.report.files import write_results
+from tasks.report.markdown import report_markdown
+from tasks.report.page import report_html
 from tests.support.store_rows import RUN, T0, attempt_rows, run_record
 
 CASES = tuple(Case(case_id=f"c{i:02d}", input={"n": i}, expected=i) for i in range(16))

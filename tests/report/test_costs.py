@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from convergence_core.result import RoleCost, RunResult
-from tasks.report import report_markdown
+from tasks.report.markdown import report_markdown
 from tests.support.results import made_up_result
 
 TARGET = RoleCost(

@@ -7,8 +7,9 @@ import pytest
 
 from convergence_core.explanation.records import Explanation
 from convergence_core.result import RunResult
-from tasks.report import report_html, report_markdown
 from tasks.report.effect_plots import has_shares
+from tasks.report.markdown import report_markdown
+from tasks.report.page import report_html
 from tasks.report.plots import has_plot, svg_plots
 from tests.support.results import made_up_result
 

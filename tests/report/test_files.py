@@ -15,8 +15,8 @@ from convergence_core.errors import StoreWriteError
 from convergence_core.records import Case
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore
-from tasks.report import write_results
 from tasks.report.experiments import experiments, portions
+from tasks.report.files import write_results
 from tasks.report.writing import atomic_text
 from tests.support.results import bare_result, failed_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record

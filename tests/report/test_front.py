@@ -13,9 +13,10 @@ from convergence_core.result import Front, RunResult
 from convergence_core.sampler import SearchState
 from convergence_core.samplers import RandomSampler
 from convergence_core.space import Space
-from tasks.report import report_html, report_markdown
 from tasks.report.curve import until
 from tasks.report.front import pareto_front
+from tasks.report.markdown import report_markdown
+from tasks.report.page import report_html
 from tasks.report.plots import has_plot, svg_plots
 from tasks.report.wording import constraint_reason
 from tests.support.goals_problem import GoalsProblem, constrained, two_metrics

@@ -9,7 +9,8 @@ import pytest
 from convergence_core.explanation.records import Explanation
 from convergence_core.records import Params
 from convergence_core.result import CandidateReport, Difference, RunResult
-from tasks.report import leaderboard_markdown, report_html, report_markdown
+from tasks.report.markdown import leaderboard_markdown, report_markdown
+from tasks.report.page import report_html
 from tests.support.results import bare_result, failed_result, made_up_result
 
 NASTY = '<script>alert("x")</script> & `code` | $a_b$ \ud800 \x00 **bold** [x](y)'

@@ -14,8 +14,7 @@ import pytest
 from convergence_core.config.optimization import Visualization
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
-from tasks.report import learning_curve_png
-from tasks.report.plots import has_plot, svg_plots, tradeoff_metrics
+from tasks.report.plots import has_plot, learning_curve_png, svg_plots, tradeoff_metrics
 from tests.support.results import bare_result, failed_result, made_up_result
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +42,7 @@ def test_the_users_own_style_does_not_reach_the_report():
 @pytest.mark.slow
 def test_a_read_only_home_makes_no_noise(tmp_path):
     code = (
-        "import sys; from tasks.report import learning_curve_png; "
+        "import sys; from tasks.report.plots import learning_curve_png; "
         "assert 'matplotlib' not in sys.modules; "
         "from tests.support.results import made_up_result; "
         "learning_curve_png(made_up_result()); "

@@ -2,7 +2,9 @@
 
 from tasks.loading import load
 from tasks.opening import prepare_run
-from tasks.report import collect_progress, leaderboard_rows, learning_curve_png
+from tasks.report.collect import collect_progress
+from tasks.report.leaderboard import leaderboard_rows
+from tasks.report.plots import learning_curve_png
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result
 

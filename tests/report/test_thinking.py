@@ -6,8 +6,9 @@ import pytest
 
 from convergence_core.result import RunResult
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
-from tasks.report import report_html, report_markdown, thinking_markdown
-from tasks.report.thinking import lines_of, thinking_blocks
+from tasks.report.markdown import report_markdown
+from tasks.report.page import report_html
+from tasks.report.thinking import lines_of, thinking_blocks, thinking_markdown
 from tests.support.results import made_up_result
 
 BEST = BestThought(
@@ -39,6 +40,7 @@ REPORT = ThinkingReport(
             e_value=1.9,
             probabilities={"none": 0.2, "trends": 0.8},
             weights={"base": 0.4, "trends": 0.6},
+            weight=0.45,
         ),
     ),
     reasons={"failed (http_500): HTTP 500": 2},
@@ -46,7 +48,11 @@ REPORT = ThinkingReport(
 
 
 def test_help_is_claimed_with_evidence_and_denied_without():
-    assert REPORT.sentence == "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2."
+    assert REPORT.sentence == (
+        "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2 at its highest, 44 at the end."
+    )
+    same = replace(REPORT, e_value=51.2)
+    assert same.sentence == "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2."
     unsure = replace(REPORT, top_e_value=19.0, e_value=3.0)
     assert unsure.sentence == "No evidence that thoughts help: +0.31 ± 0.07 nats; e-value 3."
     harmful = replace(REPORT, gain=-0.2)
@@ -71,7 +77,7 @@ def test_the_artifact_shows_thought_policy_and_weights_and_no_foreign_markup():
     assert shown.startswith("**Thoughts helped")
     assert "> Low \\*t\\* helps." in shown
     assert "\\<b\\>Not\\</b\\> the \\| large model." in shown
-    assert "| 2 | +0.31 ± 0.05 | 1.9 | 60 % | 20 % | 80 % |" in shown
+    assert "| 2 | +0.31 ± 0.05 | 1.9 | 45 % | 20 % | 80 % |" in shown
 
 
 def test_page_and_markdown_hold_the_section_only_where_somebody_thought():

@@ -2,14 +2,16 @@
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from convergence.mock.model import FIRST_BIN, encode, tiny_model
 from convergence.mock.world import KINDS, Story, stories, think
+from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.bins import N_BINS, bin_of, binned_normal, tempered
+from convergence_core.rlp.bins import N_BINS, binned_normal, tempered
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.gain import (
     FLOOR,
@@ -21,6 +23,7 @@ from convergence_core.rlp.gain import (
     reward_of,
 )
 from convergence_core.rlp.history import Outcomes
+from convergence_core.rlp.revealing import outcomes_of
 from convergence_core.rlp.scoring import score
 
 NOTHING = ("none",)
@@ -154,26 +157,57 @@ def test_a_hedge_earns_nothing_on_exogenous_trials_and_self_picked_ones_carry_no
     hedge = {f"c{i}": (wide, narrow) for i in range(400)}
     sd = np.where(rng.random(400) < 0.1, 0.25, 0.1)
     y = np.clip(0.5 + sd * rng.standard_normal(400), 0.0, 1.0)
-    outcomes = {f"c{i}": bin_of(float(reward)) for i, reward in enumerate(y)}
-    scored = score(commitment_of(hedge), Outcomes(observed=outcomes), Mixture(), 1.0)
-    assert np.mean(scored.gains("t")) < 0.0
-    # The thought's own picks are wide ones: they would pay, and are no subjects.
-    picked = {f"own{i}": bin_of(0.0) for i in range(50)}
-    again = score(commitment_of(hedge), Outcomes(observed={**outcomes, **picked}), Mixture(), 1.0)
-    assert again.gains("t") == scored.gains("t")
-    assert information_gain(wide, narrow, bin_of(0.0)) > 1.0
+    picks = {f"own{i}": (wide, narrow) for i in range(50)}
+    commitment = replace(commitment_of({**hedge, **picks}), committed_us=5)
+    trials = [
+        *(trial_of(f"c{i}", float(reward)) for i, reward in enumerate(y)),
+        # The thought picked these itself, where rewards are far from what anybody expects.
+        *(trial_of(name, 0.0) for name in picks),
+    ]
+    exogenous = frozenset(t.evaluations[0].cell for t in trials[:400])
+
+    def gains_on(cells: frozenset[Cell]) -> list[float]:
+        scored = score(commitment, outcomes_of(commitment, trials, cells), Mixture(), 1.0)
+        return scored.gains("t")
+
+    assert len(gains_on(exogenous)) == 400
+    assert np.mean(gains_on(exogenous)) < 0.0
+    everything = frozenset(t.evaluations[0].cell for t in trials)
+    assert len(gains_on(everything)) == 450
+    assert np.mean(gains_on(everything)) > 0.1  # what a system would pay that took any outcome
+
+
+def trial_of(name: str, reward: float) -> Trial:
+    cell = Cell(candidate_id=name, case_id="k")
+    done = Evaluation(
+        eval_id=name, cell=cell, generation=0, status="ok", reward=reward, started_us=9
+    )
+    return Trial(candidate=Candidate(candidate_id=name, params={}), evaluations=(done,))
 
 
 def test_a_missing_arm_voids_the_pair_and_never_one_side():
-    p = binned_normal(0.5, 0.2)
-    whole = commitment_of({"a": (p, p), "b": (p, p)})
+    p, base = binned_normal(0.5, 0.2), binned_normal(0.4, 0.2)
+    whole = commitment_of({"a": (p, base), "b": (p, base)})
     outcomes = Outcomes(observed={"a": 4, "b": 5})
     assert len(score(whole, outcomes, Mixture(), 1.0).rows) == 2
-    broken = commitment_of({"a": (p, p), "b": (p, p)})
-    object.__setattr__(broken, "no_thought", {"a": p})
+    broken = replace(whole, no_thought={"a": base})
     assert [row.subject for row in score(broken, outcomes, Mixture(), 1.0).rows] == ["a"]
-    object.__setattr__(broken, "no_thought", whole.no_thought)
-    object.__setattr__(broken, "forecasts", {"t": {"b": p}})
+    broken = replace(whole, forecasts={"t": {"b": p}})
     assert [row.subject for row in score(broken, outcomes, Mixture(), 1.0).rows] == ["b"]
-    object.__setattr__(broken, "estimator", None)
+    broken = replace(whole, estimator=None)
     assert score(broken, outcomes, Mixture(), 1.0).rows == ()
+
+
+def test_a_thought_that_moves_no_prediction_has_no_say_and_no_rows():
+    """What the model foretells without it, however well, is no merit of the thought."""
+    good, poor = binned_normal(0.5, 0.05), binned_normal(0.5, 0.4)
+    same = replace(commitment_of({"a": (good, good)}), statistical={"a": poor})
+    assert same.moved_nothing("t")
+    assert same.why_unheard(same.thoughts[0]) == "it moved no prediction"
+    assert same.heard == ()
+    assert score(same, Outcomes(observed={"a": 5}), Mixture(), 1.0).rows == ()
+    moved = replace(same, no_thought={"a": binned_normal(0.5, 0.051)})
+    assert moved.heard == moved.thoughts
+    unread = replace(same, forecasts={}, notes=("t/a: HTTP 400", "other"))
+    assert unread.why_unheard(unread.thoughts[0]) == "t/a: HTTP 400"
+    assert replace(unread, notes=()).heard == ()

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,12 @@ from convergence.mock.model import FIRST_BIN, encode, tiny_model
 from convergence.mock.options import MockOptions
 from convergence.mock.running import MockServer
 from convergence.mock.world import BINS, stories
+from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import N_BINS
-from convergence_core.rlp.commitments import Estimator
+from convergence_core.rlp.commitments import Commitment, Estimator, Thought
+from convergence_core.rlp.history import Outcomes
+from convergence_core.rlp.replay import Replay
+from convergence_core.rlp.scoring import score
 from tasks.thoughts.asking import Model, UnreadableError
 from tasks.thoughts.channels import (
     CENSORED,
@@ -226,6 +231,56 @@ def test_of_three_words_a_third_of_the_truths_is_censored_and_flagged(server: Mo
 
     with_model(server, work)
     assert 0.2 <= np.mean(flagged) <= 0.45, np.mean(flagged)
+
+
+def three_words(_: Request) -> Answer:
+    """Answer a chat with the three likeliest words, as a server may that tells no more."""
+    top = [{"token": f"b{i}", "logprob": math.log(p)} for i, p in ((7, 0.6), (6, 0.3), (5, 0.05))]
+    choice = {
+        "index": 0,
+        "finish_reason": "length",
+        "message": {"role": "assistant", "content": "b7"},
+        "logprobs": {"content": [{**top[0], "top_logprobs": top}]},
+    }
+    return Answer({"model": "m", "choices": [choice]})
+
+
+def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temperature():
+    told = run_scripted(three_words, "chat")
+    outside = tuple(b not in (5, 6, 7) for b in range(N_BINS))
+    assert told.censored == dict.fromkeys(arm().questions, outside)
+    p = told.forecasts["c0"]
+    base = np.full(N_BINS, 0.1)
+    whole = Commitment(
+        generation=0,
+        state=np.zeros(7),
+        thoughts=(
+            Thought(
+                thought_id="t",
+                generation=0,
+                index=0,
+                action=1,
+                strategy="s",
+                log_old=0.0,
+                text="x",
+            ),
+        ),
+        estimator="chat",
+        forecasts={"t": {"c0": p, "c1": p}},
+        no_thought={"c0": base, "c1": base},
+        statistical={"c0": base, "c1": base},
+        subjects=("c0", "c1"),
+        censored={"t": told.censored},
+    )
+    outcomes = Outcomes(observed={"c0": 7, "c1": 2})
+    scored = score(whole, outcomes, Mixture(), 1.0)
+    assert [row.is_censored for row in scored.rows] == [False, True]
+    assert min(row.gain for row in scored.rows) >= np.log(0.02)
+    forecasts, observed = Replay().after(scored.rows, whole.thoughts).forecasts()
+    assert (forecasts.shape, observed) == ((2, N_BINS), [7, 7])
+    # A bound in the silent arm says nothing of how good the silent model is.
+    silent = replace(whole, censored={"none": told.censored})
+    assert [len(of) for of in score(silent, outcomes, Mixture(), 1.0).likelihoods] == [1, 1]
 
 
 def test_rungs_follow_the_configuration():

@@ -1,13 +1,32 @@
 """The policy learns which thoughts predict, and nothing where rewards mean nothing."""
 
 import json
+import random
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 
+from convergence.mock.running import MockServer
 from convergence_core.records import canonical_json
+from convergence_core.rlp.gain import log_ratio
 from convergence_core.rlp.learner import SURE, RlpState
-from tests.support.tiny_worlds import STRATEGIES, mean_gain, permuted, probabilities, run_course
+from tasks.thoughts.asking import Model
+from tasks.thoughts.channels import Arm, Told
+from tasks.thoughts.written import CHANNELS
+from tests.support.tiny_wording import PlainAsker, TinyWords, with_model
+from tests.support.tiny_worlds import (
+    NOTHING,
+    STRATEGIES,
+    Read,
+    World,
+    any_world,
+    mean_gain,
+    outcomes_of,
+    permuted,
+    probabilities,
+    run_course,
+)
 
 SEEDS = range(8)
 
@@ -23,6 +42,68 @@ def test_the_policy_finds_the_thought_that_predicts():
         assert course.state.helps
         assert course.state.weights.values[1 + STRATEGIES.index("oracle")] > 0.8
         assert 0.9 <= course.state.t_cal <= 1.2
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+def test_over_the_wire_the_policy_learns_the_same():
+    """The real client, the real server and its probabilities in place of the model in this process."""
+    with MockServer() as server:
+        found = run_course(0, n_generations=20, read=reading(server))
+    alone = run_course(0, n_generations=20)
+    assert [[*lesson.rewards] for lesson in found.lessons] == [
+        [*lesson.rewards] for lesson in alone.lessons
+    ]
+    for lesson, expected in zip(found.lessons, alone.lessons, strict=True):
+        assert [*lesson.rewards.values()] == pytest.approx([*expected.rewards.values()], abs=1e-4)
+    assert [*probabilities(found.state).values()] == pytest.approx(
+        [*probabilities(alone.state).values()], abs=1e-3
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+def test_over_the_wire_a_thought_is_worth_what_it_says():
+    words = random.Random(3)
+    gains: dict[str, list[float]] = {
+        kind: [] for kind in ("oracle", "partial", "vague", "shuffled")
+    }
+    with MockServer() as server:
+        read, worlds = reading(server), [any_world(random.Random(seed)) for seed in range(150)]
+        oracles = [world.thought("oracle", words) for world in worlds]
+        for i, world in enumerate(worlds):
+            observed = outcomes_of(world).observed
+            base = read(world, NOTHING)
+            thoughts = {
+                "oracle": oracles[i],
+                "partial": world.thought("partial", words),
+                "vague": world.thought("vague", words),
+                "shuffled": oracles[i - 1],
+            }
+            for kind, thought in thoughts.items():
+                told = read(world, thought)
+                gains[kind] += [log_ratio(told[s], base[s], b) for s, b in observed.items()]
+    mean = {kind: float(np.mean(found)) for kind, found in gains.items()}
+    assert mean["oracle"] >= 0.9, mean
+    assert 0.2 <= mean["partial"] <= 0.45, mean
+    assert abs(mean["vague"]) <= 0.05, mean
+    assert mean["shuffled"] <= -1.2, mean
+
+
+def reading(server: MockServer) -> Read:
+    """Return what reads forecasts off a server, all of a world's in one request."""
+
+    def read(world: World, thought: Sequence[str]) -> Mapping[str, np.ndarray]:
+        parts = [world.prompt(trial, thought).partition(" cfg ") for trial in world.trials]
+        questions = {f"c{i}": f"cfg {question}" for i, (_, _, question) in enumerate(parts)}
+        arm = Arm(label="arm", context=parts[0][0], questions=questions)
+
+        async def work(model: Model) -> Told:
+            return await CHANNELS["decisions"](model, TinyWords()).tell(arm, PlainAsker())
+
+        return with_model(server, work).forecasts
+
+    return read
 
 
 @pytest.mark.statistical

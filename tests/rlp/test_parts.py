@@ -23,6 +23,7 @@ from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.exemplars import exemplars, lower_bound, worth_rescoring
 from convergence_core.rlp.policy import Policy, Step, Value, _gradient, improve
 from convergence_core.rlp.replay import Replay, Row
+from convergence_core.rlp.scale import UNIT, Scale
 
 RNG = np.random.default_rng(0)
 
@@ -76,6 +77,23 @@ def test_crps_is_least_for_certainty_of_what_came():
     sure = np.eye(N_BINS)[3]
     assert crps(sure, 3) == 0.0
     assert crps(sure, 4) < crps(sure, 9)
+
+
+# -- where the bins lie
+
+
+def test_bins_lie_where_trials_were_with_room_above():
+    scale = Scale.of([0.20, 0.16, 0.24, 0.18])
+    assert [scale.low, scale.high] == pytest.approx([0.152, 0.32])
+    assert [scale.bin_of(x) for x in (0.0, 0.152, 0.17, 0.319, 0.32, 1.0)] == [0, 0, 1, 9, 9, 9]
+    assert len(scale.edges) == N_BINS + 1
+    p = binned_normal(0.5, 0.1)
+    assert scale.mean_of(p) == pytest.approx(0.152 + 0.168 * mean_of(p))
+    assert scale.variance_of(p) == pytest.approx(0.168**2 * variance_of(p))
+    # Of equal rewards a twentieth is spanned; of few trials nothing is known; 0 and 1 are the ends.
+    assert Scale.of([0.5] * 9).width == pytest.approx(1.1 * 0.05)
+    assert Scale.of([0.5] * 3) == UNIT
+    assert Scale.of([0.0, 0.4, 0.7, 1.0]) == UNIT
 
 
 # -- baseline
@@ -232,6 +250,14 @@ def test_calibration_finds_the_temperature():
     assert calibration.calibrated(overconfident, observed) == pytest.approx(1 / 0.6, abs=0.15)
     with pytest.raises(ValueError, match="no prediction"):
         calibration.calibrated(np.empty((0, N_BINS)), [])
+    for sharpness in (0.2, 0.7, 1.0, 3.0):
+        told = tempered(true[:200], sharpness)
+        losses = [
+            -np.mean(np.log([tempered(p, t)[o] for p, o in zip(told, observed, strict=False)]))
+            for t in calibration.GRID
+        ]
+        found = calibration.calibrated(told, observed[:200])
+        assert found == calibration.GRID[int(np.argmin(losses))]
     assert calibration.is_due(49, 50)
     assert not calibration.is_due(50, 99)
 

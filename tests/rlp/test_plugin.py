@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.plugins.learning.rlp import ASKED, RLPConfig, RLPMixin
+from convergence.plugins.learning.rlp import ASKED, TOLD, RLPConfig, RLPMixin
 from convergence_core.errors import CandidateFault
 from convergence_core.target import Completion
+from tasks.thoughts.asking import UnreadableError
 
 
 class Provider:
@@ -57,13 +58,102 @@ def test_distributions_are_rewarded_by_their_log_ratio():
 
 def test_three_texts_are_answered_by_asking_for_both_predictions_and_it_says_so():
     provider = Provider()
-    rlp = RLPMixin(provider)
+    rlp = RLPMixin(provider, RLPConfig(use_logprobs=False))
     gain = run(rlp.information_gain_reward("sunny days follow", "rain", "sun"))
     assert gain.note == ASKED
     assert len(provider.asked) == 2
+    assert all("[[BEGIN NOTES" in text for text in provider.asked)
     assert gain.p_with > gain.p_without
     assert float(gain) > 0.5
     assert float(run(rlp.information_gain_reward("nothing", "rain", "sun"))) == 0.0
+
+
+class Telling(Provider):
+    """Tells log-probabilities of its first token, in OpenAI's form."""
+
+    async def complete(self, messages: Any, *, model: str, **options: Any) -> Completion:
+        if not options.get("logprobs"):
+            return await super().complete(messages, model=model, **options)
+        text = str(messages[-1]["content"])
+        self.asked.append(text)
+        p = (
+            [0.7, 0.2, 0.1]
+            if "sunny" in text.split("What will", maxsplit=1)[0]
+            else [0.2, 0.4, 0.4]
+        )
+        top = [{"token": str(i), "logprob": float(np.log(x))} for i, x in enumerate(p, 1)]
+        raw = {"choices": [{"logprobs": {"content": [{"top_logprobs": top}]}}]}
+        return Completion(text="1", latency_ms=1.0, raw=raw)  # type: ignore[arg-type]  # JSON
+
+
+def test_log_probabilities_are_read_where_the_provider_tells_them():
+    for use in ("auto", True):
+        provider = Telling()
+        rlp = RLPMixin(provider, RLPConfig(use_logprobs=use))
+        gain = run(rlp.information_gain_reward("sunny days follow", "rain", "sun"))
+        assert gain.note == TOLD
+        assert (gain.p_with, gain.p_without) == (pytest.approx(0.7), pytest.approx(0.2))
+        assert len(provider.asked) == 2
+    silent = RLPMixin(Provider(), RLPConfig(use_logprobs=True))
+    with pytest.raises(UnreadableError):
+        run(silent.information_gain_reward("sunny days follow", "rain", "sun"))
+    assert run(RLPMixin(Provider()).information_gain_reward("a", "rain", "sun")).note == ASKED
+
+
+def test_several_baselines_are_mixed_by_what_they_foretold():
+    """A thought that repeats the better baseline earns by it at first, and then no more."""
+    good, poor = [0.1, 0.9], [0.9, 0.1]
+    found = {}
+    for decay in (0.0, 0.9):
+        rlp = RLPMixin(Provider(), RLPConfig(ema_decay=decay))
+
+        async def go(rlp: RLPMixin = rlp) -> list[float]:
+            gains = []
+            for _ in range(6):
+                gains.append(float(await rlp.information_gain_reward(good, [good, poor], 1)))
+                rlp.update_rlp_policy()
+            return gains
+
+        found[decay] = run(go())
+        assert found[decay][0] == pytest.approx(np.log((0.98 * 0.9 + 0.02 * 0.5) / 0.5), abs=1e-4)
+    # Without a memory the last outcome alone says whom to follow; with one, all of them do.
+    assert found[0.0][1:] == pytest.approx([found[0.0][1]] * 5)
+    assert found[0.9] == sorted(found[0.9], reverse=True)
+    assert found[0.9][-1] < 0.1 * found[0.9][0] < found[0.0][-1]
+
+
+def test_of_one_text_drawn_twice_both_draws_are_paid():
+    class Repeating(Provider):
+        async def complete(self, messages: Any, *, model: str, **options: Any) -> Completion:
+            return Completion(text="the same", latency_ms=1.0, raw={})
+
+    rlp = RLPMixin(Repeating())
+
+    async def go() -> None:
+        for name in ("winners", "novelty"):
+            await rlp.generate_internal_reasoning("x", strategy=name)
+        await rlp.information_gain_reward([0.1, 0.9], [0.5, 0.5], 1, thought="the same")
+
+    run(go())
+    rlp.update_rlp_policy()
+    (episode,) = rlp.episodes
+    assert len(episode.rewards) == 2
+    assert episode.rewards[0] == episode.rewards[1] > 0.5
+
+
+def test_a_small_buffer_forgets_the_oldest_groups():
+    rlp = RLPMixin(Provider(), RLPConfig(buffer_size=5))
+
+    async def go() -> None:
+        for i in range(6):
+            for name in ("winners", "novelty"):
+                thought = await rlp.generate_internal_reasoning(f"x{i}", strategy=name)
+                await rlp.information_gain_reward([0.1, 0.9], [0.5, 0.5], 1, thought=thought)
+            rlp.update_rlp_policy()
+
+    run(go())
+    assert len(rlp.episodes) == 2  # of two rewards each; three would be six
+    assert len(rlp.gains) == 5
 
 
 @pytest.mark.parametrize(
@@ -129,8 +219,21 @@ def test_faults_of_the_model_are_the_callers_to_see():
         run(RLPMixin(Provider()).generate_internal_reasoning("x", strategy="luck"))
     with pytest.raises(ValueError, match="strategies"):
         RLPConfig(strategies=("luck",))
-    with pytest.raises(ValueError, match="use_logprobs"):
-        RLPConfig(use_logprobs=True)  # type: ignore[arg-type]  # of the original
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("use_logprobs", "always"),
+        ("use_gpu", True),
+        ("ema_decay", 1.0),
+        ("buffer_size", 0),
+        ("strategies", ()),
+    ],
+)
+def test_a_field_out_of_its_range_is_refused_by_name(field: str, value: Any):
+    with pytest.raises(ValueError, match=field):
+        RLPConfig(**{field: value})
 
 
 def test_it_works_without_prefect():

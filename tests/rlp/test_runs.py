@@ -1,4 +1,4 @@
-"""Runs that think: tables, order of events, resumes, and thinkers that are of no use."""
+"""Runs that think: tables, order of events, and resumes."""
 
 import json
 from dataclasses import replace
@@ -8,47 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.mock.running import MockServer
-from convergence_core.errors import EvaluatorFault
-from convergence_core.events import ThinkingStopped
-from convergence_core.records import sha256_hex
+from convergence.estimate import estimate
+from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.rlp.rows import REPLAY_SQL, replay_of
 from convergence_core.store import ParquetStore
-from convergence_core.target import WorstCase
-from tasks.loading import load_mapping
-from tasks.opening import prepare_run
-from tasks.report import collect_progress
+from tasks.loading import load
+from tasks.report.collect import collect_progress
 from tasks.runs import Run
-from tasks.thoughts.asking import PREDICTION, THOUGHT
-from tasks.thoughts.making import NO_LLM, spent_on
-from tasks.thoughts.paying import Purse
-from tests.support.configurations import chat_api, mapping
-from tests.support.thinking_server import Kind, ThinkingWorld, thinking_server
+from tests.support.thinking_server import ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
+    REGION,
     STORE,
     begin,
     go_on,
     play,
     play_generation,
+    rows,
+    run_whole,
     truth,
     write_thoughtful,
 )
-
-REGION = {"x": [0.6, 0.8], "kind": "b"}
-
-
-def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
-    return ParquetStore(folder / STORE).rows(sql)
-
-
-def run_whole(folder: Path, world: ThinkingWorld, **overrides: Any) -> list[Any]:
-    """Run a project to its end; return what listeners were told."""
-    events: list[Any] = []
-    with thinking_server(world) as server:
-        write_thoughtful(folder, server.url, **overrides)
-        play(begin(folder, on_event=events.append))
-    return events
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +79,51 @@ def test_every_thought_was_durable_before_any_evaluation_of_its_generation(good)
     assert all(row["created_at"] <= row["committed_at"] < row["first"] for row in found)
 
 
+def test_commitments_hold_all_that_scoring_needs_but_the_outcomes(good):
+    folder, _ = good
+    found = rows(
+        folder,
+        "select * exclude (committed_at), epoch_us(committed_at) as committed_at "
+        "from commitments order by generation, arm",
+    )
+    assert {row["generation"] for row in found} == {1, 2, 3}
+    for row in found:
+        record = {name: value for name, value in row.items() if name != "record_sha256"}
+        assert row["record_sha256"] == sha256_hex(canonical_json(record))
+    by_arm = {(row["generation"], row["arm"]): row for row in found}
+    for row in rows(folder, "select * from predictions where not is_rescored"):
+        arms = {
+            "forecast_json": row["thought_id"],
+            "no_thought_json": "none",
+            "statistical_json": "posterior",
+        }
+        for column, arm in arms.items():
+            committed = by_arm[row["generation"], arm]
+            assert row["subject"] in json.loads(committed["subjects_json"])
+            told = json.loads(committed["forecasts_json"])[row["subject"]]
+            assert told == json.loads(row[column])
+    for row in rows(folder, "select * from thoughts where text_sha256 is not null"):
+        committed = by_arm[row["generation"], row["thought_id"]]
+        assert sha256_hex(committed["text"]) == row["text_sha256"]
+        assert sha256_hex(committed["prompt"]) == row["prompt_sha256"]
+
+
+def test_the_commitment_is_on_disk_before_anything_is_evaluated(tmp_path: Path):
+    with thinking_server(ThinkingWorld(truth, "good")) as server:
+        write_thoughtful(tmp_path, server.url)
+        run = begun(tmp_path)
+        play_generation(run)
+        run.think()
+        run.predict()
+        (path,) = (tmp_path / STORE / "live/commitments").glob("*/g00001.parquet")
+        before = path.read_bytes()
+        for _ in range(2):  # the generation, and the next
+            play_generation(run)
+        run.close()
+    # The same answers make the same record, and publishing leaves it alone.
+    assert path.read_bytes() == before
+
+
 def test_predictions_are_of_exogenous_candidates_and_add_up(good):
     folder, _ = good
     found = rows(folder, "select * from predictions")
@@ -130,6 +155,17 @@ def test_thoughts_are_paid_as_thoughts(good):
     folder, _ = good
     found = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
     assert {row["purpose"] for row in found} == {"evaluation", "thought", "prediction"}
+
+
+def test_an_estimate_holds_for_what_was_asked(good):
+    folder, world = good
+    found = {r.role: r for r in estimate(load(folder / "optimization.yaml")).roles}
+    used = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
+    n_asked = {row["purpose"]: row["n"] for row in used}
+    for name in ("thought", "prediction"):
+        calls = found[name].calls
+        assert calls.low <= n_asked[name] <= calls.high
+    assert n_asked["thought"] == world.n_asked["thought"] <= 9
 
 
 def test_the_result_tells_what_thoughts_were_worth(good):
@@ -246,90 +282,6 @@ def test_memory_is_read_back_from_the_tables(good, tmp_path: Path):
     assert everything.rows[0].generation == 1
 
 
-# -- thinkers that are of no use
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("plain")
-    write_thoughtful(folder, None, society={"enabled": False})
-    play(begin(folder))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("refusing", "refused (refusal)"),
-        pytest.param("silent", "refused (empty_reply)", marks=pytest.mark.slow),
-        pytest.param("failing", "failed (http_500)", marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.slow
-def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
-    tmp_path: Path, plain: Path, kind: Kind, reason: str
-):
-    run_whole(
-        tmp_path,
-        ThinkingWorld(truth, kind),
-        optimization__execution={
-            "parallel_workers": 4,
-            "max_retries": 0,
-            "early_stopping": {"enabled": False},
-        },
-    )
-    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
-    assert found
-    for row in found:
-        assert row["reason"].startswith(reason), row["reason"]
-        assert row["information_gain"] is None
-        assert row["text_sha256"] is None
-    assert rows(tmp_path, "select * from predictions") == []
-    order = "select * exclude (run_id) from candidates order by all"
-    assert rows(tmp_path, order) == rows(plain, order)
-
-
-@pytest.mark.parametrize(
-    "kind", ["rogue", *(pytest.param(k, marks=pytest.mark.slow) for k in ("foreign", "useless"))]
-)
-@pytest.mark.slow
-def test_strange_thoughts_are_scored_like_any_other_and_propose_nothing(
-    tmp_path: Path, kind: Kind
-):
-    run_whole(tmp_path, ThinkingWorld(truth, kind))
-    assert rows(tmp_path, "select * from candidates where origin = 'rlp'") == []
-    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
-    assert all(row["reason"] is None for row in found)
-    # With words that mean nothing to the predictor, both arms say the same.
-    assert all(row["paper_gain"] == pytest.approx(0.0, abs=1e-9) for row in found)
-    for row in rows(tmp_path, "select params_json from candidates"):
-        assert 0.0 <= json.loads(row["params_json"])["x"] <= 1.0
-
-
-@pytest.mark.slow
-def test_a_model_that_only_compares_is_scored_on_pairs(tmp_path: Path):
-    run_whole(tmp_path, ThinkingWorld(truth, "good", REGION, writes_weights=False))
-    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
-    assert found
-    assert {row["estimator"] for row in found} == {"pairwise"}
-    assert all(row["prediction"] is None for row in found)
-    pairs = rows(tmp_path, "select * from predictions")
-    assert pairs
-    for row in pairs:
-        assert len(row["subject"].split("|")) == 2
-        assert row["observed"] in (0, 1)
-        assert sum(json.loads(row["forecast_json"])) == pytest.approx(1.0)
-    # It knows which is better, and its silent self does not.
-    assert np.mean([row["paper_gain"] for row in pairs]) > 0.2
-    # A pair is no prediction of a reward: proposals wait for an expert that has none.
-    result = RunResult.from_json(
-        str(rows(tmp_path, "select summary_json from runs")[0]["summary_json"])
-    )
-    assert result.thinking is not None
-    assert result.thinking.best is not None
-    assert result.thinking.best.tested is None
-
-
 def test_one_text_in_several_generations_is_one_thought_each_time(tmp_path: Path):
     """While a run goes on, a text lies in the payloads of every generation that wrote it."""
     with thinking_server(ThinkingWorld(truth, "good", REGION)) as server:
@@ -348,74 +300,3 @@ def test_one_text_in_several_generations_is_one_thought_each_time(tmp_path: Path
     assert report is not None
     assert report.n_thoughts + report.n_silent == n_thoughts
     assert len(replay) == n_rows
-
-
-def test_offline_the_stand_in_thinks_and_nobody_is_paid(tmp_path: Path):
-    cases = [
-        {"id": f"c{i}", "input": {"q": f"What is {i} plus {i}?"}, "expected": str(2 * i)}
-        for i in range(5)
-    ]
-    tree = mapping(
-        api=chat_api("http://127.0.0.1:9"),
-        search_space__parameters={"temperature": {"type": "float", "min": 0, "max": 1.5}},
-        evaluation__test_cases=cases,
-        optimization__evolution={"population_size": 4, "generations": 2},
-        society={"enabled": True},
-        llm={"model": "openai/thinker", "api_key_env": "NO_SUCH_KEY"},
-    )
-    tree["storage"] = {"path": "store"}
-    with MockServer() as server:
-        result = play(prepare_run(load_mapping(tree, tmp_path), mock_url=server.url))
-    assert result.thinking is not None
-    assert result.thinking.estimator == "elicited"
-    assert result.thinking.n_thoughts > 0
-
-
-def test_without_a_model_the_run_says_so_once_and_goes_on(tmp_path: Path, plain: Path):
-    write_thoughtful(tmp_path, None)
-    events: list[Any] = []
-    play(begin(tmp_path, on_event=events.append))
-    assert [e.text for e in events if isinstance(e, ThinkingStopped)] == [NO_LLM]
-    order = "select * exclude (run_id) from candidates order by all"
-    assert rows(tmp_path, order) == rows(plain, order)
-
-
-@pytest.mark.slow
-def test_without_a_probability_channel_nothing_is_scored_and_the_run_goes_on(
-    tmp_path: Path, plain: Path
-):
-    world = ThinkingWorld(truth, "good")
-    events = run_whole(tmp_path, world, society={"enabled": True, "rlp": {"use_logprobs": True}})
-    (stopped,) = [e for e in events if isinstance(e, ThinkingStopped)]
-    assert stopped.text.startswith("RLP off: no probability channel (echo: ")
-    assert rows(tmp_path, "select * from thoughts") == []
-    assert rows(tmp_path, "select * from predictions") == []
-    assert world.n_asked["thought"] == 0
-    order = "select * exclude (run_id) from candidates order by all"
-    assert rows(tmp_path, order) == rows(plain, order)
-
-
-# -- money
-
-
-def test_the_purse_of_thoughts_is_closed_before_a_call_that_might_exceed_it():
-    purse = Purse(limit_usd=1.0)
-    first = purse.reserve(WorstCase(usd=0.8))
-    with pytest.raises(EvaluatorFault, match="max_share_usd"):
-        purse.reserve(WorstCase(usd=0.3))
-    purse.settle(first, 0.1)
-    second = purse.reserve(WorstCase(usd=0.3))
-    purse.settle(second, None)
-    assert purse.spent_usd == pytest.approx(0.4)
-    assert Purse(limit_usd=None).reserve(WorstCase(usd=1e9)) == 1e9
-
-
-def test_only_thoughts_of_committed_generations_were_spent():
-    attempts: list[dict[str, Any]] = [
-        {"purpose": "thought", "generation": 0, "cost_usd": 0.1, "maybe_usd": None},
-        {"purpose": "prediction", "generation": 1, "cost_usd": None, "maybe_usd": 0.2},
-        {"purpose": "prediction", "generation": 2, "cost_usd": 5.0, "maybe_usd": None},
-        {"purpose": "evaluation", "generation": 0, "cost_usd": 7.0, "maybe_usd": None},
-        {"purpose": "thought", "generation": None, "cost_usd": 9.0, "maybe_usd": None},
-    ]
-    assert spent_on((THOUGHT, PREDICTION), attempts, 2) == pytest.approx(0.3)

@@ -144,6 +144,20 @@ def field_of() -> Field:
     return Field(Rules(), SAMPLER.surrogate.encoding, STATE.archive, fitted)
 
 
+def test_what_is_remembered_between_questions_changes_no_answer():
+    """Pool and draws of the same question are kept; a fresh sampler finds the same anew."""
+    for changes in ({}, {"n_cells": 60}, {"case_ids": CASES[:10]}):
+        for advice in (Advice(reserves=True), Advice(experts=(expert(0.6),), reserves=True)):
+            fresh = ThompsonSampler(
+                name=SAMPLER.name, space=SPACE, surrogate=SpaceModel(space=SPACE)
+            )
+            rng = np.random.default_rng(9)
+            plan = fresh.ask(replace(STATE), rng, request(GENERATION, advice, **changes))
+            assert ask(advice, **changes) == (plan, rng.bit_generator.state)
+    other = np.random.default_rng(10)
+    assert SAMPLER.ask(STATE, other, request(GENERATION)).assignments != ask()[0].assignments
+
+
 def test_the_first_generation_has_no_experts():
     rng = np.random.default_rng(0)
     plain = SAMPLER.ask(SAMPLER.start(), rng, request(0))

@@ -1,13 +1,18 @@
 """Datasets: formats that trainers read, evidence beside each row, filters again at the way in."""
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
+from convergence_core.errors import ConfigurationError
 from convergence_core.sao.formats import (
     BadRowError,
     Row,
@@ -18,8 +23,10 @@ from convergence_core.sao.formats import (
     write,
 )
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
+from convergence_core.sao.simpo import losses
 from convergence_core.sao.state import JudgedPair
 from convergence_core.store import ParquetStore
+from convergence_core.texts import words_of
 from tasks.loading import load
 from tasks.preferences.dataset import (
     EVIDENCE_SUFFIX,
@@ -29,7 +36,7 @@ from tasks.preferences.dataset import (
     read_dataset,
     training_of,
 )
-from tests.support.planted_server import planted_server
+from tests.support.planted_server import TAG, planted_server
 from tests.support.preferring_runs import (
     STORE,
     begin,
@@ -117,8 +124,6 @@ def test_rows_have_the_forms_that_trainers_document():
         "chosen": [{"role": "assistant", "content": row.chosen}],
         "rejected": [{"role": "assistant", "content": row.rejected}],
     }
-    import jsonschema
-
     jsonschema.validate(row.to_json("openai"), OPENAI_SCHEMA)
 
 
@@ -193,12 +198,59 @@ def test_what_is_exported_is_imported_as_it_was(project: Path, tmp_path: Path, f
     assert found.n_dropped == 0
     assert [p.comparison for p in found.pairs] == [p.comparison for p in dataset.pairs]
     assert [p.judgement for p in found.pairs] == [p.judgement for p in dataset.pairs]
+    if form == "openai":
+        for row in read(files["rows"].read_text("utf-8")):
+            jsonschema.validate(row, OPENAI_SCHEMA)
     told = [json.loads(line) for line in files["evidence"].read_text("utf-8").splitlines()]
     assert [one["key"] for one in told] == [row_of(p).key for p in dataset.pairs]
     for one in told:
         assert one["judge"] == "judge"
         assert one["q"] >= 0.7
         assert sum(one["dropped_in_round"].values()) > 0
+
+
+def test_the_loss_of_rows_that_a_round_wrote_is_equation_4_7(project: Path, tmp_path: Path):
+    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
+    files = export(dataset, tmp_path / "rows.jsonl", "trl")
+    simpo = json.loads(files["training"].read_text("utf-8"))["simpo"]
+    rows = [row_of(pair) for pair in read_dataset(files["rows"]).pairs]
+    assert len(rows) >= 5
+    # A model of single words, counted on the prompts and on the better answers: log M(y|x) is a sum.
+    n_of = Counter(word for row in rows for word in words_of(f"{row.prompt} {row.chosen}"))
+    n_words = 1 + n_of.total()
+
+    def log_m(text: str) -> float:
+        return sum(math.log((n_of[word] + 0.5) / n_words) for word in words_of(text))
+
+    chosen, rejected = ([getattr(row, name) for row in rows] for name in ("chosen", "rejected"))
+    found = losses(
+        np.array([log_m(text) for text in chosen]),
+        np.array([log_m(text) for text in rejected]),
+        np.array([len(words_of(text)) for text in chosen]),
+        np.array([len(words_of(text)) for text in rejected]),
+        beta=simpo["beta"],
+        gamma=simpo["simpo_gamma"],
+    )
+    for row, loss in zip(rows, found, strict=True):
+        better = 10.0 / len(words_of(row.chosen)) * log_m(row.chosen)
+        worse = 10.0 / len(words_of(row.rejected)) * log_m(row.rejected)
+        sigma = 1.0 / (1.0 + math.exp(-(better - worse - 3.0)))
+        assert loss == pytest.approx(-math.log(sigma), abs=1e-6)
+    # The model has met the better answers alone, so it must lose less than with the sides exchanged.
+    lost = losses(
+        np.array([log_m(text) for text in rejected]),
+        np.array([log_m(text) for text in chosen]),
+        np.array([len(words_of(text)) for text in rejected]),
+        np.array([len(words_of(text)) for text in chosen]),
+    )
+    assert (found < lost).all()
+    assert all(_quality(row.chosen) > _quality(row.rejected) for row in rows)
+
+
+def _quality(text: str) -> int:
+    found = TAG.search(text)
+    assert found is not None
+    return int(found[2])
 
 
 def test_frozen_pairs_are_never_among_those_to_train_on(project: Path):
@@ -225,10 +277,38 @@ def test_an_import_filters_again_and_no_search_reads_it(project: Path, tmp_path:
     store = ParquetStore(project / STORE)
     (record,) = [r for r in store.runs() if r.label == label]
     assert (record.status, record.reason) == ("done", "2 preferences were imported")
-    prompts = [p.comparison.prompt for p in dataset_of(store, "codes", split="all").pairs]
+    every = dataset_of(store, "codes", split="all", anyway=True)
+    prompts = [p.comparison.prompt for p in every.pairs]
     assert "Question 1 about the permit, please?" in prompts
-    # The trust of the judge is not moved by rows that it has not judged.
-    assert dataset_of(store, "codes").trust > 0.2
+    # Nobody knows whether their judge is any good, so they are left out unless asked for.
+    vouched = dataset_of(store, "codes", split="all")
+    assert vouched.n_unvouched == 2
+    assert len(vouched.pairs) == len(every.pairs) - 2
+
+
+@pytest.mark.slow
+def test_each_row_is_held_to_its_own_judge_and_round(tmp_path: Path):
+    runs = []
+    for name, lies in (("liar", True), ("fair", False)):
+        with planted_server(planted_world(lies=lies, spread=2.0)) as server:
+            sao = {**SIZE["society__sao"], "n_samples": 12, "model_name": name}
+            write_preferring(tmp_path, server.url, **{**SIZE, "society__sao": sao})
+            run = begin(tmp_path)
+            with run:
+                while run.goes_on():
+                    play_generation(run)
+                runs.append(run.run_id)
+    store = ParquetStore(tmp_path / STORE)
+    sound = dataset_of(store, "codes", split="all")
+    assert {row["run_id"] for row in sound.evidence} == {runs[1]}
+    assert {row["judge"] for row in sound.evidence} == {"fair"}
+    assert all(float(str(row["trust"])) >= 0.2 for row in sound.evidence)
+    assert sound.n_unvouched > 0
+    every = dataset_of(store, "codes", split="all", anyway=True)
+    assert len(every.pairs) == len(sound.pairs) + sound.n_unvouched
+    assert {row["trust"] for row in every.evidence if row["judge"] == "liar"} == {0.0}
+    assert "the judge was disabled in the rounds of" in every.doubts[0]
+    assert not any("disabled" in doubt for doubt in sound.doubts)
 
 
 def test_two_runs_with_nearly_the_same_prompt_export_it_once(project: Path, tmp_path: Path):
@@ -238,13 +318,13 @@ def test_two_runs_with_nearly_the_same_prompt_export_it_once(project: Path, tmp_
         file = tmp_path / "one.jsonl"
         file.write_text(write([row_of(pair(text)).to_json("trl")], as_array=False), "utf-8")
         import_dataset(loaded, file)
-    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
+    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all", anyway=True)
     assert sum("word7" in p.comparison.prompt for p in dataset.pairs) == 1
     assert dataset.n_duplicates >= 1
 
 
 def test_trainers_are_told_the_numbers_of_the_configuration(project: Path):
-    told: Any = training_of(load(project / "optimization.yaml").configuration)
+    told: Any = training_of(load(project / "optimization.yaml").configuration.society.sao)
     assert told["dpo"]["beta"] == 0.3
     assert told["simpo"] == {
         "trainer": "trl.experimental.cpo.CPOTrainer", "loss_type": "simpo", "cpo_alpha": 0.0,
@@ -285,3 +365,15 @@ def test_the_command_reads_a_file_or_says_what_is_wrong(project: Path, tmp_path:
     done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
     assert done.exit_code != 0
     assert "row 1" in str(done.exception)
+    file.write_bytes(b"\xff\xfe[]")
+    done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
+    assert isinstance(done.exception, ConfigurationError)
+    assert "must be UTF-8" in str(done.exception)
+
+
+def test_a_folder_is_no_file_to_write_to(project: Path, tmp_path: Path):
+    options = ["--config", str(project / "optimization.yaml"), "--anyway", "-o", str(tmp_path)]
+    done = CliRunner().invoke(app, ["export", "preferences", *options])
+    assert isinstance(done.exception, ConfigurationError)
+    assert "`--output` must name a file" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -51,6 +51,7 @@ def played(folder: Path, settings: dict[str, Any], made: World) -> dict[str, Any
     return row
 
 
+@pytest.mark.slow
 def test_prompts_of_one_meaning_are_asked_once(tmp_path: Path):
     made = world()
     row = played(tmp_path / "with", SETTINGS, made)

@@ -6,6 +6,7 @@ import pytest
 from convergence_core.rlp.bins import mean_of
 from convergence_core.rlp.experts import EDGE
 from convergence_core.sao.expert import (
+    SHARE,
     START,
     binned_beta,
     first_weight,
@@ -59,11 +60,11 @@ def test_the_weight_starts_with_trust_and_moves_by_evidence_alone():
     assert first_weight(0.3) == pytest.approx(START / 2)
     assert first_weight(0.9) == START
     assert weight_after(0.2, 1.0, 0.2) == pytest.approx(0.2)
-    assert weight_after(0.2, 3.0, 0.2) == pytest.approx(0.99 * 0.6 / 1.4 + 0.002)
+    assert weight_after(0.2, 3.0, 0.1) == pytest.approx((1 - SHARE) * 0.6 / 1.4 + SHARE * 0.1)
     assert weight_after(0.0, 9.0, 0.0) == 0.0
-    low = 0.2
+    low = START
     for _ in range(500):
-        low = weight_after(low, 0.5, 0.2)
+        low = weight_after(low, 0.5, START)
     assert low > 0.0  # a judge may come back
     assert low < 0.01
 

@@ -1,47 +1,20 @@
 """SAO without a run: over the real client and a real server, outside of Prefect."""
 
-import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from scipy.stats import binomtest
 
-from convergence.plugins.learning.sao import SAOConfig, SAOMixin
-from convergence_core.config.spending import LlmConfig
+from convergence.plugins.learning.sao import SAOConfig
 from convergence_core.sao.formats import Row, row_of
+from convergence_core.sao.state import JudgedPair
 from tasks.preferences.dataset import read_dataset
-from tasks.providers import make_llm
-from tasks.redaction import Secrets
-from tests.support.planted_server import PlantedWorld, planted_server
+from tests.support.planted_server import TAG, PlantedWorld
+from tests.support.preferring_plugin import write
 from tests.support.preferring_runs import case_truth
-
-ITEMS = [
-    (f"Case {n}: what is the code?", f"The code is {7 * n}.", "I do not know that code.")
-    for n in range(20)
-]
-
-
-def write(world: PlantedWorld, n_calls: int = 1, n_samples: int = 8, **settings):
-    """Return the mixin after some calls, and what each has brought."""
-
-    async def go(url: str):
-        llm = make_llm(LlmConfig(model="m", endpoint=url, timeout_seconds=5), Secrets())
-        try:
-            sao = SAOMixin(
-                llm,
-                SAOConfig(model_name="m", **settings),
-                task="Answers questions of citizens.",
-                grounded=ITEMS,
-            )
-            found = [await sao.generate_synthetic_dataset(n_samples) for _ in range(n_calls)]
-        finally:
-            await llm.aclose()
-        return sao, found
-
-    with planted_server(world) as server:
-        return asyncio.run(go(server.url))
 
 
 def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
@@ -64,6 +37,24 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     assert [p.judgement for p in read_dataset(files["rows"]).pairs] == [p.judgement for p in train]
 
 
+def test_trainers_are_told_the_numbers_of_the_settings(tmp_path: Path):
+    sao, _ = write(
+        PlantedWorld(truth=case_truth, spread=2.0),
+        dpo_beta=0.3, dpo_learning_rate=5e-6, dpo_epochs=2,
+    )  # fmt: skip
+    files = sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
+    told = json.loads(files["training"].read_text("utf-8"))["dpo"]
+    assert (told["beta"], told["learning_rate"], told["num_train_epochs"]) == (0.3, 5e-6, 2)
+
+
+def test_rows_of_a_judge_that_nobody_vouches_for_are_left_out(tmp_path: Path):
+    sao, (found,) = write(PlantedWorld(truth=case_truth, spread=2.0, lies=True))
+    assert found.kept
+    assert not sao.trust.is_enabled
+    with pytest.raises(ValueError, match="the judge was disabled in the rounds of"):
+        sao.export_dataset(tmp_path / "rows.jsonl")
+
+
 def test_rounds_end_and_then_nothing_more_is_written():
     world = PlantedWorld(truth=case_truth)
     sao, found = write(world, 3, n_samples=4, iterative_rounds=2)
@@ -73,10 +64,69 @@ def test_rounds_end_and_then_nothing_more_is_written():
     assert len({p.comparison.persona for p in sao.pairs}) == len(sao.pairs)
 
 
+def test_a_call_says_which_round_it_was_and_why_it_was_aborted():
+    world = PlantedWorld(mode="always_first", truth=case_truth)
+    _, (first, second, third) = write(world, 3, n_samples=25, iterative_rounds=2)
+    for number, found in enumerate((first, second)):
+        assert found.round_number == number
+        assert {pair.dropped_by for pair in found.pairs} == {"aborted"}
+        assert found.kept == ()
+        assert found.why_aborted is not None
+        assert "agrees with itself on 0% of" in found.why_aborted
+    assert first.why_ended is None
+    assert (third.round_number, third.why_aborted) == (None, None)
+    _, (fair,) = write(PlantedWorld(truth=case_truth))
+    assert (fair.round_number, fair.why_aborted) == (0, None)
+
+
 def test_all_pairs_of_three_answers_are_judged():
     _, (found,) = write(PlantedWorld(truth=case_truth), n_samples=3, response_pairs=3)
     assert len(found.pairs) == 9
     assert len({p.comparison.prompt for p in found.pairs}) == 3
+    # Three prompts and nine answers were written: that each stands in several pairs makes no copies.
+    assert found.coverage is not None
+    assert (found.coverage.n_texts, found.coverage.duplicate_share) == (12, 0.0)
+
+
+def quality(text: str) -> int:
+    """Return the planted quality of an answer."""
+    found = TAG.search(text)
+    assert found is not None
+    return int(found[2])
+
+
+def told_right(pair: JudgedPair, p: float) -> float:
+    """Return the probability of the better answer, if ``p`` is that of the first."""
+    is_first = quality(pair.comparison.first.text) > quality(pair.comparison.second.text)
+    return p if is_first else 1.0 - p
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_both_orders_over_a_real_server_are_right_where_one_order_is_not():
+    # 2,000 pairs from a judge with a bias of 1 and noise of 1 in each order.
+    world = PlantedWorld(truth=case_truth, delta=1.0, noise=1.0)
+    n = 2_000
+    sao, _ = write(world, 10, n_samples=n // 10, n_personas=n, iterative_rounds=11)
+    assert len(sao.pairs) == n
+    kept = [pair for pair in sao.pairs if pair.dropped_by is None]
+    right = sum(told_right(pair, pair.judgement.q) > 0.5 for pair in kept)
+    assert binomtest(right, len(kept), 0.95, "less").pvalue > 1e-3, (right, len(kept))
+    assert binomtest(len(kept), n, 0.6, "less").pvalue > 1e-3, len(kept)
+    sampled = sum(told_right(pair, pair.judgement.p12) for pair in sao.pairs) / n
+    assert sampled <= 0.78
+    assert right / len(kept) > sampled + 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_a_planted_bias_of_position_is_found_over_a_real_server():
+    world = PlantedWorld(truth=case_truth, delta=0.8, length=0.6)
+    _, found = write(world, 3, n_samples=100, n_personas=300, iterative_rounds=4)
+    pooled = found[-1].pooled
+    assert pooled is not None
+    assert pooled.position == pytest.approx(0.8, abs=0.4)
+    assert pooled.why_abort is None
 
 
 @pytest.mark.parametrize("mode", ["garbage", "http500"])
@@ -102,6 +152,8 @@ def test_a_model_without_any_channel_says_so():
         ({"response_pairs": 1}, "response_pairs"),
         ({"diversity_factor": 1.5}, "diversity_factor"),
         ({"iterative_rounds": 0}, "iterative_rounds"),
+        ({"dpo_epochs": 0}, "dpo_epochs"),
+        ({"dpo_beta": 0.0}, "dpo_beta"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, says: str):

@@ -1,6 +1,7 @@
 """Runs that prefer, over a real server and the real client: rows, resumes, judges of no use."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from convergence.mock.options import MockOptions
+from convergence.mock.running import MockServer
 from convergence_core.archive import Archive
 from convergence_core.coverage.alarms import Alarms
 from convergence_core.errors import ResumeError
@@ -16,16 +19,17 @@ from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sampler import Advice, Expert
 from convergence_core.samplers import make_surrogate
+from convergence_core.sao.hard import HardPool
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
-from convergence_core.sao.state import SaoState
+from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.store import ParquetStore
 from convergence_core.trust.exploitation import Exploitation, Standing
 from tasks.loading import load
 from tasks.preferences.alone import open_rounds
 from tasks.preferences.making import NO_LLM, NO_PROMPT
-from tasks.report import collect_progress, preference_markdown, preference_report
+from tasks.report.collect import collect_progress
 from tasks.report.markdown import report_markdown
-from tasks.report.preferring import preference_lines
+from tasks.report.preferring import preference_lines, preference_markdown, preference_report
 from tasks.runs import Run
 from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
 from tests.sao.test_coverage import FULL
@@ -41,6 +45,10 @@ from tests.support.preferring_runs import (
     write_preferring,
 )
 
+PROMPTS = {
+    "type": "text", "variants": ["Be brief.", "Answer at length, with every detail."],
+    "default": "Be brief.", "mutate": True,
+}  # fmt: skip
 SMALL: dict[str, Any] = {
     "optimization__evolution": {"population_size": 6, "generations": 3},
     "society__sao": {"every": 1, "n_samples": 6, "n_personas": 30, "audit_items": 12},
@@ -142,15 +150,22 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
     assert RunResult.from_json(canonical_json(result.to_json())).preferences == report
     text = report_markdown(result)
     assert "What preferences came to" in text
-    assert "Preferences changed which candidates were tried, never a reward" in text
+    assert "Preferences entered the search, and no reward: the judge had a say" in text
     assert report.sample is not None
     assert "newest pair" in text
     lines = "\n".join(preference_lines(report))
     assert f"{report.n_kept:,} kept of 12 in 2 rounds" in lines
     assert "right on 100 % of" in lines
+    last = report.rounds[-1]
+    assert last.pooled_items is not None
+    assert f"of {last.pooled_items:.1f} right, so at least" in lines
+    assert "exploitation: insufficient rounds" in lines
+    assert "drift +0.0 and -0.0" in lines
     assert "insufficient pairs" in lines
     markdown = preference_markdown(report)
     assert "| before generation | prompts |" in markdown
+    assert "| lower bound | trust | weight | drift | slopes |" in markdown
+    assert f"| 100 % of {last.n_items} |" in markdown
     assert "> prompt: What shall I do" in markdown
     from convergence.cli.summary import _show_preferences
 
@@ -286,7 +301,10 @@ def test_a_judge_that_is_wrong_about_executed_truth_has_no_say(tmp_path: Path):
         assert row["trust"] == 0.0
         assert row["weight"] == 0.0
     assert rows(tmp_path, "select * from candidates where origin = 'sao'") == []
-    assert "the judge has no say in the draws" in result.preferences.sentence
+    assert result.preferences.sentence.startswith(
+        "Preferences changed nothing that was tried: the judge is disabled, with a trust of 0.00"
+    )
+    # No text of its own either: it was asked for none.
 
 
 @pytest.mark.slow
@@ -318,6 +336,23 @@ def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
             play_generation(run)
     told = [event.text for event in events if isinstance(event, ThinkingStopped)]
     assert told == [wanted]
+
+
+@pytest.mark.slow
+def test_offline_rounds_are_played_by_the_stand_in(tmp_path: Path):
+    with MockServer(MockOptions()) as server:
+        sao = {**SMALL["society__sao"], "min_response_length": 5}
+        write_preferring(tmp_path, "http://127.0.0.1:9/v1", **{**SMALL, "society__sao": sao})
+        run = begin(tmp_path, mock_url=server.url)
+        with run:
+            while run.goes_on():
+                play_generation(run)
+    found = rows(tmp_path, "select * from preference_rounds order by generation")
+    assert [(row["n_prompts"], row["n_pairs"]) for row in found] == [(6, 6), (6, 6)]
+    assert errors_of(tmp_path) == {}
+    for row in found:
+        assert row["n_kept"] + sum(row["dropped"].values()) == row["n_pairs"]
+        assert row["estimator"] == "verdict"
 
 
 @pytest.mark.slow
@@ -378,21 +413,71 @@ def _bytes(run: Run, learned: Any) -> str:
     return canonical_json([search.to_json(), *map(list, ranking)])
 
 
-def test_deleting_the_data_changes_whom_the_next_round_asks(fair):
-    folder, _, _ = fair
-    from convergence_core.sao.diversity import choose, hardness_of
-    from tasks.preferences.making import shipped_personas
+def next_requests(folder: Path, world: World) -> list[str]:
+    """Play one more generation; return what the writer of its round was asked, sorted."""
+    n = len(world.asked)
+    run = go_on(folder)
+    with run:
+        play_generation(run)
+    return sorted(shown for what, shown in world.asked[n:] if what == "prompt")
 
-    grammar = shipped_personas()
-    pairs = pairs_of(
-        ParquetStore(folder / STORE).rows(PREFERENCES_SQL, {"run": None, "system": None})
-    )
-    pool = grammar.walk(3, 0, 60)
-    judged = [(grammar.persona(p.comparison.persona or 0), p.judgement.q) for p in pairs]
-    asked = [one for one, _ in judged]
-    free = [one for one in pool if one not in asked]
-    with_data = choose(free, hardness_of(free, judged), n=6, chosen=asked)
-    assert with_data != choose(pool, hardness_of(pool, []), n=6)
+
+@pytest.mark.slow
+def test_deleting_the_data_changes_what_the_next_round_asks(tmp_path: Path):
+    world, kept = planted_world(spread=0.1), tmp_path / "kept"
+    folder = tmp_path / "run"
+    with planted_server(world) as server:
+        write_preferring(folder, server.url, **SMALL)
+        run = begin(folder)
+        with run:
+            play_generation(run)
+            play_generation(run)
+            assert run.preferring is not None
+            assert run.preferring.state.is_believed
+        shutil.copytree(folder, kept)
+        asked = []
+        for deletes in (False, False, True):
+            shutil.rmtree(folder)
+            shutil.copytree(kept, folder)
+            if deletes:
+                (file,) = (folder / STORE).glob("live/preferences/*/*.parquet")
+                file.unlink()
+            asked.append(next_requests(folder, world))
+    with_data, again, without = asked
+    assert len(with_data) == len(without) == 6
+    assert again == with_data  # chance changes nothing
+    assert without != with_data
+    # Other personas, or other hard prompts, or both: each request that is new is the data's doing.
+    pool = HardPool.of(history_pairs(kept))
+    assert len(pool) >= 1
+    assert all(pool.prompts[-1] in shown for shown in with_data)
+    assert not any(pool.prompts[-1] in shown for shown in without)
+
+
+def history_pairs(folder: Path) -> list[JudgedPair]:
+    found = ParquetStore(folder / STORE).rows(PREFERENCES_SQL, {"run": None, "system": None})
+    return pairs_of(found)
+
+
+def test_of_a_judge_that_nobody_vouches_for_nothing_is_asked(tmp_path: Path):
+    world = planted_world(spread=0.1, lies=True)
+    with planted_server(world) as server:
+        write_preferring(
+            tmp_path, server.url, **SMALL, search_space={"parameters": {"system": PROMPTS}}
+        )
+        run = begin(tmp_path)
+        with run:
+            while run.goes_on():
+                play_generation(run)
+            result = collect_progress(run)
+    assert len(HardPool.of(history_pairs(tmp_path))) >= 1
+    hard = set(HardPool.of(history_pairs(tmp_path)).prompts)
+    for what, shown in world.asked:
+        assert what != "distilled"  # its pairs are no reason for a text
+        assert what != "prompt" or not any(one in shown for one in hard)
+    assert rows(tmp_path, "select * from candidates where origin = 'sao'") == []
+    assert result.preferences is not None
+    assert "joined the search space" not in result.preferences.sentence
 
 
 def ranking_of(run: Run, space: Any) -> str:
@@ -429,12 +514,6 @@ def test_thoughts_make_room_for_the_judge_and_weights_stay_below_1(fair, tmp_pat
     assert found.experts[0].weight == pytest.approx(0.3 * (1 - judge.weight))
     assert sum(one.weight for one in found.experts) <= 1
     assert found.reserves
-
-
-PROMPTS = {
-    "type": "text", "variants": ["Be brief.", "Answer at length, with every detail."],
-    "default": "Be brief.", "mutate": True,
-}  # fmt: skip
 
 
 @pytest.mark.slow

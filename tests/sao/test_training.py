@@ -56,7 +56,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     from convergence_core.coverage.measures import measure
 
     found = pairs(64)
-    dataset = Dataset.of(found, coverage=measure([]), trust=1.0, judge=None)
+    dataset = Dataset.of(found, coverage=measure([]), judge=None)
     path = tmp_path_factory.mktemp("export") / "rows.jsonl"
     export(dataset, path, "trl")
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

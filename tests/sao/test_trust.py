@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import linregress, spearmanr
+from scipy.stats import binomtest, chi2, kstest, linregress, spearmanr, truncnorm
 
 from convergence_core.records import canonical_json
 from convergence_core.trust.audit import (
@@ -16,7 +16,7 @@ from convergence_core.trust.audit import (
     calibration_error,
     trust_of,
 )
-from convergence_core.trust.drift import LIMIT, N_FIRST, Drift
+from convergence_core.trust.drift import GREATEST, N_FIRST, SLACK, Drift
 from convergence_core.trust.exploitation import (
     N_ROUNDS,
     Exploitation,
@@ -97,43 +97,74 @@ def test_a_judge_that_knows_its_odds_is_calibrated():
 # -- drift
 
 
-def alarms_within(n: int, shift: float, seed: int) -> bool:
+def first_alarm(state: Drift, shift: float, n: int, seed: int) -> int | None:
+    """Return the round of the first alarm, from 1, when the level has moved; ``None``: none in n."""
     rng = np.random.default_rng(seed)
-    state = Drift()
-    for _ in range(N_FIRST):
-        state = state.after(float(rng.normal()), 0.0)
-    for _ in range(n):
-        state = state.after(shift * _usual(state)[1] + float(rng.normal()), 0.0)
+    for k, value in enumerate(rng.normal(0.6 + 0.1 * shift, 0.1, n), start=1):
+        state = state.after(float(value), 0.0)
         if state.is_alarming:
-            return True
-    return False
+            return k
+    return None
 
 
-def _usual(state: Drift) -> tuple[float, float]:
-    first = np.array(state.first)
-    return float(first.mean()), float(first.std(ddof=1))
+def quiet(n: int, seed: int) -> Drift:
+    """Return the state after quiet rounds, of a level and a deviation that nobody told it."""
+    state = Drift()
+    for value in np.random.default_rng([seed, 1]).normal(0.6, 0.1, n):
+        state = state.after(float(value), 0.0)
+    return state
+
+
+def known() -> Drift:
+    return Drift(n=10**9, mean=0.6, squares=0.01 * 10**9)
+
+
+def test_scores_of_quiet_rounds_are_standard_normal_from_the_first_one_on():
+    scores = np.array([quiet(N_FIRST, seed).score(0.6 + 0.1 * x) for seed, x in _normals(600)])
+    held = np.abs(scores) < GREATEST
+    expected = truncnorm(-GREATEST, GREATEST).cdf
+    test = kstest(scores[held], expected)
+    assert test.pvalue > 1e-3, test
+    # With the deviation of eight rounds taken for the true one, they would be wider.
+    assert binomtest(int((~held).sum()), 600, 0.0027, alternative="greater").pvalue > 1e-3
+
+
+def _normals(n: int) -> list[tuple[int, float]]:
+    return list(enumerate(np.random.default_rng(99).normal(size=n)))
 
 
 @pytest.mark.statistical
-def test_a_shift_is_caught_and_noise_seldom_is():
-    # With the usual mean and deviation known; eight rounds alone make both uncertain.
-    quiet = caught = 0
-    for seed in range(400):
-        rng = np.random.default_rng(seed)
-        known = Drift(first=tuple(np.array([-1.0, 1.0] * 4) * np.sqrt(7 / 8)))
-        assert _usual(known) == pytest.approx((0.0, 1.0))
-        state = known
-        for _ in range(30):
-            state = state.after(float(rng.normal()), 0.0)
-        quiet += state.is_alarming or max(state.up, state.down) > LIMIT
-        shifted = known
-        for _ in range(20):
-            shifted = shifted.after(1.0 + float(rng.normal()), 0.0)
-            if shifted.is_alarming:
-                caught += 1
-                break
-    assert quiet <= 40, quiet
-    assert caught >= 340, caught
+def test_quiet_rounds_alarm_as_seldom_as_stated_though_eight_say_what_is_usual():
+    n = 400
+    false = sum(first_alarm(quiet(N_FIRST, seed), 0.0, 30, seed) is not None for seed in range(n))
+    # Significance 1e-3; .03 is stated, .1 is the most that would do.
+    test = binomtest(false, n, 0.03, alternative="greater")
+    assert test.pvalue > 1e-3, f"{false} of {n} quiet streams raised an alarm, 3 % stated"
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_a_false_alarm_takes_four_hundred_and_eighty_rounds():
+    n = 300
+    lengths = [first_alarm(quiet(N_FIRST, seed), 0.0, 10**4, seed) or 10**4 for seed in range(n)]
+    # Run lengths are nearly exponential, so 2 sum / mean is chi-squared; significance 1e-3.
+    assert chi2(2 * n).cdf(2 * sum(lengths) / 480) > 1e-3, np.mean(lengths)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("n_before", "shift", "stated"),
+    [(None, 1.0, 0.95), (8, 2.0, 0.75), (16, 1.0, 0.54), (40, 1.0, 0.82)],
+)
+def test_a_shift_is_caught_within_twenty_rounds_as_often_as_stated(
+    n_before: int | None, shift: float, stated: float
+):
+    n, caught = 200, 0
+    for seed in range(n):
+        state = known() if n_before is None else quiet(n_before, seed)
+        caught += state.is_alarming or first_alarm(state, shift, 20, seed) is not None
+    test = binomtest(caught, n, stated, alternative="less")
+    assert test.pvalue > 1e-3, f"{caught} of {n} caught, {stated:.0%} stated"
 
 
 def test_the_first_rounds_only_say_what_is_usual():
@@ -141,13 +172,35 @@ def test_the_first_rounds_only_say_what_is_usual():
     for k in range(N_FIRST):
         state = state.after(float(k % 2), 0.0)
     assert not state.is_alarming
+    assert (state.mean, state.squares) == pytest.approx((0.5, 2.0))
     usual = state.after(0.5, 0.0)
     assert (usual.up, usual.down) == (0.0, 0.0)
     assert Drift.from_json(json.loads(canonical_json(state.to_json()))) == state
-    low = state
-    for _ in range(4):
-        low = low.after(-3.0, 0.0)
-    assert low.down > LIMIT
+    assert state.after(-9.0, 0.0).down == GREATEST - SLACK
+    assert not state.after(-9.0, 0.0).is_alarming, "one round alone raises none"
+
+
+def test_a_drift_is_never_learned_as_usual_and_an_alarm_ends_when_it_does():
+    state = known()
+    while not state.is_alarming:
+        state = state.after(0.9, 0.0)
+    held = state.mean, state.squares, state.n
+    for _ in range(20):
+        state = state.after(0.9, 0.0)
+    assert (state.mean, state.squares, state.n) == held
+    assert state.is_alarming
+    for _ in range(300):
+        state = state.after(0.6, 0.0)
+    assert not state.is_alarming
+    assert state.n > held[2]
+
+
+def test_equal_rounds_make_no_change_infinite():
+    state = Drift()
+    for _ in range(N_FIRST + 3):
+        state = state.after(0.5, 0.5)
+    assert (state.up, state.down) == (0.0, 0.0)
+    assert state.after(0.6, 0.5).up == GREATEST - SLACK
 
 
 # -- exploitation

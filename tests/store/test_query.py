@@ -17,6 +17,7 @@ from convergence_core.store.views import DERIVED, VIEW_NAMES
 from tests.support.store_rows import (
     RUN,
     T0,
+    ahead_tables,
     final_tables,
     generation_tables,
     preference_tables,
@@ -33,6 +34,7 @@ def built(tmp_path_factory):
     for generation in range(3):
         tables = generation_tables(generation=generation) | thought_tables(generation=generation)
         tables |= preference_tables(generation=generation)
+        store.write_ahead(RUN, generation, ahead_tables(generation=generation))
         store.publish(RUN, generation, tables)
     store.publish(RUN, -1, final_tables())
     return store.path

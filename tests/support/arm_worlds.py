@@ -5,8 +5,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from convergence_core.rlp.bins import bin_of, binned_normal
-from convergence_core.rlp.experts import Weights, strength_of
+from convergence_core.rlp.bins import bin_of, binned_normal, mean_of, variance_of
+from convergence_core.rlp.experts import Weights, strength
 from convergence_core.rlp.gain import e_value, information_gain
 
 Kind: TypeAlias = Literal["good", "useless", "adversarial"]
@@ -28,7 +28,9 @@ def means_of(kind: Kind, mu: np.ndarray, rng: np.random.Generator) -> np.ndarray
 
 def capped(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance of priors that count for five trials at most, (N_ARMS,) each."""
-    mu, nu = strength_of(np.array([binned_normal(mean, EXPERT_SD) for mean in means]))
+    p = np.array([binned_normal(mean, EXPERT_SD) for mean in means])
+    mu = np.clip(mean_of(p), 0.01, 0.99)
+    nu = strength(mu, variance_of(p))
     return mu, mu * (1.0 - mu) / (nu + 1.0)
 
 
@@ -98,7 +100,9 @@ class Arms:
         return regret
 
 
-def mean_regret(kinds: tuple[Kind, ...], n_seeds: int, *, caps: bool = False, **how: Any) -> float:
-    """Return the mean regret over worlds; the same seed is the same world."""
+def regrets(
+    kinds: tuple[Kind, ...], n_seeds: int, *, caps: bool = False, **how: Any
+) -> np.ndarray:
+    """Return the regret in each world, (n_seeds,); the same seed is the same world."""
     worlds = (Arms(kinds, np.random.default_rng(seed), caps=caps) for seed in range(n_seeds))
-    return float(np.mean([world.run(**how) for world in worlds]))
+    return np.array([world.run(**how) for world in worlds])

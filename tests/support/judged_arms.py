@@ -33,10 +33,18 @@ def means_said(kind: Kind, mu: np.ndarray, rng: np.random.Generator) -> np.ndarr
     return np.asarray(np.clip(MEAN + SPREAD * merits, 0.01, 0.99))
 
 
-def regrets(kind: Kind, n_seeds: int, *, trust: float = 1.0, start: float | None = None):
+def regrets(
+    kind: Kind,
+    n_seeds: int,
+    *,
+    trust: float = 1.0,
+    start: float | None = None,
+    first_seed: int = 0,
+):
     """Return the regret of each world after all pulls, (n_seeds,); a seed is a world."""
     start = first_weight(trust) if start is None else start
-    return np.array([_regret(kind, np.random.default_rng(seed), start) for seed in range(n_seeds)])
+    seeds = range(first_seed, first_seed + n_seeds)
+    return np.array([_regret(kind, np.random.default_rng(seed), start) for seed in seeds])
 
 
 def _regret(kind: Kind, rng: np.random.Generator, start: float) -> float:

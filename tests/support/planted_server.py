@@ -66,12 +66,16 @@ class PlantedWorld:
     """Deviation of an answer's quality around its author's."""
     delta: float = 0.3
     length: float = 0.0
+    noise: float = 0.3
+    """Deviation of the log-odds of each order."""
     breaks: frozenset[str] = frozenset({"prompt", "answer", "judgement"})
     """What `garbage` and `http500` spoil."""
     lies: bool = False
     """Whether the judge says the opposite of what it sees."""
     n_words: tuple[int, int] = (15, 60)
     """Words of an answer, as bounds."""
+    vocabulary: int | None = None
+    """Words that answers are made of; ``None``: thousands."""
     distilled: str = "Answer in three short steps. Name the office that decides."
     truth: Callable[[str], str | None] = lambda _prompt: None
     """Prompt of a test case → what it is to be answered; ``None``: it is none."""
@@ -147,7 +151,9 @@ class PlantedWorld:
         n_words = (
             self.n_words[n % 2] if self.mode == "garbage" else int(rng.integers(*self.n_words))
         )
-        words = " ".join(f"{w}{rng.integers(99)}" for w in rng.choice(_WORDS, n_words))
+        own = rng.choice(_WORDS[: self.vocabulary], n_words)
+        ends = [""] * n_words if self.vocabulary else rng.integers(99, size=n_words)
+        words = " ".join(f"{word}{end}" for word, end in zip(own, ends, strict=True))
         return chat_answer(f"[[r{rng.integers(10**6)}q{round(1000 * z)}]] {words}")
 
     def _p_first(self, shown: str) -> float | None:
@@ -160,7 +166,7 @@ class PlantedWorld:
             return 0.95
         z = [int(found[-1][1]) / 1000 for found in tags]
         lengths = [math.log(max(1, len(part))) for part in (a[a.rfind("[[BEGIN") :], b)]
-        noise = 0.3 * float(_rng(shown).normal())
+        noise = self.noise * float(_rng(shown).normal())
         return sigmoid(
             1.5 * (z[0] - z[1]) + self.delta + self.length * (lengths[0] - lengths[1]) + noise
         )

@@ -27,6 +27,18 @@ def run_record(run_id: str = RUN, **changes: Any) -> RunRecord:
     return RunRecord(**(fields | changes))
 
 
+def ahead_tables(
+    run_id: str = RUN, generation: int = 0, text: str = "thought"
+) -> dict[str, list[Row]]:
+    """Return what is written of a generation before it is evaluated."""
+    return {
+        "commitments": [
+            {"run_id": run_id, "generation": generation, "arm": arm, "text": f"{text} {arm}"}
+            for arm in ("t1", "none", "posterior")
+        ]
+    }
+
+
 def generation_tables(
     run_id: str = RUN, generation: int = 0, n: int = 6, text: str = "answer"
 ) -> dict[str, list[Row]]:
@@ -102,6 +114,7 @@ def preference_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[
         ],
         "preference_rounds": [{**key, "round": 0, "n_kept": 1, "dropped": {"margin": 2.0}}],
         "preference_audits": [{**key, "item_id": "item-0", "case_id": "case-0", "p_right": 0.9}],
+        "preference_probes": [{**key, "position": 0, "round": 0, "persona": 7}],
     }
 
 

@@ -23,6 +23,7 @@ Kind = Literal[
 _NAME = re.compile(r"^(trial_\d+): ", re.MULTILINE)
 _TRIAL = re.compile(r"^(trial_\d+): Next trial: (.*)\.$", re.MULTILINE)
 
+_SCALE = re.compile(r"in steps of ([\d.e-]+): 0 for below ([\d.e-]+),")
 _PAIR = re.compile(r"^[AB]: Next trial: (.*)\.$", re.MULTILINE)
 
 
@@ -89,16 +90,23 @@ class ThinkingWorld:
 
     def _weights(self, text: str) -> dict[str, list[int]]:
         knows = "I know this world well" in text
+        # A probe names no bins: they are tenths.
+        step, second = map(float, (_SCALE.findall(text) or [(0.1, 0.1)])[0])
+        low, width = second - step, step * N_BINS
+
+        def binned(mean: float, sd: float) -> np.ndarray:
+            return binned_normal((mean - low) / width, sd / width)
+
         found = {name: [10] * N_BINS for name in _NAME.findall(text)}
         for name, params in _TRIAL.findall(text):
             told = dict(part.split("=", 1) for part in params.split(", "))
             mean = min(1.0, max(0.0, self.truth(told)))
             if knows and self.kind == "good":
-                p = binned_normal(mean, 0.06)
+                p = binned(mean, 0.06)
             elif knows and self.kind == "adversarial":
-                p = binned_normal(1.0 - mean, 0.06)
+                p = binned(1.0 - mean, 0.06)
             else:
-                p = binned_normal(0.5, 0.3)
+                p = binned(0.5, 0.3)
             found[name] = [int(w) for w in np.round(p * 100)]
         return found
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from convergence_core.store import ParquetStore
 from tasks.conclusion import choose_finalists, conclude
 from tasks.loading import load
 from tasks.opening import prepare_run, resume_run
@@ -13,8 +14,11 @@ from tasks.runs import Run
 from tasks.sealed import Sealed
 from tasks.steps import predict, sample_candidates, save_generation, think
 from tests.support.optimizations import write_project
+from tests.support.thinking_server import ThinkingWorld, thinking_server
 
 STORE = "convergence-data"
+REGION = {"x": [0.6, 0.8], "kind": "b"}
+"""Around the optimum."""
 
 
 def truth(told: dict[str, str]) -> float:
@@ -55,6 +59,19 @@ def write_thoughtful(folder: Path, url: str | None, **overrides: Any) -> Path:
     path = write_project(folder, **settings)
     (folder / "target.py").write_text(TARGET, encoding="utf-8")
     return path
+
+
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    return ParquetStore(folder / STORE).rows(sql)
+
+
+def run_whole(folder: Path, world: ThinkingWorld, **overrides: Any) -> list[Any]:
+    """Run a project to its end; return what listeners were told."""
+    events: list[Any] = []
+    with thinking_server(world) as server:
+        write_thoughtful(folder, server.url, **overrides)
+        play(begin(folder, on_event=events.append))
+    return events
 
 
 def begin(folder: Path, **options: Any) -> Run:

@@ -10,6 +10,7 @@ from convergence_core.records import Params
 from convergence_core.rlp.bins import bin_of
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import History
+from convergence_core.rlp.scale import Scale
 from convergence_core.rlp.strategies import Strategy
 from convergence_core.space import Choice, Integer, Space
 from tasks.asking import PaidCall
@@ -36,17 +37,21 @@ class TinyWords:
     def thinking(
         self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
     ) -> Messages:
-        told = self.context(history, space, "").removesuffix(" end")
+        told = self.context(history, space)("").removesuffix(" end")
         return [{"role": "user", "content": " ".join(told.split())}]
 
-    def context(self, history: History, space: Space, thought: str | None) -> str:
+    def context(self, history: History, space: Space) -> Callable[[str | None], str]:
         words = ["<bos>"]
         for reveal in history.latest(3):
             words += ["hist", *setting(reveal.params), "->", BINS[bin_of(reveal.reward)]]
-        said = "none" if thought is None else thought
-        return " ".join([*words, "think", *said.split(), "end"])
 
-    def question(self, params: Params, space: Space) -> str:
+        def tell(thought: str | None) -> str:
+            said = "none" if thought is None else thought
+            return " ".join([*words, "think", *said.split(), "end"])
+
+        return tell
+
+    def question(self, params: Params, space: Space, scale: Scale) -> str:
         return " ".join(["cfg", *setting(params), "->"])
 
     def elicitation(self, context: str, questions: Mapping[str, str]) -> Messages:

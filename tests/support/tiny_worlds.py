@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -70,9 +71,19 @@ def any_world(rng: random.Random, *, n_history: int = 2, n_trials: int = 4) -> W
 
 
 def commit(
-    state: RlpState, world: World, generation: int, n: int, rng: np.random.Generator
+    state: RlpState,
+    world: World,
+    generation: int,
+    *,
+    n: int,
+    rng: np.random.Generator,
+    read: "Read | None" = None,
 ) -> Commitment:
-    """Draw strategies, think and predict, as the tasks do over the wire."""
+    """Draw strategies, think and predict, as the tasks do over the wire.
+
+    Args:
+        read: forecasts of a world with a thought, in place of the model in this process.
+    """
     s = np.zeros(N_FEATURES)
     s[0] = 1.0
     actions = state.policy.draw(s, n, rng)
@@ -93,8 +104,8 @@ def commit(
         )
         thoughts.append(thought)
         if action:
-            forecasts[thought.thought_id] = by_subject(world, text)
-    silent = by_subject(world, NOTHING)
+            forecasts[thought.thought_id] = (read or by_subject)(world, text)
+    silent = (read or by_subject)(world, NOTHING)
     return Commitment(
         generation=generation,
         state=s,
@@ -111,15 +122,21 @@ def by_subject(world: World, text: Sequence[str]) -> dict[str, np.ndarray]:
     return {f"c{i}": world.forecast(t, text) for i, t in enumerate(world.trials)}
 
 
+Read: TypeAlias = Callable[[World, Sequence[str]], Mapping[str, np.ndarray]]
+"""What reads the forecasts of a world's trials with a thought."""
+
+
 def outcomes_of(world: World) -> Outcomes:
     return Outcomes(observed={f"c{i}": t.outcome for i, t in enumerate(world.trials)})
 
 
-def permuted(commitment: Commitment, world: World, rng: np.random.Generator) -> Commitment:
-    """Rewards that owe nothing to the strategies: each is that of another one's thought."""
-    words = random.Random(int(rng.integers(2**31)))
-    drawn = {name: str(rng.choice(STRATEGIES)) for name in commitment.forecasts}
-    forecasts = {name: by_subject(world, world.thought(s, words)) for name, s in drawn.items()}
+def permuted(commitment: Commitment, _: World, rng: np.random.Generator) -> Commitment:
+    """Rewards permuted among the thoughts of a generation: they owe nothing to the strategies."""
+    names = [*commitment.forecasts]
+    order = rng.permutation(len(names))
+    forecasts = {
+        name: commitment.forecasts[names[i]] for name, i in zip(names, order, strict=True)
+    }
     return replace(commitment, forecasts=forecasts)
 
 
@@ -138,8 +155,9 @@ def run_course(
     *,
     n_generations: int = 60,
     bend: Callable[[Commitment, World, np.random.Generator], Commitment] | None = None,
+    read: Read | None = None,
 ) -> Course:
-    """Learn over worlds; ``bend`` changes a commitment before it is scored."""
+    """Learn over worlds; ``bend`` changes a commitment before it is scored, ``read`` see ``commit``."""
     rng, worlds = np.random.default_rng(seed), random.Random(seed)
     state, replay = RlpState.first(STRATEGIES), Replay()
     lessons, policies = [], []
@@ -147,7 +165,7 @@ def run_course(
     s[0] = 1.0
     for generation in range(n_generations):
         world = any_world(worlds)
-        commitment = commit(state, world, generation, 4, rng)
+        commitment = commit(state, world, generation, n=4, rng=rng, read=read)
         if bend is not None:
             commitment = bend(commitment, world, rng)
         state, lesson, replay = learn(

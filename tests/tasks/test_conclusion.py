@@ -11,7 +11,7 @@ from convergence_core.result import RunResult
 from tasks.conclusion import told_final_look
 from tasks.loading import load
 from tasks.planning import schedule_of
-from tasks.report import report_markdown
+from tasks.report.markdown import report_markdown
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import begin, go_on, play
 from tests.support.sessions import ScriptedTarget, assignment, session

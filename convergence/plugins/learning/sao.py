@@ -10,32 +10,39 @@ No Prefect, no store and no run: give a chat model that has ``complete`` (see
 Each call is one round: prompts in persona, answers, filters, both orders of every pair. With
 ``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, nobody
 vouches for it, and the export says so.
+
+Alarms of coverage, the audit of the judge and frozen pairs are watched as in runs. Drift and exploitation
+are not: both hold the judge's marks of an incumbent against its rewards, and here there is one system with
+itself and no reward. They need a run (``society.sao``).
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from convergence_core.coverage.alarms import Alarms, bigrams_for
+from convergence_core.config.society import SaoConfig
+from convergence_core.coverage.alarms import Alarms
 from convergence_core.coverage.measures import Coverage, measure
 from convergence_core.records import Candidate, Case, Json, Params, Reply
 from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.filters import FilterSettings, HeldOut, Sieve
 from convergence_core.sao.formats import Format
 from convergence_core.sao.grounding import AuditItem, Grounded, audit_items
+from convergence_core.sao.hard import HardPool
 from convergence_core.sao.pooled import Judged, Pooled
 from convergence_core.sao.rounds import Rounds, agreement
 from convergence_core.sao.shape import PromptShape
 from convergence_core.sao.state import JudgedPair
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.target import LLM, WorstCase
-from convergence_core.trust.audit import Audit, Item, Trust, audit
+from convergence_core.trust.audit import Audit, Trust
 from tasks.asking import PaidCall
 from tasks.preferences.dataset import Dataset, export, training_of
+from tasks.preferences.history import prompts_of, texts_of
 from tasks.preferences.judging import climb_as_judge
 from tasks.preferences.making import shipped_personas
 from tasks.preferences.playing import Batched, Played, Player, RoundPlan
@@ -77,6 +84,10 @@ class SAOConfig:
     batch_size: int = 10
     """Requests in flight."""
     use_logprobs: Literal["auto"] | bool = "auto"
+    dpo_beta: float = 0.1
+    """Told to trainers in ``.training.json`` beside an export, as the next two; nothing here trains."""
+    dpo_learning_rate: float = 1e-6
+    dpo_epochs: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -88,6 +99,7 @@ class SAOConfig:
         for name, least in (
             ("n_personas", 1), ("response_pairs", 2), ("iterative_rounds", 1), ("batch_size", 1),
             ("max_prompt_length", 16), ("max_response_length", 16), ("min_response_length", 0),
+            ("dpo_epochs", 1),
         ):  # fmt: skip
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, not {getattr(self, name)}")
@@ -97,6 +109,12 @@ class SAOConfig:
         ):
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"`{name}` must lie in [0, 1], not {value}")
+        for name, value in (
+            ("dpo_beta", self.dpo_beta),
+            ("dpo_learning_rate", self.dpo_learning_rate),
+        ):
+            if value <= 0.0:
+                raise ValueError(f"`{name}` must be above 0, not {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +123,11 @@ class SyntheticDataset:
 
     pairs: tuple[JudgedPair, ...]
     """All judged pairs, those of no use too."""
+    round_number: int | None = None
+    """Of the call among those that were played, from 0; ``None``: none was."""
+    why_aborted: str | None = None
+    """Why the judge cannot be believed and no pair of this round is kept; ``None``: it can. Another round
+    may follow."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -153,6 +176,10 @@ class SAOMixin:
         self._held_out = tuple(held_out)
         self._items = _items(grounded)
         self._asked_personas: list[int] = []
+        self._probes: list[str] = []
+        self._texts: list[str] = []
+        self._written: list[str] = []
+        self._vouched: set[int] = set()
         model = self.config.model_name
         self._model = Model(
             llm=llm_provider,
@@ -199,7 +226,7 @@ class SAOMixin:
                 quality_filter=config.quality_filter,
             ),
             HeldOut(self._held_out),
-            known_prompts=[pair.comparison.prompt for pair in self.pairs],
+            known_prompts=[*(pair.comparison.prompt for pair in self.pairs), *self._probes],
         )
         player = Player(self._writer, self._asked, self.ladder.channel, sieve, asker)
         return self._taught(plan, await player.play(plan))
@@ -209,45 +236,60 @@ class SAOMixin:
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
+        Pairs of calls after which nobody vouched for the judge, or whose texts raised an alarm of coverage,
+        are left out.
+
         Args:
             path: of the rows; ``.json`` is one array, everything else JSON Lines.
             form: ``trl`` or ``openai``.
-            anyway: write rows that nobody should train on.
+            anyway: write rows that nobody should train on, too.
 
         Raises:
             ValueError: nobody should train on them; the message says why.
         """
-        kept = tuple(p for p in self.pairs if p.dropped_by is None and p.split == "train")
-        dataset = Dataset.of(
-            kept, coverage=measure(_texts(kept)), trust=self.trust.value,
-            judge=self.config.model_name,
-        )  # fmt: skip
+        kept = [p for p in self.pairs if p.dropped_by is None and p.split == "train"]
         if not kept:
             raise ValueError("there is no kept pair to export")
+        vouched = [p for p in kept if p.round_number in self._vouched]
+        n_unvouched = len(kept) - len(vouched)
+        wide = [p for p in vouched if not p.is_collapsed]
+        chosen = kept if anyway else wide
+        dataset = Dataset.of(
+            chosen, coverage=measure(texts_of(chosen)), n_unvouched=n_unvouched,
+            n_collapsed=len(vouched) - len(wide), holds_unvouched=anyway, judge=self.config.model_name,
+        )  # fmt: skip
         if dataset.doubts and not anyway:
             raise ValueError(
                 f"nobody should train on these rows: {'; '.join(dataset.doubts)}. Pass "
                 "`anyway=True` to write them all the same"
             )
-        return export(dataset, Path(path), form, training=training_of(None))
+        config = self.config
+        dpo = SaoConfig(
+            dpo_beta=config.dpo_beta,
+            dpo_learning_rate=config.dpo_learning_rate,
+            dpo_epochs=config.dpo_epochs,
+        )
+        return export(dataset, Path(path), form, training=training_of(dpo))
 
     def _plan(self, n_samples: int) -> RoundPlan:
         config, grammar = self.config, shipped_personas()
         begin = config.seed + int(self.alarms.moved * len(grammar))
         pool = grammar.walk(begin, 0, config.n_personas)
-        asked = set(self._asked_personas)
-        free = [one for one in pool if one.index not in asked]
+        asked = self._asked_personas
+        believed = [p for p in self.pairs if p.teaches] if self.trust.is_enabled else []
+        free = pool[~np.isin(pool, asked)]
         judged = [
-            (grammar.persona(pair.comparison.persona), pair.judgement.q)
-            for pair in self.pairs
+            (pair.comparison.persona, pair.judgement.q)
+            for pair in believed
             if pair.comparison.persona is not None
         ]
         personas = choose(
+            grammar,
             free,
-            hardness_of(free, judged),
+            hardness_of(grammar, free, judged),
             n=min(n_samples, max(0, config.n_personas - len(asked))),
             factor=config.diversity_factor,
-            chosen=[grammar.persona(index) for index in self._asked_personas],
+            chosen=asked,
         )
         usual = config.prompt_temperature
         incumbent = Candidate(candidate_id=_AUTHOR, params={})
@@ -260,6 +302,7 @@ class SAOMixin:
             rivals=(incumbent,),
             n_answers=config.response_pairs,
             prompt_temperature=None if usual is None else self.alarms.temperature(usual),
+            failures=HardPool.of(believed).shown(self.rounds.n_done),
             audit=self._items if self.alarms.gives_rows else (),
             frozen=tuple(frozen[:_N_FROZEN]),
             judged_before=tuple(
@@ -267,33 +310,38 @@ class SAOMixin:
                 for p in self.pairs
             ),
             is_probation=not self.alarms.gives_rows,
+            trust=self.trust,
+            seed=config.seed,
         )
 
     def _taught(self, plan: RoundPlan, played: Played) -> SyntheticDataset:
-        self.pairs += played.pairs
         self._asked_personas += [one.index for one in plan.personas]
         written = [p for p in played.prompts if p is not None] if plan.is_probation else []
-        coverage = measure(
-            [*_texts(self.pairs), *written],
-            self._held_out,
-            most_bigrams=bigrams_for(self.alarms.reference),
-        )
-        self.alarms = self.alarms.after(coverage)
-        items = [
-            Item(q=judgement.q, first_is_right=item.first_is_right)
-            for item, judgement in played.audits
-        ]
-        found = audit(items, np.random.default_rng([self.config.seed, plan.round_number]))
-        self.trust = self.trust.after(found)
+        self._probes += written
+        self._written += [*prompts_of(played.pairs), *written]
+        texts = [*self._texts, *texts_of(played.pairs)]
+        seen = self.alarms.windows(texts, self._written, self._held_out)
+        self.alarms = self.alarms.after(seen)
+        self.trust = self.trust.after(played.found)
+        if self.trust.is_enabled:
+            self._vouched.add(plan.round_number)
+        pairs = played.pairs
+        if self.alarms.is_stopped:
+            pairs = tuple(replace(pair, is_collapsed=True) for pair in pairs)
+        else:
+            self._texts = texts
+        self.pairs += pairs
         again = agreement([a for a, _ in played.frozen_again], [b for _, b in played.frozen_again])
         self.rounds = self.rounds.after(again)
         return SyntheticDataset(
-            pairs=played.pairs,
+            pairs=pairs,
+            round_number=plan.round_number,
+            why_aborted=played.why_aborted,
             dropped=dict(Counter({str(k): n for k, n in played.counters.items() if n})),
             errors=played.errors,
             pooled=played.pooled,
-            coverage=coverage,
-            audit=found,
+            coverage=seen.prompts if plan.is_probation else seen.texts,
+            audit=played.found,
             why_ended=self.rounds.why_ended
             or (None if self.alarms.gives_rows else self.alarms.why),
         )
@@ -339,14 +387,6 @@ class _Plain:
 
 def _message(case: Case) -> dict[str, Json]:
     return {"role": "user", "content": case.input}
-
-
-def _texts(pairs: Sequence[JudgedPair]) -> list[str]:
-    return [
-        text
-        for p in pairs
-        for text in (p.comparison.prompt, p.comparison.first.text, p.comparison.second.text)
-    ]
 
 
 def _items(grounded: Sequence[tuple[str, str, str]]) -> tuple[AuditItem, ...]:

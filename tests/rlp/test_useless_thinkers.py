@@ -1,0 +1,219 @@
+"""Runs whose thinkers are of no use, cost too much, or cannot be heard: the run goes on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence.mock.running import MockServer
+from convergence_core.errors import EvaluatorFault
+from convergence_core.events import ThinkingStopped
+from convergence_core.result import RunResult
+from convergence_core.target import WorstCase
+from tasks.loading import load_mapping
+from tasks.opening import prepare_run
+from tasks.thoughts.asking import PREDICTION, THOUGHT
+from tasks.thoughts.making import NO_LLM, spent_on
+from tasks.thoughts.paying import Purse
+from tests.support.configurations import chat_api, mapping
+from tests.support.http_server import Answer, Request
+from tests.support.thinking_server import Kind, ThinkingWorld
+from tests.support.thoughtful_runs import (
+    REGION,
+    begin,
+    play,
+    rows,
+    run_whole,
+    truth,
+    write_thoughtful,
+)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    write_thoughtful(folder, None, society={"enabled": False})
+    play(begin(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("refusing", "refused (refusal)"),
+        pytest.param("silent", "refused (empty_reply)", marks=pytest.mark.slow),
+        pytest.param("failing", "failed (http_500)", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.slow
+def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
+    tmp_path: Path, plain: Path, kind: Kind, reason: str
+):
+    run_whole(
+        tmp_path,
+        ThinkingWorld(truth, kind),
+        optimization__execution={
+            "parallel_workers": 4,
+            "max_retries": 0,
+            "early_stopping": {"enabled": False},
+        },
+    )
+    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
+    assert found
+    for row in found:
+        assert row["reason"].startswith(reason), row["reason"]
+        assert row["information_gain"] is None
+        assert row["text_sha256"] is None
+    assert rows(tmp_path, "select * from predictions") == []
+    order = "select * exclude (run_id) from candidates order by all"
+    assert rows(tmp_path, order) == rows(plain, order)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dropped"),
+    [("foreign", None), ("useless", None), ("rogue", "region 1: `x` has no place in 9; region 2")],
+)
+@pytest.mark.slow
+def test_strange_thoughts_have_no_effect_but_a_recorded_reason(
+    tmp_path: Path, plain: Path, kind: Kind, dropped: str | None
+):
+    run_whole(tmp_path, ThinkingWorld(truth, kind))
+    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
+    assert found
+    for row in found:
+        # With words that mean nothing to the predictor, both arms say the same.
+        assert row["unheard"] == "it moved no prediction"
+        assert (row["information_gain"], row["weight"], row["e_value"]) == (0.0, None, None)
+        assert (row["dropped"] or "").startswith(dropped or "")
+        assert (row["dropped"] is None) == (dropped is None)
+    assert rows(tmp_path, "select * from predictions") == []
+    order = "select * exclude (run_id) from candidates order by all"
+    assert rows(tmp_path, order) == rows(plain, order)
+
+
+@pytest.mark.slow
+def test_a_model_that_only_compares_is_scored_on_pairs(tmp_path: Path):
+    run_whole(tmp_path, ThinkingWorld(truth, "good", REGION, writes_weights=False))
+    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
+    assert found
+    assert {row["estimator"] for row in found} == {"pairwise"}
+    assert all(row["prediction"] is None for row in found)
+    pairs = rows(tmp_path, "select * from predictions")
+    assert pairs
+    for row in pairs:
+        assert len(row["subject"].split("|")) == 2
+        assert row["observed"] in (0, 1)
+        assert sum(json.loads(row["forecast_json"])) == pytest.approx(1.0)
+    # It knows which is better, and its silent self does not.
+    assert np.mean([row["paper_gain"] for row in pairs]) > 0.2
+    # A pair is no prediction of a reward: proposals wait for an expert that has none.
+    result = RunResult.from_json(
+        str(rows(tmp_path, "select summary_json from runs")[0]["summary_json"])
+    )
+    assert result.thinking is not None
+    assert result.thinking.best is not None
+    assert result.thinking.best.tested is None
+
+
+def test_offline_the_stand_in_thinks_and_nobody_is_paid(tmp_path: Path):
+    cases = [
+        {"id": f"c{i}", "input": {"q": f"What is {i} plus {i}?"}, "expected": str(2 * i)}
+        for i in range(5)
+    ]
+    tree = mapping(
+        api=chat_api("http://127.0.0.1:9"),
+        search_space__parameters={"temperature": {"type": "float", "min": 0, "max": 1.5}},
+        evaluation__test_cases=cases,
+        optimization__evolution={"population_size": 4, "generations": 2},
+        society={"enabled": True},
+        llm={"model": "openai/thinker", "api_key_env": "NO_SUCH_KEY"},
+    )
+    tree["storage"] = {"path": "store"}
+    with MockServer() as server:
+        result = play(prepare_run(load_mapping(tree, tmp_path), mock_url=server.url))
+    assert result.thinking is not None
+    assert result.thinking.estimator == "elicited"
+    assert result.thinking.n_thoughts > 0
+
+
+class DearWorld(ThinkingWorld):
+    """Answers with long usage: at the price below about a dollar a call."""
+
+    def answer(self, request: Request) -> Answer:
+        found = super().answer(request)
+        usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+        return replace(found, body={**found.body, "usage": usage})
+
+
+@pytest.mark.slow
+def test_thoughts_end_with_their_share_and_the_run_goes_on(tmp_path: Path):
+    run_whole(
+        tmp_path,
+        DearWorld(truth, "good", REGION),
+        prices={"thinker": {"input": 1000.0, "output": 1000.0}, "function": {"request": 0.0}},
+        budget={"max_usd": 200.0},
+        society={"enabled": True, "rlp": {"n_thoughts": 3, "max_share_usd": 0.2}},
+    )
+    paid = rows(
+        tmp_path,
+        "select coalesce(sum(cost_usd), 0) as usd from attempts "
+        "where purpose in ('thought', 'prediction')",
+    )
+    assert 0 < paid[0]["usd"] <= 200.0 * 0.2
+    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
+    refused = [row for row in found if "society.rlp.max_share_usd" in (row["reason"] or "")]
+    assert refused
+    assert len(refused) < len(found)
+    assert all(row["unheard"] is not None for row in refused)
+    last = rows(tmp_path, "select max(generation) as g, count(*) as n from evaluations")
+    assert last[0]["g"] == 3
+
+
+def test_without_a_model_the_run_says_so_once_and_goes_on(tmp_path: Path, plain: Path):
+    write_thoughtful(tmp_path, None)
+    events: list[Any] = []
+    play(begin(tmp_path, on_event=events.append))
+    assert [e.text for e in events if isinstance(e, ThinkingStopped)] == [NO_LLM]
+    order = "select * exclude (run_id) from candidates order by all"
+    assert rows(tmp_path, order) == rows(plain, order)
+
+
+@pytest.mark.slow
+def test_without_a_probability_channel_nothing_is_scored_and_the_run_goes_on(
+    tmp_path: Path, plain: Path
+):
+    world = ThinkingWorld(truth, "good")
+    events = run_whole(tmp_path, world, society={"enabled": True, "rlp": {"use_logprobs": True}})
+    (stopped,) = [e for e in events if isinstance(e, ThinkingStopped)]
+    assert stopped.text.startswith("RLP off: no probability channel (echo: ")
+    assert rows(tmp_path, "select * from thoughts") == []
+    assert rows(tmp_path, "select * from predictions") == []
+    assert world.n_asked["thought"] == 0
+    order = "select * exclude (run_id) from candidates order by all"
+    assert rows(tmp_path, order) == rows(plain, order)
+
+
+def test_the_purse_of_thoughts_is_closed_before_a_call_that_might_exceed_it():
+    purse = Purse(limit_usd=1.0)
+    first = purse.reserve(WorstCase(usd=0.8))
+    with pytest.raises(EvaluatorFault, match="max_share_usd"):
+        purse.reserve(WorstCase(usd=0.3))
+    purse.settle(first, 0.1)
+    second = purse.reserve(WorstCase(usd=0.3))
+    purse.settle(second, None)
+    assert purse.spent_usd == pytest.approx(0.4)
+    assert Purse(limit_usd=None).reserve(WorstCase(usd=1e9)) == 1e9
+
+
+def test_only_thoughts_of_committed_generations_were_spent():
+    attempts: list[dict[str, Any]] = [
+        {"purpose": "thought", "generation": 0, "cost_usd": 0.1, "maybe_usd": None},
+        {"purpose": "prediction", "generation": 1, "cost_usd": None, "maybe_usd": 0.2},
+        {"purpose": "prediction", "generation": 2, "cost_usd": 5.0, "maybe_usd": None},
+        {"purpose": "evaluation", "generation": 0, "cost_usd": 7.0, "maybe_usd": None},
+        {"purpose": "thought", "generation": None, "cost_usd": 9.0, "maybe_usd": None},
+    ]
+    assert spent_on((THOUGHT, PREDICTION), attempts, 2) == pytest.approx(0.3)

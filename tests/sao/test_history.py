@@ -1,0 +1,289 @@
+"""Runs of one system after each other: what the later ones know, and that a resume knows the same."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.coverage.alarms import Alarms
+from convergence_core.sao.preferences import Answer, Comparison, Judgement
+from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.store import ParquetStore
+from convergence_core.trust.audit import Trust
+from convergence_core.trust.drift import LIMIT, Drift
+from convergence_core.trust.exploitation import Exploitation, Standing
+from tasks.preferences.history import TAG, history_of, prompts_of, texts_of
+from tasks.runs import Run
+from tasks.steps import prefer
+from tests.sao.test_coverage import FULL
+from tests.support.planted_server import planted_server
+from tests.support.preferring_runs import (
+    STORE,
+    begin,
+    go_on,
+    planted_world,
+    play_generation,
+    write_preferring,
+)
+
+SMALL: dict[str, Any] = {
+    "optimization__evolution": {"population_size": 4, "generations": 2},
+    "society__sao": {"every": 1, "n_samples": 5, "n_personas": 20, "audit_items": 6},
+}
+FROZEN = Exploitation(
+    best=Standing(round_number=0, incumbent="{}", judge_mean=0.1, grounded_mean=0.9),
+    is_frozen=True,
+)
+KNOWN = SaoState(
+    rounds=Rounds(limit=3, n_done=3, best_agreement=0.9, why_ended="all 3 rounds were run"),
+    asked=(1, 2),
+    walk_to=100,
+    alarms=Alarms(reference=FULL, n_alarms=2, is_stopped=True),
+    trust=Trust(n_right=40, n_items=50),
+    drift=Drift().after(0.6, 0.5),
+    exploitation=FROZEN,
+    n_silences=1,
+    start_weight=0.2,
+    weight=0.05,
+    opinion={"a": 0.5},
+    proposals=("{}",),
+    variants={"system": ("x",)},
+)
+
+
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    return ParquetStore(folder / STORE).rows(sql)
+
+
+def finish(run: Run) -> SaoState:
+    """Take a run to its last generation; return what it has learned of preferences."""
+    with run:
+        while run.goes_on():
+            play_generation(run)
+        assert run.preferring is not None
+        return run.preferring.state
+
+
+# -- what goes on
+
+
+def test_a_further_run_begins_with_what_is_known_of_texts_and_judge():
+    found = KNOWN.next_run(limit=5, n_personas=30, same_judge=True)
+    assert (found.walk_from, found.walk_to) == (100, 130)
+    assert found.rounds == Rounds(limit=5, best_agreement=0.9)
+    for name in ("alarms", "trust", "drift", "exploitation", "n_silences", "weight"):
+        assert getattr(found, name) == getattr(KNOWN, name), name
+    assert (found.asked, found.opinion, found.proposals, found.variants) == ((), {}, (), {})
+    assert SaoState.from_json(json.loads(json.dumps(found.to_json())), limit=5) == found
+
+
+def test_of_another_judge_nothing_is_known():
+    found = KNOWN.next_run(limit=5, n_personas=30, same_judge=False)
+    assert found == SaoState(
+        rounds=Rounds(limit=5), walk_from=100, walk_to=130, n_before=3, alarms=KNOWN.alarms
+    )
+
+
+def test_a_silenced_judge_is_watched_anew_once_a_person_has_looked():
+    drifted = replace(KNOWN, exploitation=Exploitation(), drift=Drift(up=LIMIT + 1), n_silences=2)
+    for state in (KNOWN, drifted):
+        assert not state.is_believed
+        assert state.released(alarms=0, silences=state.n_silences - 1) == state
+        found = state.released(alarms=1, silences=state.n_silences)
+        assert found.is_believed
+        assert found.alarms.n_released == 1
+        assert (found.drift, found.exploitation) == (Drift(), Exploitation())
+
+
+def test_each_text_counts_as_often_as_it_was_written():
+    def pair(first: str, second: str, prompt: str = "p", persona: int = 1) -> JudgedPair:
+        return JudgedPair(
+            comparison=Comparison(
+                prompt=prompt, first=Answer(text=first, author="x"),
+                second=Answer(text=second, author="x"), kind="incumbent", persona=persona,
+            ),
+            judgement=Judgement(p12=0.9, p21=0.9, estimator="chat"), dropped_by=None,
+            round_number=0, position=0,
+        )  # fmt: skip
+
+    three = [pair("a", "b"), pair("a", "c"), pair("b", "c")]
+    assert texts_of(three) == ["p", "a", "b", "c"]
+    # What was written twice is a copy: by another persona, as another answer.
+    assert texts_of([*three, pair("d", "e", persona=2)])[4:] == ["p", "d", "e"]
+    assert texts_of([pair("a", "a"), pair("a", "b")]) == ["p", "a", "a", "b"]
+    assert prompts_of([*three, pair("d", "e", persona=2), "p", "p", "q"]) == [*"ppppq"]
+
+
+@pytest.mark.slow
+def test_a_window_of_three_answers_each_is_the_same_read_back(tmp_path: Path):
+    sao = {**SMALL["society__sao"], "response_pairs": 3}
+    with planted_server(planted_world()) as server:
+        write_preferring(tmp_path, server.url, **{**SMALL, "society__sao": sao})
+        state = finish(begin(tmp_path))
+        run = begin(tmp_path)
+        with run:
+            history = history_of(run.store, run.record)
+    (told,) = rows(tmp_path, "select coverage, n_judged from preference_rounds")
+    assert (told["coverage"]["n_texts"], told["n_judged"]) == (
+        20.0,
+        15,
+    )  # five prompts, 15 answers
+    assert len(history.texts) == len(set(history.texts)) == 20
+    assert state.rounds.n_done == 1
+
+
+# -- runs
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[SaoState], Any]:
+    """Return a store with two runs, what each had learned, and the world."""
+    folder, world = tmp_path_factory.mktemp("two"), planted_world()
+    with planted_server(world) as server:
+        write_preferring(folder, server.url, **SMALL)
+        states = [finish(begin(folder)), finish(begin(folder))]
+    return folder, states, world
+
+
+@pytest.mark.slow
+def test_two_runs_ask_no_persona_and_no_prompt_twice(two):
+    folder, states, world = two
+    asked = [set(state.asked) for state in states]
+    assert [len(one) for one in asked] == [5, 5]
+    assert not asked[0] & asked[1]
+    prompts = [shown for what, shown in world.asked if what == "prompt"]
+    assert len(set(prompts)) == len(prompts) == 10
+    told = rows(folder, "select coverage from preference_rounds order by run_id")
+    # The window of the second run holds the texts of the first.
+    assert [row["coverage"]["n_texts"] for row in told] == [15.0, 30.0]
+
+
+def test_trust_is_pooled_over_runs(two):
+    folder, states, _ = two
+    found = rows(folder, "select n_items, accuracy from preference_rounds order by run_id")
+    first, second = (row["n_items"] for row in found)
+    assert states[0].trust.n_items == first
+    assert states[1].trust.n_items == pytest.approx(0.8 * first + second)
+
+
+@pytest.mark.slow
+def test_what_a_run_knows_of_earlier_ones_is_settled_when_it_begins(two):
+    folder, states, _ = two
+    with planted_server(planted_world()) as server:
+        write_preferring(folder, server.url, **SMALL)
+        run = begin(folder)
+        assert len(run.record.tags[TAG].split()) == 2
+        assert run.preferring is not None
+        state, before = run.preferring.state, history_of(run.store, run.record)
+        label = run.label
+        with run:  # its row is written, and nothing else
+            pass
+        finish(begin(folder))  # another run goes on meanwhile
+        run = go_on(folder, name=label)
+        with run:
+            assert run.preferring is not None
+            assert run.preferring.state == state
+            assert history_of(run.store, run.record) == before
+        assert len(before.pairs) == 10
+    assert state.trust == states[1].trust
+
+
+@pytest.mark.slow
+def test_an_alarm_lasts_into_the_next_run_and_what_it_wrote_is_not_forgotten(tmp_path: Path):
+    world = planted_world()
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            assert run.preferring is not None
+            alarms = Alarms(reference=FULL, n_alarms=1, is_stopped=True, why="Vendi score low")
+            run.preferring.state = replace(run.preferring.state, alarms=alarms)
+            play_generation(run)
+            left = run.preferring.state.alarms
+        assert (left.is_stopped, left.n_clean) == (True, 1)
+        run = begin(tmp_path)
+        with run:
+            assert run.preferring is not None
+            assert run.preferring.state.alarms == left
+            play_generation(run)
+            play_generation(run)
+            assert run.preferring.state.alarms.gives_rows
+            history = history_of(run.store, run.record)
+    assert rows(tmp_path, "select * from preferences") == []
+    probes = rows(tmp_path, "select persona, prompt_sha256 from preference_probes")
+    assert len(probes) == len({row["persona"] for row in probes}) == 10
+    assert len(history.written) == len(set(history.prompts)) == 10
+    assert history.texts == ()
+    found = rows(tmp_path, "select coverage from preference_rounds order by run_id")
+    assert [row["coverage"]["n_texts"] for row in found] == [5.0, 10.0]
+
+
+def test_the_third_alarm_stays_over_runs_until_a_person_writes_that_they_looked(tmp_path: Path):
+    sao = SMALL["society__sao"]
+    with planted_server(planted_world()) as server:
+        write_preferring(tmp_path, server.url, **SMALL)
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            assert run.preferring is not None
+            alarms = Alarms(reference=FULL, n_alarms=3, is_stopped=True, why="x")
+            run.preferring.state = replace(
+                run.preferring.state, alarms=replace(alarms, n_alarms=2)
+            )
+            prefer.fn(run.run_id, 1)  # a round on probation, so that the run counts
+            assert run.preferring.round is not None
+            now = replace(run.preferring.round.state, alarms=alarms)
+            run.preferring.round = replace(run.preferring.round, state=now)
+            play_generation(run)
+        for released, may in ((0, False), (3, True)):
+            settings = {**sao, "released_alarms": released}
+            write_preferring(tmp_path, server.url, **{**SMALL, "society__sao": settings})
+            run = begin(tmp_path)
+            with run:
+                assert run.preferring is not None
+                assert run.preferring.state.alarms.n_alarms == 3
+                assert run.preferring.may_go_on == may, released
+
+
+def test_another_judge_begins_without_trust_and_with_all_prompts(two):
+    folder, _, _ = two
+    with planted_server(planted_world()) as server:
+        sao = {**SMALL["society__sao"], "model_name": "other"}
+        write_preferring(folder, server.url, **{**SMALL, "society__sao": sao})
+        run = begin(folder)
+        with run:
+            assert run.preferring is not None
+            assert run.preferring.state.trust == Trust()
+            history = history_of(run.store, run.record)
+    assert history.pairs == ()
+    assert history.audited == ()
+    assert len(history.prompts) >= 10
+    assert len(history.texts) >= 30
+
+
+@pytest.mark.slow
+def test_at_default_settings_a_collapse_is_seen_over_runs_and_stops_the_rows(tmp_path: Path):
+    world = planted_world(n_words=(40, 60))
+    sizes = {
+        "optimization__evolution": {"population_size": 4, "generations": 10},
+        "society__sao": {"audit_items": 10},  # every 3, 20 prompts, 3 rounds
+    }
+    states = []
+    with planted_server(world) as server:
+        write_preferring(tmp_path, server.url, **sizes)
+        for vocabulary in (None, 40, 40):
+            world.vocabulary = vocabulary
+            states.append(finish(begin(tmp_path)))
+    assert states[0].alarms.reference is None  # 180 texts at most: no window is full
+    assert states[-1].alarms.n_alarms >= 1, states[-1].alarms
+    notes = rows(tmp_path, "select generation, n_pairs, note from preference_rounds "
+                           "order by run_id, generation")  # fmt: skip
+    (first, *_) = [k for k, row in enumerate(notes) if "at first" in str(row["note"])]
+    assert first >= 3
+    after = notes[first + 1 :]
+    assert after
+    assert all(row["n_pairs"] == 0 for row in after[:2])

@@ -1,0 +1,209 @@
+"""Over a real server and the real client what pure functions promise of a round.
+
+The author behind the server writes what a test tells it to; what the server received says what was sent.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence_core.store import ParquetStore
+from convergence_core.texts import jaccard, word_set
+from convergence_core.trust.audit import LEAST_TRUST
+from tasks.preferences.making import shipped_personas
+from tests.sao.test_filters import edited, prompt
+from tests.support.planted_server import PlantedWorld, planted_server
+from tests.support.preferring_plugin import write
+from tests.support.preferring_runs import (
+    BEST,
+    STORE,
+    World,
+    begin,
+    planted_world,
+    play_generation,
+    write_preferring,
+)
+
+_PERSONA = re.compile(r"^The persona: (.+)$", re.MULTILINE)
+
+
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    return ParquetStore(folder / STORE).rows(sql)
+
+
+def dictated(texts: Sequence[str]) -> Callable[[int], str]:
+    """Return an author who writes these texts in turn."""
+    left = list(texts)
+    return lambda _number: left.pop(0)
+
+
+def personas_sent(world: PlantedWorld) -> list[str]:
+    """Return the personas in whose name the server was asked for prompts, in the order of arrival."""
+    found = []
+    for what, shown in world.asked:
+        if what == "prompt":
+            (persona,) = _PERSONA.findall(shown)
+            found.append(persona)
+    return found
+
+
+# -- near copies
+
+
+def test_near_copies_of_earlier_rounds_are_dropped_unjudged_and_those_farther_off_stay(
+    tmp_path: Path,
+):
+    rng = np.random.default_rng(7)
+    originals = [prompt(rng) for _ in range(6)]
+
+    def copies(*n_edits: int) -> list[str]:
+        return [" ".join(edited(w, n, rng)) for w in originals[:3] for n in n_edits]
+
+    written = [*(" ".join(words) for words in originals), *copies(1, 2), *copies(3, 4)]
+    world = planted_world(prompt_of=dictated(written))
+    n_judged = []
+    with planted_server(world) as server:
+        write_preferring(
+            tmp_path,
+            server.url,
+            optimization__evolution={"population_size": 3, "generations": 4},
+            society__sao={"every": 1, "n_samples": 6, "n_personas": 30, "audit_items": 0},
+        )
+        run = begin(tmp_path)
+        with run:
+            while run.goes_on():
+                before = world.n_asked["answer"], world.n_asked["judgement"]
+                play_generation(run)
+                n_judged.append(world.n_asked["judgement"] - before[1])
+    told = rows(tmp_path, "select * from preference_rounds order by generation")
+    assert [row["n_pairs"] for row in told] == [6, 6, 6]
+    assert [row["dropped"]["duplicate_prompt"] for row in told] == [0, 6, 0]
+    assert [row["n_judged"] for row in told] == [6, 0, 6]
+    # Nobody was paid to judge a copy; frozen pairs alone are asked about again.
+    found = rows(tmp_path, "select split, count(*) as n from preferences where dropped_by is null "
+                           "and generation = 1 group by split")  # fmt: skip
+    n_frozen = sum(row["n"] for row in found if row["split"] == "audit")
+    assert n_judged[2] == 2 * n_frozen
+    kept = rows(tmp_path, "select x.text from preferences p join payloads x "
+                          "on x.payload_sha256 = p.prompt_sha256")  # fmt: skip
+    assert {row["text"].strip('"') for row in kept} == {*written[:6], *written[12:]}
+
+
+def test_near_copies_within_one_round_are_dropped():
+    rng = np.random.default_rng(8)
+    words = prompt(rng)
+    near = [edited(words, n, rng) for n in (1, 2)]
+    far = [edited(words, n, rng) for n in (3, 4)]
+    texts = [" ".join(one) for one in (words, *near, *far)]
+    world = PlantedWorld(prompt_of=dictated(texts))
+    _, (found,) = write(world, n_samples=5, n_grounded=0, batch_size=1)
+    assert found.dropped.get("duplicate_prompt") == 2
+    assert [pair.comparison.prompt for pair in found.pairs] == [texts[0], *texts[3:]]
+
+
+# -- personas
+
+
+def test_no_persona_is_sent_twice_and_none_like_another():
+    # The author writes nothing that could be answered, so that nothing but prompts is asked for.
+    world = PlantedWorld(mode="garbage", breaks=frozenset({"prompt"}))
+    write(world, 4, n_samples=50, n_grounded=0, n_personas=200, iterative_rounds=5)
+    sent = personas_sent(world)
+    assert len(sent) == len(set(sent)) == 200
+    grammar = shipped_personas()
+    walked = {grammar.persona(int(index)).text for index in grammar.walk(0, 0, 200)}
+    assert set(sent) == walked
+    words = [word_set(text) for text in sent]
+    assert max(jaccard(a, b) for i, a in enumerate(words) for b in words[:i]) < 0.9
+
+
+@pytest.mark.slow
+def test_over_runs_of_a_system_no_persona_is_sent_twice(tmp_path: Path):
+    world = planted_world()
+    with planted_server(world) as server:
+        write_preferring(
+            tmp_path,
+            server.url,
+            optimization__evolution={"population_size": 3, "generations": 3},
+            society__sao={"every": 1, "n_samples": 7, "n_personas": 14, "audit_items": 0},
+        )
+        for _ in range(2):
+            run = begin(tmp_path)
+            with run:
+                while run.goes_on():
+                    play_generation(run)
+    sent = personas_sent(world)
+    assert len(sent) == len(set(sent)) == 28
+
+
+# -- the judge
+
+
+class Coin(World):
+    """A judge who is right about an item as often as it is told to be, whatever the order."""
+
+    accuracy: float = 0.5
+    seed: int = 0
+
+    def _of_case(self, shown: str) -> float | None:
+        p = super()._of_case(shown)
+        if p is None or p == 0.5:
+            return p
+        request = shown.partition("[[END REQUEST")[0].rpartition("\n\n")[2]
+        number = int(re.findall(r"Case (\d+):", request)[0])
+        is_right = np.random.default_rng([self.seed, number]).random() < self.accuracy
+        return p if is_right else 1.0 - p
+
+
+def trust_in(accuracy: float, seed: int) -> tuple[float, float]:
+    """Return the share of fifty items judged right over a server, and the trust that follows."""
+    world = Coin(truth=planted_world().truth)
+    world.accuracy, world.seed = accuracy, seed
+    sao, (found,) = write(world, n_samples=1, n_grounded=50)
+    assert found.audit is not None
+    assert found.audit.n_items == 50
+    assert sao.trust.is_enabled == (sao.trust.value >= LEAST_TRUST)
+    return found.audit.n_right / 50, sao.trust.value
+
+
+def test_a_coin_behind_a_server_is_disabled_and_a_judge_of_eighty_percent_is_heard():
+    # Over all seeds .3 % of coins pass and 3 % of such judges fail; these seeds are fixed.
+    coins = [trust_in(0.5, seed) for seed in range(3)]
+    judges = [trust_in(0.8, seed) for seed in range(3)]
+    assert all(0.3 < accuracy < 0.7 and trust < LEAST_TRUST for accuracy, trust in coins), coins
+    assert all(accuracy >= 0.7 and trust >= LEAST_TRUST for accuracy, trust in judges), judges
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_what_a_judge_thinks_of_candidates_is_what_was_planted(tmp_path: Path):
+    # A position bias of .8 and a liking for length of .6 must not hide who is better.
+    world = planted_world(delta=0.8, length=0.6)
+    with planted_server(world) as server:
+        write_preferring(
+            tmp_path,
+            server.url,
+            optimization__evolution={"population_size": 6, "generations": 2},
+            society__sao={"every": 1, "n_samples": 150, "n_personas": 150, "audit_items": 50},
+            # One call after the other: whose answer is which must not hang on who comes first.
+            llm__parallel_workers=1,
+            optimization__execution__parallel_workers=1,
+        )
+        run = begin(tmp_path)
+        with run:
+            play_generation(run)
+            play_generation(run)
+            assert run.preferring is not None
+            opinion = dict(run.preferring.state.opinion)
+            asked = {m.candidate.candidate_id: m.candidate for m in run.progress.search.archive}
+            report = rows(tmp_path, "select judge from preference_rounds")
+    known = [name for name in opinion if name in asked]
+    assert len(known) >= 3
+    planted = [-abs(float(str(asked[name].params["temperature"])) - BEST) for name in known]
+    assert np.corrcoef(planted, [opinion[name] for name in known])[0, 1] >= 0.95
+    assert report[0]["judge"]["position"] == pytest.approx(0.8, abs=0.4)
+    assert report[0]["judge"]["length"] == pytest.approx(0.6, abs=0.8)

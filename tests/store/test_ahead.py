@@ -1,0 +1,62 @@
+"""What is written before a generation is evaluated: durable at once, visible with the generation."""
+
+from pathlib import Path
+
+import pytest
+
+from convergence_core.store import ParquetStore
+from tests.support.store_rows import RUN, ahead_tables, final_tables, generation_tables, run_record
+
+COUNT = (
+    "select generation, count(*) as n, min(text) as text from commitments group by 1 order by 1"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    found = ParquetStore(tmp_path / "store")
+    found.save_run(run_record())
+    return found
+
+
+def test_it_is_on_disk_at_once_and_seen_with_its_generation(store: ParquetStore):
+    store.write_ahead(RUN, 0, ahead_tables())
+    (path,) = (store.path / "live/commitments").glob("*/g00000.parquet")
+    assert path.stat().st_size > 0
+    assert store.rows(COUNT) == []
+    store.publish(RUN, 0, generation_tables())
+    assert store.rows(COUNT) == [{"generation": 0, "n": 3, "text": "thought none"}]
+
+
+def test_a_generation_that_is_planned_anew_is_written_anew_until_it_is_published(
+    store: ParquetStore,
+):
+    store.write_ahead(RUN, 0, ahead_tables(text="old"))
+    store.write_ahead(RUN, 0, ahead_tables(text="new"))
+    store.publish(RUN, 0, generation_tables())
+    assert store.rows(COUNT)[0]["text"] == "new none"
+    # Publishing again changes nothing of it.
+    store.publish(RUN, 0, generation_tables())
+    assert store.rows(COUNT) == [{"generation": 0, "n": 3, "text": "new none"}]
+
+
+def test_it_is_kept_through_the_end_of_a_run_and_its_opening_again(store: ParquetStore):
+    for generation in (0, 1):
+        store.write_ahead(RUN, generation, ahead_tables(generation=generation))
+        store.publish(RUN, generation, generation_tables(generation=generation))
+    store.publish(RUN, -1, final_tables())
+    store.finish_run(run_record(status="done"))
+    assert [row["n"] for row in store.rows(COUNT)] == [3, 3]
+    store.reopen_run(run_record(status="done"))
+    assert [row["n"] for row in store.rows(COUNT)] == [3, 3]
+
+
+def test_other_tables_and_other_owners_are_refused(store: ParquetStore):
+    with pytest.raises(ValueError, match="written ahead"):
+        store.write_ahead(RUN, 0, {"candidates": []})
+    with pytest.raises(ValueError, match="of generation 0"):
+        store.write_ahead(RUN, 1, ahead_tables(generation=0))
+    with pytest.raises(ValueError, match="of run"):
+        store.write_ahead(RUN, 0, ahead_tables(run_id="01J8ZC0000000000000000WXYZ"))
+    with pytest.raises(ValueError, match="no table 'commitments'"):
+        store.publish(RUN, 0, generation_tables() | ahead_tables())
