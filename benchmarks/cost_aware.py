@@ -24,7 +24,7 @@ def target(seed: int, *, dear_is_good: bool) -> Value:
     """Return a random target; models may be the better the dearer."""
     effects = dict(draw_effects(np.random.default_rng([seed, 1])))
     if dear_is_good:
-        names = list(SPACE.parameters["model"].choices)  # type: ignore[union-attr]  # a choice
+        names = list(SPACE.parameters["model"].choices)  # type: ignore[attr-defined]  # a choice
         price = prices(seed)
         rank = np.argsort(np.argsort([price[name] for name in names]))
         effects["model"] = np.sort(effects["model"])[rank]

@@ -7,7 +7,6 @@ Makes two fresh environments, so it takes minutes and needs a package index.
 
 import re
 import subprocess
-import sys
 import tempfile
 import tomllib
 import venv
@@ -62,4 +61,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

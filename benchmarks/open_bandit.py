@@ -53,7 +53,7 @@ def read(folder: Path, name: str) -> Campaign:
     """Return a campaign of the data."""
     found = {kind: _table(folder / kind / name / f"{name}.csv") for kind in ("bts", "random")}
     logged = found["bts"]
-    n_items = int(max(table["item_id"].max() for table in found.values())) + 1  # type: ignore[arg-type]
+    n_items = int(max(table["item_id"].max() for table in found.values())) + 1  # type: ignore[type-var, arg-type]  # a column of integers
     log = Log(
         actions=logged["item_id"].to_numpy().astype(np.int64),
         rewards=logged["click"].to_numpy().astype(np.float64),

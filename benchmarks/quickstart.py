@@ -21,7 +21,7 @@ from benchmarks.machine import describe_machine
 from convergence_core.recommend import recommend
 from convergence_core.records import Candidate, Case, Evaluation, Trial, eval_id_of
 from convergence_core.sampler import AskRequest
-from convergence_core.samplers import make_sampler
+from convergence_core.samplers import make_sampler, make_surrogate
 from data.quickstart import metrics, retriever
 from tasks.loading import Loaded, load
 from tasks.opening import with_overrides
@@ -32,6 +32,8 @@ N_GENERATIONS = 8
 
 def ndcg(candidate: Candidate, case: Case) -> float:
     """Return nDCG@10 of one cell."""
+    assert isinstance(case.input, dict)
+    assert isinstance(case.expected, dict)
     answer = retriever.search(case.input, dict(candidate.params))
     return float(metrics.ndcg_at_10(answer, case.expected, {}))
 
@@ -73,7 +75,9 @@ def optimize(loaded: Loaded, algorithm: str, seed: int, n_cells: int) -> Candida
             for assignment in sampler.ask(state, rng, request).assignments
         ]
         state = sampler.tell(state, trials)
-    found = recommend(state, rng=np.random.default_rng(draw_stream))
+    found = recommend(
+        state, rng=np.random.default_rng(draw_stream), surrogate=make_surrogate(loaded.space)
+    )
     assert found is not None
     return state.archive.members[found.candidate_id].candidate
 

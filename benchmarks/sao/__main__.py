@@ -50,7 +50,7 @@ def arms(n_seeds: int, first_seed: int) -> None:
     print("|---|---|---|")
     print(f"| off | {off.mean():.2f} | |")
     for kind in ("good", "random", "adversarial"):
-        values = regrets(kind, n_seeds, first_seed=first_seed)  # type: ignore[arg-type]  # as listed
+        values = regrets(kind, n_seeds, first_seed=first_seed)
         print(f"| {kind} | {values.mean():.2f} | {change(values, off)} |", flush=True)
 
 

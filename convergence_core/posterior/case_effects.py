@@ -45,6 +45,20 @@ MIN_DOF_OF_CASES = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rest:
+    """What candidates and cases leave unexplained."""
+
+    residual: np.ndarray
+    """Reward less a and b, 0 where nothing was seen, (M, N)."""
+    seen: np.ndarray
+    """Whether a candidate was asked a case, (M, N)."""
+    loading: np.ndarray
+    """Each case's share in the mean that is sought, less its share in the mean that was seen, (M, N)."""
+    total: np.ndarray
+    """Precision of each candidate were b known, (M,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CaseEffects:
     """Evidence per candidate."""
 
@@ -59,10 +73,25 @@ class CaseEffects:
     case_variance: float
     noise: np.ndarray
     """Variance of one cell of each candidate, (M,)."""
+    rest: Rest | None
+    """``None``: the noise is not measured."""
 
     @classmethod
-    def estimate(cls, evidence: Evidence, *, with_cases: bool = True) -> "CaseEffects":
-        """Return the estimates; ``with_cases=False`` takes all cases for equally hard."""
+    def estimate(
+        cls,
+        evidence: Evidence,
+        *,
+        with_cases: bool = True,
+        believed: np.ndarray | None = None,
+    ) -> "CaseEffects":
+        """Return the estimates.
+
+        Args:
+            evidence: the rewards.
+            with_cases: ``False`` takes all cases for equally hard.
+            believed: what rewards are thought to be, of which binomial noise follows, (M,);
+                ``None``: as the rewards themselves tell.
+        """
         weight = _cell_weights(evidence)
         cells = weight.sum(axis=1)
         n_free = float(evidence.count.sum()) - len(cells)
@@ -75,11 +104,14 @@ class CaseEffects:
                 case_effect=np.zeros(evidence.count.shape[1]),
                 case_variance=0.0,
                 noise=np.ones(len(cells)),
+                rest=None,
             )
         fit, constant = _fit(evidence, weight, binomial=False, with_cases=with_cases)
         if evidence.mean.min() < 0 or evidence.mean.max() > 1:
             return constant
-        binomial_fit, binomial = _fit(evidence, weight, binomial=True, with_cases=with_cases)
+        binomial_fit, binomial = _fit(
+            evidence, weight, binomial=True, with_cases=with_cases, believed=believed
+        )
         is_binomial = binomial_fit - fit > (-MARGIN if evidence.binary else MARGIN)
         return binomial if is_binomial else constant
 
@@ -168,7 +200,12 @@ def _covariance(
 
 
 def _fit(
-    evidence: Evidence, weight: np.ndarray, *, binomial: bool, with_cases: bool
+    evidence: Evidence,
+    weight: np.ndarray,
+    *,
+    binomial: bool,
+    with_cases: bool,
+    believed: np.ndarray | None = None,
 ) -> tuple[float, CaseEffects]:
     """Return the log-likelihood of the residuals, and the estimates.
 
@@ -193,7 +230,11 @@ def _fit(
             spread = float((solution.effect[shown] ** 2).sum())
             case_variance = max(spread / max(dof, MIN_DOF_OF_CASES), MIN_VARIANCE)
         if binomial:
-            shape = _binomial_shape(solution.mean, cells)
+            shape = (
+                _binomial_shape(solution.mean, cells)
+                if believed is None
+                else np.maximum(believed * (1.0 - believed), EDGE)
+            )
         square = _square(evidence, solution.residual, shape)
         factor = max(square / max(n_free - dof, 1.0), least)
         solution = _Solution.of(evidence, weight / (factor * shape)[:, None], case_variance)
@@ -208,6 +249,12 @@ def _fit(
         case_effect=solution.effect,
         case_variance=case_variance,
         noise=factor * shape,
+        rest=Rest(
+            residual=solution.residual,
+            seen=evidence.count > 0,
+            loading=solution.loading,
+            total=solution.total,
+        ),
     )
 
 

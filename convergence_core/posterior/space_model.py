@@ -21,7 +21,9 @@ from convergence_core.posterior.earlier import (
 )
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.gaussian_process import GaussianProcess
-from convergence_core.posterior.kernel import Layout
+from convergence_core.posterior.interaction import Interaction
+from convergence_core.posterior.kernel import Distances, Layout
+from convergence_core.posterior.reading import Reading
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.posterior.warping import Warp
 from convergence_core.records import Candidate, Json
@@ -30,6 +32,8 @@ from convergence_core.space.encoding import Encoding, Places
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""
+N_READINGS = 3
+"""Readings of the evidence where the noise is measured; a fourth changes little."""
 MEMORY_KEY = "log_params"
 """Where a sampler's memory keeps the hyper-parameters."""
 
@@ -49,6 +53,10 @@ class SpaceModel:
     """``False``: no additive terms; to show what they are worth."""
     case_effects: bool = True
     """``False``: all cases count as equally hard; to show what knowing them is worth."""
+    interaction: bool = True
+    """``False``: no luck is shared by similar candidates; to show what knowing it is worth."""
+    n_readings: int = N_READINGS
+    """How often evidence is read; 1: only where it was measured, to show what more are worth."""
     earlier: tuple[EarlierRun, ...] = ()
     """Earlier runs of the same system, believed as far as they agree with this one."""
     start: tuple[float, ...] | None = None
@@ -115,51 +123,81 @@ class SpaceModel:
             return FittedSpaceModel(model=self, learned=None)
         kept = Archive({member.candidate.candidate_id: member for member in members})
         evidence = Evidence.gather(kept, case_ids=case_ids, case_weights=case_weights)
-        effects = CaseEffects.estimate(evidence, with_cases=self.case_effects)
-        low, high = self.bounds or (-1.0, 1.0)
-        error = float(np.median(np.sqrt(np.diag(effects.errors)))) if effects.is_measured else 0.0
-        warp = Warp.learn(effects.mean, guess=(high - low) / 4, least=error)
-        slope = warp.slope(effects.mean) if effects.is_measured else np.ones(len(evidence.ids))
-        layout = Layout.of(
-            self.encoding,
-            own_effect=effects.is_measured or not self.encoding.number_names,
-        )
-        if not self.additive:
-            layout = layout.without_additive()
-        start = None
-        if self.start is not None and len(self.start) == layout.size + 1:
-            start = np.array(self.start, dtype=np.float64)
         places = self.encoding.encode(
             [kept.members[name].candidate.params for name in evidence.ids]
         )
-        targets, errors = warp.forward(effects.mean), slope[:, None] * effects.errors * slope
-        process = GaussianProcess.fit(
-            layout,
-            self.encoding.distances,
-            places,
-            targets,
-            errors,
-            known_noise=effects.is_measured,
-            start=start,
-            n_steps=self.n_steps
-            if start is None or self.start_steps is None
-            else self.start_steps,
-        )
+        reading, process = self._read(evidence, places)
         log_params, agreement = process.log_params, None
         earlier = newest_within(self.earlier, self.max_rows - len(places))
         if earlier:
-            process, agreement = with_earlier(process, targets, errors, warp, earlier)
+            process, agreement = with_earlier(
+                process, reading.targets, reading.errors, reading.warp, earlier
+            )
         return FittedSpaceModel(
             model=self,
             learned=Learned(
                 process=process,
                 log_params=log_params,
                 agreement=agreement,
-                warp=warp,
-                effects=effects,
+                warp=reading.warp,
+                effects=reading.effects,
                 evidence=evidence,
                 row={name: i for i, name in enumerate(evidence.ids)},
             ),
+        )
+
+    def _read(self, evidence: Evidence, places: Places) -> tuple[Reading, GaussianProcess]:
+        """Return the evidence as it was read last, and the process fitted to it.
+
+        Where cells tell the noise, it is read again where the posterior lies, see ``reading``.
+        """
+        effects = CaseEffects.estimate(evidence, with_cases=self.case_effects)
+        layout = Layout.of(
+            self.encoding, own_effect=effects.is_measured or not self.encoding.number_names
+        )
+        if not self.additive:
+            layout = layout.without_additive()
+        interaction = None
+        if self.interaction and effects.is_measured:
+            distances = Distances.between(places, places, self.encoding.distances)
+            interaction = Interaction.estimate(effects, layout, distances)
+        start = None
+        if self.start is not None and len(self.start) == layout.size + 1:
+            start = np.array(self.start, dtype=np.float64)
+        reading = Reading.of(_applied(interaction, effects), self.bounds)
+        process = self._process(reading, layout, places, start)
+        tells = effects.is_measured and np.ptp(reading.targets) > 0
+        for _ in range(self.n_readings - 1 if tells else 0):
+            believed = WarpedBeliefs(
+                ids=evidence.ids,
+                process=process,
+                warp=reading.warp,
+                places=places,
+                rows=np.arange(len(places)),
+                bounds=self.bounds,
+            )
+            again = CaseEffects.estimate(
+                evidence,
+                with_cases=self.case_effects,
+                believed=np.clip(believed.mean, 0.0, 1.0),
+            )
+            reading = Reading.of(_applied(interaction, again), self.bounds, believed)
+            process = self._process(reading, layout, places, process.log_params)
+        return reading, process
+
+    def _process(
+        self, reading: Reading, layout: Layout, places: Places, start: np.ndarray | None
+    ) -> GaussianProcess:
+        n_steps = None if start is None else self.start_steps
+        return GaussianProcess.fit(
+            layout,
+            self.encoding.distances,
+            places,
+            reading.targets,
+            reading.errors,
+            known_noise=reading.effects.is_measured,
+            start=start,
+            n_steps=self.n_steps if n_steps is None else n_steps,
         )
 
     def _rows(self, archive: Archive, case_ids: Sequence[str] | None) -> list[Member]:
@@ -180,6 +218,10 @@ class SpaceModel:
         newest = np.arange(len(members) - quarter, len(members))
         spread = np.linspace(0, len(members) - 1, quarter).round().astype(np.intp)
         return [members[i] for i in np.unique(np.concatenate([best, newest, spread]))]
+
+
+def _applied(interaction: Interaction | None, effects: CaseEffects) -> CaseEffects:
+    return effects if interaction is None else interaction.applied(effects)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

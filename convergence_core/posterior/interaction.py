@@ -1,0 +1,178 @@
+"""Cases suit some candidates better than others, and those like them.
+
+    reward(i, j) = a_i + b_j + g_ij + e_ij
+    Cov(g_ij, g_kj) = share * sd_i * sd_k * c(i, k),    Var(e_ij) = (1 - share) * sd_i^2
+
+A model that answers a question at one temperature answers it at the next one, too: twenty such
+candidates on five questions are five answers rather than a hundred. Where g is told apart from e,
+the errors of similar candidates move together. So a kind that was asked few cases is known badly,
+however many of its members were asked; and two of a kind compare well on the cases both were asked.
+Errors of g end where all cases were asked, since a mean over these very cases is sought.
+
+c is a product kernel of its own over the space. Its hyper-parameters and the share are those of the
+highest composite likelihood of pairs (Varin, Reid & Firth 2011): of the products of two
+candidates' residuals, summed over the cases that both were asked, against their expectation, less
+what each candidate's mean took of it.
+
+Notation: M candidates, N cases, sd_i the noise of one cell.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from convergence_core.posterior.case_effects import CaseEffects
+from convergence_core.posterior.kernel import Distances, Layout, log_slope, product
+
+MOST_PAIRS = 10_000
+"""Pairs that are looked at; of more, as many evenly spread ones."""
+LEAST_PAIRS = 50
+"""Pairs from which on a share is told."""
+LEAST_SHARED = 0.5
+"""Cases that a pair must share, after what its means took."""
+SHARE_PRIOR = (math.log(0.05 / 0.95), 2.0)
+"""Mean and deviation of the share's log-odds before evidence: .05, between .001 and .7."""
+N_STEPS = 25
+N_BOUND_SDS = 4.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Interaction:
+    """What of a cell's noise is luck that similar candidates share."""
+
+    share: float
+    """Of the noise's variance, in (0, 1)."""
+    alike: np.ndarray
+    """c between all candidates, (M, M)."""
+
+    @classmethod
+    def estimate(
+        cls, effects: CaseEffects, layout: Layout, distances: Distances
+    ) -> "Interaction | None":
+        """Return the estimate; ``None``: too few candidates share cases.
+
+        Args:
+            effects: of measured noise, with what they leave unexplained.
+            layout: of the space's kernel, whose priors of lengths and weights c takes over.
+            distances: between all candidates, (M, M).
+        """
+        pairs = _Pairs.of(effects, distances)
+        if pairs is None:
+            return None
+        from scipy.optimize import minimize  # noqa: PLC0415 - a report need not wait for it
+
+        problem = _Problem(layout, pairs)
+        mean, sd = problem.prior
+        bounds = list(zip(mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd, strict=True))
+        found = minimize(
+            problem.value_and_gradient,
+            mean,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": N_STEPS},
+        )
+        return cls(share=_logistic(float(found.x[-1])), alike=product(layout, found.x, distances))
+
+    def applied(self, effects: CaseEffects) -> CaseEffects:
+        """Return the effects whose errors know what similar candidates share."""
+        rest = effects.rest
+        if rest is None:
+            return effects
+        sd = np.sqrt(effects.noise)
+        together = (sd[:, None] * sd * self.alike) * (rest.loading @ rest.loading.T)
+        errors = effects.errors + self.share * (together - np.diag(1.0 / rest.total))
+        return replace(effects, errors=errors)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Pairs of candidates that were asked the same cases, (n,) each."""
+
+    product: np.ndarray
+    """Sum over shared cases of the product of both residuals, in units of their noise."""
+    n_shared: np.ndarray
+    """Cases that count, less what the means took."""
+    distances: Distances
+    """As columns, (n, 1)."""
+    weight: float
+    """Of each in the likelihood: pairs repeat each other, so all weigh as much as all cells."""
+
+    @classmethod
+    def of(cls, effects: CaseEffects, distances: Distances) -> "_Pairs | None":
+        """Return the pairs; ``None``: there are too few."""
+        rest = effects.rest
+        if rest is None:
+            return None
+        seen = rest.seen.astype(np.float64)
+        unit = rest.residual / np.sqrt(effects.noise)[:, None]
+        i, j = np.triu_indices(len(seen), 1)
+        step = -(-len(i) // MOST_PAIRS) or 1
+        i, j = i[::step], j[::step]
+        n_cells = seen.sum(axis=1)
+        both = (seen @ seen.T)[i, j]
+        n_shared = both * (
+            1.0 - 1.0 / n_cells[i] - 1.0 / n_cells[j] + both / (n_cells[i] * n_cells[j])
+        )
+        tells = n_shared >= LEAST_SHARED
+        if tells.sum() < LEAST_PAIRS:
+            return None
+        i, j, n_shared = i[tells], j[tells], n_shared[tells]
+        return cls(
+            product=(unit @ unit.T)[i, j],
+            n_shared=n_shared,
+            distances=Distances(
+                distances.numbers[:, i, j][:, :, None], distances.choices[:, i, j][:, :, None]
+            ),
+            weight=min(1.0, float(n_cells.sum()) / float(n_shared.sum())),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Problem:
+    """What the optimizer minimizes over log lengths and weights of c and the share's log-odds."""
+
+    layout: Layout
+    pairs: _Pairs
+
+    @property
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and deviations, (n_dims + 1,) each."""
+        n, (mean, sd) = self.layout.n_dims, SHARE_PRIOR
+        return (
+            np.append(self.layout.prior_mean[:n], mean),
+            np.append(self.layout.prior_sd[:n], sd),
+        )
+
+    def value_and_gradient(self, params: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return minus log posterior, up to a constant, and its gradient.
+
+        A product of two residuals has the mean n share c and, next to it, the variance
+        n (1 + (share c)^2).
+        """
+        pairs, share = self.pairs, _logistic(float(params[-1]))
+        alike = product(self.layout, params, pairs.distances)[:, 0]
+        correlation = share * alike
+        variance = pairs.n_shared * (1.0 + correlation**2)
+        gap = pairs.product - pairs.n_shared * correlation
+        squares = gap**2 / variance
+        mean, sd = self.prior
+        pull = (params - mean) / sd
+        value = 0.5 * pairs.weight * float((squares + np.log(variance)).sum())
+        value += 0.5 * float(pull @ pull)
+        # d value / d correlation
+        slope = pairs.weight * (
+            -gap * pairs.n_shared / variance
+            + (1.0 - squares) * pairs.n_shared * correlation / variance
+        )
+        gradient = np.empty(len(params))
+        for d in range(self.layout.n_dims):
+            of_kernel = log_slope(self.layout, params, pairs.distances, d)[:, 0]
+            gradient[d] = slope @ (correlation * of_kernel)
+        gradient[-1] = (slope @ alike) * share * (1.0 - share)
+        return value, gradient + pull / sd
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x))
