@@ -41,8 +41,11 @@ class Rules:
     """Of these, those with the highest mean + 2 sd that compete."""
     n_elites: int = 25
     """Known candidates that compete, those of the highest posterior means."""
-    max_chunks: int = 2
-    """Chunks that a known candidate may win in one generation before the end game."""
+    max_chunks: int = 4
+    """Chunks that a known candidate may win in one generation before the end game, where there are
+    cases."""
+    max_repeats: int = 2
+    """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
     end_share: float = 0.3
     """Share of the cells, the last, that only known candidates get, where there are cases."""
     end_share_without_cases: float = 0.1

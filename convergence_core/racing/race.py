@@ -84,13 +84,15 @@ class Race:
         n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
         if panel is not None:
             values = panel.values(values, n_reserved, elites, contest.pool.genes)
+        has_cases = len(self.draft.request.case_ids) > 1
+        most_wins = rules.max_chunks if has_cases else rules.max_repeats
         n_wins = np.zeros(values.shape[1], dtype=np.intp)
         for place, value in enumerate(values):
             self.draft.is_touched |= place >= n_reserved
             for i in np.argsort(-value, kind="stable"):
                 if value[i] == -np.inf:  # only experts may choose it
                     break
-                if n_wins[i] >= (rules.max_chunks if i < len(elites) else 1):
+                if n_wins[i] >= (most_wins if i < len(elites) else 1):
                     continue
                 n_wins[i] += 1
                 if self._ask(self._competitor(int(i), elites, contest, panel)):

@@ -8,7 +8,7 @@ random.
 
 Departures from plain Thompson sampling, each for a reason:
 
-* A known candidate gets at most two chunks of a generation, so one lucky draw decides little.
+* A known candidate gets a few chunks of a generation at most, so a lucky draw decides little.
 * The last share of the cells goes to known candidates only: best-arm identification rather than
   search. Without cases that share is small, and none where rewards hold no noise.
 * ``exploration_rate`` of the places go to uniformly random newcomers, against a model that is wrong.

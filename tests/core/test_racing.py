@@ -268,6 +268,39 @@ def test_a_lower_confidence_level_sends_more_candidates_out_of_the_race():
     assert in_race(0.51) == [member.candidate_id for member in members[:2]]
 
 
+@pytest.mark.parametrize(
+    ("cases", "most"), [(CASES, Rules().max_chunks), (CASES[:1], Rules().max_repeats)]
+)
+def test_a_known_candidate_wins_few_places_of_a_generation(cases, most):
+    """Eight are all there are, one far ahead: of twelve places it wins as many as it may."""
+    names = tuple("abcdefgh")
+    space = Space(parameters={"x": Choice(kind="categorical", choices=names)})
+    trials = []
+    for i, name in enumerate(names):
+        member = space.candidate({"x": name})
+        repeats = range(1 if len(cases) > 1 else 5)
+        cells = [
+            Cell(candidate_id=member.candidate_id, case_id=case, repeat=repeat)
+            for case in cases[:5]
+            for repeat in repeats
+        ]
+        luck = 0.1 * rng(i).standard_normal(len(cells))
+        rewards = {cell: 0.05 + 0.9 * (i == 0) + x for cell, x in zip(cells, luck, strict=True)}
+        trials.append(trial(member, rewards))
+    sampler = replace(
+        RACING,
+        space=space,
+        surrogate=SpaceModel(space=space),
+        rules=Rules(confidence_level=1.0),  # nobody leaves
+        cases_per_candidate=1,
+    )
+    state = sampler.tell(sampler.start(), trials)
+    plan = sampler.ask(state, rng(3), request(1, case_ids=cases, repeats=50, n_cells=12))
+    won = {a.candidate.params["x"]: len(a.cells) for a in plan.assignments}
+    assert won["a"] == most == max(won.values())
+    assert sum(won.values()) == 12
+
+
 def test_the_last_cells_go_to_known_candidates_only():
     """The last .3 of ten generations: all of the last three, none of the seventh."""
     state = told(RACING, 2, n_cells=40)
