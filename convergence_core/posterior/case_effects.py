@@ -75,23 +75,13 @@ class CaseEffects:
     """Variance of one cell of each candidate, (M,)."""
     rest: Rest | None
     """``None``: the noise is not measured."""
+    factor: float = 1.0
+    """Noise in units of its shape: of p (1 - p), or of 1."""
+    is_binomial: bool = False
 
     @classmethod
-    def estimate(
-        cls,
-        evidence: Evidence,
-        *,
-        with_cases: bool = True,
-        believed: np.ndarray | None = None,
-    ) -> "CaseEffects":
-        """Return the estimates.
-
-        Args:
-            evidence: the rewards.
-            with_cases: ``False`` takes all cases for equally hard.
-            believed: what rewards are thought to be, of which binomial noise follows, (M,);
-                ``None``: as the rewards themselves tell.
-        """
+    def estimate(cls, evidence: Evidence, *, with_cases: bool = True) -> "CaseEffects":
+        """Return the estimates; ``with_cases=False`` takes all cases for equally hard."""
         weight = _cell_weights(evidence)
         cells = weight.sum(axis=1)
         n_free = float(evidence.count.sum()) - len(cells)
@@ -109,11 +99,44 @@ class CaseEffects:
         fit, constant = _fit(evidence, weight, binomial=False, with_cases=with_cases)
         if evidence.mean.min() < 0 or evidence.mean.max() > 1:
             return constant
-        binomial_fit, binomial = _fit(
-            evidence, weight, binomial=True, with_cases=with_cases, believed=believed
-        )
+        binomial_fit, binomial = _fit(evidence, weight, binomial=True, with_cases=with_cases)
         is_binomial = binomial_fit - fit > (-MARGIN if evidence.binary else MARGIN)
         return binomial if is_binomial else constant
+
+    def believing(
+        self, evidence: Evidence, believed: np.ndarray, *, with_cases: bool = True
+    ) -> "CaseEffects":
+        """Return the estimates whose binomial noise is that of believed rewards.
+
+        Constant noise owes nothing to rewards, and leaves the estimates as they are.
+
+        Args:
+            evidence: what these estimates are of.
+            believed: mean rewards, in [0, 1], (M,).
+            with_cases: as in ``estimate``.
+        """
+        if not self.is_binomial:
+            return self
+        weight = _cell_weights(evidence)
+        p = np.clip(believed, 0.0, 1.0)
+        shape = np.maximum(p * (1.0 - p), EDGE)
+        return _fit(
+            evidence,
+            weight,
+            binomial=True,
+            with_cases=with_cases,
+            believed=Believed(shape, self.factor, self.case_variance),
+        )[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Believed:
+    """Where a second estimate begins."""
+
+    shape: np.ndarray
+    """Of the noise, which stays, (M,)."""
+    factor: float
+    case_variance: float
 
 
 def _cell_weights(evidence: Evidence) -> np.ndarray:
@@ -205,7 +228,7 @@ def _fit(
     *,
     binomial: bool,
     with_cases: bool,
-    believed: np.ndarray | None = None,
+    believed: Believed | None = None,
 ) -> tuple[float, CaseEffects]:
     """Return the log-likelihood of the residuals, and the estimates.
 
@@ -216,12 +239,15 @@ def _fit(
     shown = (weight > 0).any(axis=0)
     n_free = float(evidence.count.sum()) - len(cells)
     least = _least_factor(evidence, binomial=binomial)
-    shape = np.ones(len(cells))
-    factor = max(
-        _square(evidence, _Solution.of(evidence, weight, 0.0).residual, shape) / n_free, least
-    )
-    case_variance = factor if with_cases else 0.0
-    solution = _Solution.of(evidence, weight / factor, case_variance)
+    if believed is None:
+        shape = np.ones(len(cells))
+        factor = max(
+            _square(evidence, _Solution.of(evidence, weight, 0.0).residual, shape) / n_free, least
+        )
+        case_variance = factor if with_cases else 0.0
+    else:
+        shape, factor, case_variance = believed.shape, believed.factor, believed.case_variance
+    solution = _Solution.of(evidence, weight / (factor * shape)[:, None], case_variance)
     for _ in range(N_ROUNDS):
         before = np.array([factor, case_variance])
         dof = 0.0
@@ -229,12 +255,8 @@ def _fit(
             dof = float((1.0 - solution.effect_variance() / case_variance)[shown].sum())
             spread = float((solution.effect[shown] ** 2).sum())
             case_variance = max(spread / max(dof, MIN_DOF_OF_CASES), MIN_VARIANCE)
-        if binomial:
-            shape = (
-                _binomial_shape(solution.mean, cells)
-                if believed is None
-                else np.maximum(believed * (1.0 - believed), EDGE)
-            )
+        if binomial and believed is None:
+            shape = _binomial_shape(solution.mean, cells)
         square = _square(evidence, solution.residual, shape)
         factor = max(square / max(n_free - dof, 1.0), least)
         solution = _Solution.of(evidence, weight / (factor * shape)[:, None], case_variance)
@@ -249,6 +271,8 @@ def _fit(
         case_effect=solution.effect,
         case_variance=case_variance,
         noise=factor * shape,
+        factor=factor,
+        is_binomial=binomial,
         rest=Rest(
             residual=solution.residual,
             seen=evidence.count > 0,

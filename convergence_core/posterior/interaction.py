@@ -25,7 +25,7 @@ import numpy as np
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.kernel import Distances, Layout, log_slope, product
 
-MOST_PAIRS = 10_000
+MOST_PAIRS = 5_000
 """Pairs that are looked at; of more, as many evenly spread ones."""
 LEAST_PAIRS = 50
 """Pairs from which on a share is told."""

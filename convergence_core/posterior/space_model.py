@@ -176,11 +176,7 @@ class SpaceModel:
                 rows=np.arange(len(places)),
                 bounds=self.bounds,
             )
-            again = CaseEffects.estimate(
-                evidence,
-                with_cases=self.case_effects,
-                believed=np.clip(believed.mean, 0.0, 1.0),
-            )
+            again = effects.believing(evidence, believed.mean, with_cases=self.case_effects)
             reading = Reading.of(_applied(interaction, again), self.bounds, believed)
             process = self._process(reading, layout, places, process.log_params)
         return reading, process

@@ -76,15 +76,23 @@ def test_binomial_noise_is_that_of_what_is_believed():
     n = np.full(10, N_CASES)
     evidence = Evidence.gather(archive(coins(p, 3, n)))
     believed = np.linspace(0.6, 0.7, 10)
-    found = CaseEffects.estimate(evidence, with_cases=False, believed=believed)
     own = CaseEffects.estimate(evidence, with_cases=False)
+    assert own.is_binomial
+    found = own.believing(evidence, believed, with_cases=False)
     assert found.noise / found.noise[0] == pytest.approx(
         believed * (1 - believed) / (believed[0] * (1 - believed[0]))
     )
     assert own.noise.min() < 0.5 * own.noise.max()
-    certain = CaseEffects.estimate(evidence, with_cases=False, believed=np.ones(10))
+    certain = own.believing(evidence, np.ones(10), with_cases=False)
     assert np.ptp(certain.noise) == 0.0
     assert certain.noise[0] >= EDGE * 0.25
+
+
+def test_constant_noise_owes_nothing_to_what_is_believed():
+    found = measured()
+    assert not found.is_binomial
+    evidence = Evidence.gather(two_way(np.random.default_rng(0), n_members=12, n_cases=15)[0])
+    assert found.believing(evidence, np.full(12, 0.5)) is found
 
 
 def test_readings_come_to_rest():
