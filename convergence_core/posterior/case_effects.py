@@ -78,6 +78,7 @@ class CaseEffects:
     factor: float = 1.0
     """Noise in units of its shape: of p (1 - p), or of 1."""
     is_binomial: bool = False
+    """Whether the noise follows p (1 - p)."""
 
     @classmethod
     def estimate(cls, evidence: Evidence, *, with_cases: bool = True) -> "CaseEffects":
@@ -117,24 +118,22 @@ class CaseEffects:
         """
         if not self.is_binomial:
             return self
-        weight = _cell_weights(evidence)
         p = np.clip(believed, 0.0, 1.0)
-        shape = np.maximum(p * (1.0 - p), EDGE)
         return _fit(
             evidence,
-            weight,
+            _cell_weights(evidence),
             binomial=True,
             with_cases=with_cases,
-            believed=Believed(shape, self.factor, self.case_variance),
+            start=_Start(np.maximum(p * (1.0 - p), EDGE), self.factor, self.case_variance),
         )[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Believed:
+class _Start:
     """Where a second estimate begins."""
 
     shape: np.ndarray
-    """Of the noise, which stays, (M,)."""
+    """Of the noise, which stays as it is, (M,)."""
     factor: float
     case_variance: float
 
@@ -228,7 +227,7 @@ def _fit(
     *,
     binomial: bool,
     with_cases: bool,
-    believed: Believed | None = None,
+    start: _Start | None = None,
 ) -> tuple[float, CaseEffects]:
     """Return the log-likelihood of the residuals, and the estimates.
 
@@ -239,14 +238,14 @@ def _fit(
     shown = (weight > 0).any(axis=0)
     n_free = float(evidence.count.sum()) - len(cells)
     least = _least_factor(evidence, binomial=binomial)
-    if believed is None:
+    if start is None:
         shape = np.ones(len(cells))
         factor = max(
             _square(evidence, _Solution.of(evidence, weight, 0.0).residual, shape) / n_free, least
         )
         case_variance = factor if with_cases else 0.0
     else:
-        shape, factor, case_variance = believed.shape, believed.factor, believed.case_variance
+        shape, factor, case_variance = start.shape, start.factor, start.case_variance
     solution = _Solution.of(evidence, weight / (factor * shape)[:, None], case_variance)
     for _ in range(N_ROUNDS):
         before = np.array([factor, case_variance])
@@ -255,7 +254,7 @@ def _fit(
             dof = float((1.0 - solution.effect_variance() / case_variance)[shown].sum())
             spread = float((solution.effect[shown] ** 2).sum())
             case_variance = max(spread / max(dof, MIN_DOF_OF_CASES), MIN_VARIANCE)
-        if binomial and believed is None:
+        if binomial and start is None:
             shape = _binomial_shape(solution.mean, cells)
         square = _square(evidence, solution.residual, shape)
         factor = max(square / max(n_free - dof, 1.0), least)

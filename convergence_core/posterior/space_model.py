@@ -1,8 +1,10 @@
 """The surrogate of the search: a Gaussian process over the space, on evidence freed of the cases.
 
-Cells become one measurement per candidate (``case_effects``), rewards are warped so that crashes
-do not bend the surface (``warping``), and a process over the space (``gaussian_process``) says
-what is believed of candidates asked and unasked, jointly.
+Cells become one measurement per candidate (``case_effects``), whose errors know what candidates of a
+kind share (``interaction``); rewards are warped so that crashes do not bend the surface
+(``warping``), and a process over the space (``gaussian_process``) says what is believed of
+candidates asked and unasked, jointly. Then the evidence is read again by what is believed
+(``reading``).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
 """Luck that similar candidates share: estimated, put into the errors, and worth knowing."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.records import Candidate
 from convergence_core.space import Choice, Float, Space
 
+EXAM = Path(__file__).parents[2] / "benchmarks/optimizer/data/jhu/comprehensive_100.npz"
 N_KINDS, N_CASES, SD = 6, 40, 0.2
 CASES = tuple(f"c{j:02d}" for j in range(N_CASES))
 KINDS = tuple(f"m{k}" for k in range(N_KINDS))
@@ -185,3 +187,17 @@ def test_knowing_what_a_kind_shares_brings_beliefs_nearer_to_the_truth():
             wrong.append(float(np.mean(gap**2)))
         gain.append(wrong[1] - wrong[0])
     assert stats.ttest_1samp(gain, 0.0, alternative="greater").pvalue < 0.01, np.mean(gain)
+
+
+def test_answers_of_one_model_go_along_over_temperatures_on_the_recorded_exam():
+    """What made it worth modelling; decision 21 names the numbers."""
+    with np.load(EXAM) as file:
+        score, model, technique = (file[name] for name in ("score", "model", "technique"))
+    score = score.astype(float)
+    rest = score - score.mean(axis=1, keepdims=True) - score.mean(axis=0) + score.mean()
+    found = np.corrcoef(rest)
+    row, column = np.tril_indices(len(found), -1)
+    same_model = model[row] == model[column]
+    same_kind = same_model & (technique[row] == technique[column])
+    assert found[row, column][same_kind].mean() == pytest.approx(0.59, abs=0.005)
+    assert found[row, column][~same_model].mean() == pytest.approx(-0.07, abs=0.005)
