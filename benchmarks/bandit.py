@@ -172,9 +172,9 @@ def speed() -> None:
 def main() -> None:
     """Parse the command line and print what was asked for."""
     parser = argparse.ArgumentParser(description="The runtime bandit.")
-    parser.add_argument("--only", default="flip,shared,warm,speed")
     parts = {"flip": flip, "shared": shared, "warm": warm, "speed": speed}
-    for name in parser.parse_args().only.split(","):
+    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
+    for name in parser.parse_args().only:
         parts[name]()
 
 

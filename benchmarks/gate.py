@@ -317,11 +317,11 @@ def main() -> None:
     """Parse the command line and print what was asked for."""
     parser = argparse.ArgumentParser(description="The promotion gate in live traffic.")
     parser.add_argument("--runs", type=int, default=600)
-    parser.add_argument("--only", default="aa,environments,bounds")
-    options = parser.parse_args()
     parts = {"aa": equal_arms, "environments": environments, "bounds": bounds}
+    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
+    options = parser.parse_args()
     begun = time.process_time()
-    for name in options.only.split(","):
+    for name in options.only:
         parts[name](options.runs)
     print(f"\n{options.runs} runs each, {time.process_time() - begun:.0f} CPU-seconds.")
 
