@@ -1,7 +1,7 @@
 """How a system serves: what the store keeps of it, for every process that serves or folds."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from convergence_core.records import Json
@@ -60,7 +60,12 @@ class ServingSettings:
     @property
     def terms(self) -> RewardTerms:
         """How rewards are taken in."""
-        return RewardTerms.of(asdict(self))
+        return RewardTerms(
+            discount=self.discount,
+            late_counts=self.late_counts,
+            rewards_per_false_alarm=self.rewards_per_false_alarm,
+            explore_for=self.explore_for,
+        )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ServingSettings":

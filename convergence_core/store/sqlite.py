@@ -28,6 +28,15 @@ from convergence_core.errors import StoreDamagedError, StoreError, StoreFormatEr
 from convergence_core.store.journal_schema import SCHEMA, bring_up_to_date
 from convergence_core.store.layout import sync_folder, write_error, writing
 
+_REFUSALS = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.BusyError,
+)
+"""What SQLite raises where a file cannot be written."""
 _BUSY_MS = 30_000
 _CACHE_KIB = 16_384
 
@@ -91,11 +100,13 @@ class DurableDatabase:
         self._schema = schema or journal_schema()
         self._pid = os.getpid()
         self._mutex = threading.Lock()
+        self._wal_path = f"{path}-wal"
         self._wal_descriptor = -1
         self._wal_inode = -1
         self._sync_mutex = threading.Lock()
         self._failure: str | None = None
         self._wal = wal_is_sound(library_version())
+        self._explained = _Explained(path, self._schema)
         with writing(path):
             with contextlib.suppress(FileExistsError):
                 # Created by us, so no connection of this process can lose its locks by the close.
@@ -104,7 +115,7 @@ class DurableDatabase:
                 path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
         try:
-            with self._explained():
+            with self._explained:
                 self._connection = apsw.Connection(str(path))
         except BaseException:
             os.close(self._lock_descriptor)
@@ -116,7 +127,7 @@ class DurableDatabase:
             raise
 
     def _prepare(self) -> None:
-        with self._explained(), self._file_lock():
+        with self._explained, self._file_lock():
             self._connection.set_busy_timeout(_BUSY_MS)
             self._connection.pragma("cache_size", -_CACHE_KIB)
             found = self._connection.pragma("user_version")
@@ -149,7 +160,7 @@ class DurableDatabase:
     def reading(self) -> Iterator[apsw.Connection]:
         """Give the connection for SELECTs: no lock, no commit."""
         self._check_usable()
-        with self._mutex, self._explained():
+        with self._mutex, self._explained:
             yield self._connection
 
     @contextlib.contextmanager
@@ -163,7 +174,7 @@ class DurableDatabase:
             StoreWriteError: nothing of the transaction is kept, or its durability is unknown.
         """
         self._check_usable()
-        with self._mutex, self._explained(), self._file_lock():
+        with self._mutex, self._explained, self._file_lock():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -185,7 +196,7 @@ class DurableDatabase:
             if self._lock_descriptor < 0:
                 return
             if os.getpid() == self._pid:
-                with self._explained(), self._file_lock():
+                with self._explained, self._file_lock():
                     self._connection.close()
             if self._wal_descriptor >= 0:
                 os.close(self._wal_descriptor)
@@ -214,40 +225,45 @@ class DurableDatabase:
     def _sync(self) -> None:
         if not self._wal:
             return  # COMMIT has synced
-        wal = self.path.with_name(self.path.name + "-wal")
         with self._sync_mutex:
             # The -wal is made anew when the last connection had closed.
             try:
-                inode = wal.stat().st_ino
+                inode = os.stat(self._wal_path).st_ino  # noqa: PTH116 - for each commit, and a tenth as long
             except FileNotFoundError:
                 return  # nothing was written since it was opened
             if inode != self._wal_inode:
                 if self._wal_descriptor >= 0:
                     os.close(self._wal_descriptor)
-                self._wal_descriptor = os.open(wal, os.O_RDWR | os.O_CLOEXEC)
+                self._wal_descriptor = os.open(self._wal_path, os.O_RDWR | os.O_CLOEXEC)
                 self._wal_inode = os.fstat(self._wal_descriptor).st_ino
                 sync_folder(self.path.parent)
             descriptor = self._wal_descriptor
         os.fsync(descriptor)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (apsw.NotADBError, apsw.CorruptError) as error:
+
+class _Explained:
+    """Turns errors of SQLite into ours; kept by a connection and entered for each transaction."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        self._path, self._schema = path, schema
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise ours in place of theirs."""
+        if isinstance(error, apsw.NotADBError | apsw.CorruptError):
             raise StoreDamagedError(
-                f"the {self._schema.noun} {self.path} is damaged: {error}. Restore it from a "
+                f"the {self._schema.noun} {self._path} is damaged: {error}. Restore it from a "
                 f"backup, or move it away: {self._schema.loss}."
             ) from error
-        except (
-            apsw.FullError,
-            apsw.IOError,
-            apsw.ReadOnlyError,
-            apsw.CantOpenError,
-            apsw.PermissionsError,
-            apsw.BusyError,
-        ) as error:
-            raise write_error(self.path, str(error)) from error
+        if isinstance(error, _REFUSALS):
+            raise write_error(self._path, str(error)) from error
 
 
 def integrity_problem(path: Path) -> str | None:
