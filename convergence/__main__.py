@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from convergence_core.errors import ConvergenceError
+from convergence_core.garbage import collect_rarely
 from convergence_core.packages import check_packages
 
 EXIT_INTERRUPTED = 130
@@ -56,6 +57,7 @@ def main() -> None:
     # Parallelism comes from the workers. Our matrices are small, and a second BLAS thread spends
     # more time waiting for work than doing it. Must be set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    collect_rarely()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

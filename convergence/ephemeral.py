@@ -49,7 +49,7 @@ class TemporaryServer:
             self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
                 [
-                    sys.executable, "-m", "uvicorn", "--factory",
+                    sys.executable, "-m", "convergence.program", "uvicorn", "--factory",
                     "prefect.server.api.server:create_app",
                     "--fd", str(descriptor), "--log-level", "error", "--lifespan", "on",
                 ],

@@ -6,6 +6,7 @@ from prefect import flow, runtime, tags, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
+from convergence_core.garbage import collecting_rarely
 from convergence_core.result import RunResult
 from flows.generation import run_generation
 from flows.heartbeats import beating, flows_beat_themselves
@@ -48,7 +49,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         resume: ``auto`` goes on with the system's latest run if that was left unfinished with these
             very settings; ``never`` begins a new one.
     """
-    with redacted_errors(), beating():
+    with redacted_errors(), beating(), collecting_rarely():
         flow_run_id = runtime.flow_run.id
         concluded = concluded_by(config, run_id, flow_run_id)
         if concluded is not None:

@@ -186,7 +186,7 @@ def _start(
 ) -> "subprocess.Popen[bytes]":
     with log.open("ab") as out:
         return subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
-            [sys.executable, "-m", "prefect", *command],
+            [sys.executable, "-m", "convergence.program", "prefect", *command],
             cwd=working_dir,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,

@@ -64,7 +64,7 @@ class PrefectServer:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "prefect", "server", "start",
+                    sys.executable, "-m", "convergence.program", "prefect", "server", "start",
                     "--host", "127.0.0.1", "--port", str(self.port),
                 ],
                 env={**os.environ, **SERVER_PROFILE, **self.environment},

@@ -1,0 +1,55 @@
+"""Rarer collections of garbage, in processes of our own and for a while in those of others."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from convergence_core.garbage import RARELY, collect_rarely, collecting_rarely
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_a_block_collects_rarely_and_leaves_what_it_found():
+    gc.set_threshold(701, 11, 12)
+    with collecting_rarely():
+        assert gc.get_threshold() == (RARELY, 11, 12)
+    assert gc.get_threshold() == (701, 11, 12)
+
+
+@pytest.mark.parametrize("chosen", [0, RARELY + 1])
+def test_who_collects_more_rarely_still_is_left_alone(chosen):
+    gc.set_threshold(chosen, 10, 10)
+    collect_rarely()
+    assert gc.get_threshold() == (chosen, 10, 10)
+
+
+def test_a_program_finds_its_arguments_and_rare_collections(tmp_path):
+    (tmp_path / "shown.py").write_text(
+        "import gc, sys\n"
+        "if __name__ == '__main__':\n"
+        "    print(gc.get_threshold()[0], sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-m", "convergence.program", "shown", "a", "--b"]
+    done = subprocess.run(
+        command,
+        env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{RARELY} ['a', '--b']\n"
+
+
+def test_a_program_without_a_module_says_how_it_is_used():
+    done = subprocess.run(
+        [sys.executable, "-m", "convergence.program"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "usage: python -m convergence.program MODULE" in done.stderr
