@@ -25,23 +25,23 @@ from tests.support.prefect_server import PrefectServer
 class Constants:
     """Seconds and bytes, on one core of the machine that measured them."""
 
-    start_s: float = 3.7
+    start_s: float = 2.9
     """Client CPU of a run that does nothing: imports, opening, its end and its report."""
-    generation_s: float = 0.45
+    generation_s: float = 0.34
     """Client CPU of a generation beside its candidates and calls: subflow, learning, publishing."""
-    candidate_s: float = 0.006
+    candidate_s: float = 0.0045
     """Client CPU of a task run."""
-    call_s: float = 0.0022
+    call_s: float = 0.0016
     """Client CPU of a call, journal and request included."""
-    server_run_s: float = 0.85
+    server_run_s: float = 0.62
     """CPU of Prefect's server for a run: its flow run and its artifacts."""
-    server_generation_s: float = 0.10
+    server_generation_s: float = 0.075
     """The same for a subflow."""
-    server_task_s: float = 0.0085
+    server_task_s: float = 0.0063
     """The same for a task run."""
-    overhead_s: float = 0.3
+    overhead_s: float = 0.2
     """Wall time of a generation in which no call is under way."""
-    run_overhead_s: float = 9.6
+    run_overhead_s: float = 7.9
     """Wall time of a run, imports included, before its first call and after its last."""
     run_bytes: float = 400_000.0
     """Tables and journal of a run that makes no call."""

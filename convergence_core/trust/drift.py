@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import ndtri, stdtr
 
 from convergence_core.records import Json
 
@@ -70,6 +69,8 @@ class Drift:
 
     def score(self, difference: float) -> float:
         """Return U of one more round, in [-3, 3]."""
+        from scipy.special import ndtri, stdtr  # noqa: PLC0415 - reports need not wait for it
+
         # Rounds that are all alike would make any change infinite.
         deviation = max(1e-9, float(np.sqrt(self.squares / (self.n - 1))))
         t = np.sqrt(self.n / (self.n + 1)) * (difference - self.mean) / deviation
