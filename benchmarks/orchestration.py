@@ -1,6 +1,7 @@
 """What orchestration adds to calls that take their time, and what it costs the server.
 
     python -m benchmarks.orchestration [--rounds 3]
+    python -m benchmarks.orchestration --garbage both
 
 A server of our own answers after 300 ms. A run of 10 generations of 20 candidates with 10 cells
 each, 20 calls in flight, goes through Prefect (server already up, shipped profile); a bare asyncio
@@ -329,11 +330,36 @@ def measure(rounds: int, generations: int, scratch: Path) -> None:
         print(f"\nmedian share of the bare loop: run {flow:.1%}, whole process {process:.1%}")
 
 
+def compare_garbage(rounds: int) -> None:
+    """Print what an empty task run costs servers that look for garbage often and rarely, in turn."""
+    print("| round | often, ms | rarely, ms |\n|---|---|---|")
+    for number in range(rounds):
+        prices = []
+        for collects_rarely in (False, True):
+            with (
+                tempfile.TemporaryDirectory() as scratch,
+                PrefectServer(Path(scratch), collects_rarely=collects_rarely) as server,
+            ):
+                watched = Watched(server)
+                watched.run("--part", "empty", "--subflows", "2", "--tasks", "20")
+                base = watched.run("--part", "empty", "--subflows", "0", "--tasks", "0")[1].cpu_s
+                tasks = watched.run("--part", "empty", "--subflows", "0", "--tasks", "400")[1]
+                prices.append((tasks.cpu_s - base) / 400)
+        often, rarely = prices
+        print(f"| {number + 1} | {often * 1e3:.2f} | {rarely * 1e3:.2f} |", flush=True)
+
+
 def main() -> None:
     """Measure, or be one of the parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--generations", type=int, default=10)
+    parser.add_argument(
+        "--garbage",
+        choices=["rare", "both"],
+        default="rare",
+        help="both: only what a task run costs servers that look for garbage often and rarely",
+    )
     parser.add_argument("--part", choices=["serve", "run", "bare", "empty"])
     parser.add_argument("--delay", type=float, default=DELAY_S)
     parser.add_argument("--config", type=Path)
@@ -353,6 +379,9 @@ def main() -> None:
             empty_part(options.subflows, options.tasks)
         case _:
             print(f"{describe_machine()}, load {os.getloadavg()[0]:.1f} at the start\n")
+            if options.garbage == "both":
+                compare_garbage(options.rounds)
+                return
             with tempfile.TemporaryDirectory() as scratch:
                 measure(options.rounds, options.generations, Path(scratch))
 

@@ -21,8 +21,11 @@ from flows.environment import SERVER_PROFILE
 class PrefectServer:
     """Start on entry, answer before entry returns, be gone after exit."""
 
-    def __init__(self, home: Path, *, startup_s: float = 300.0) -> None:
+    def __init__(
+        self, home: Path, *, startup_s: float = 300.0, collects_rarely: bool = True
+    ) -> None:
         self.home = home
+        self._program = ("convergence.program", "prefect") if collects_rarely else ("prefect",)
         self.port = free_port()
         self._startup_s = startup_s
         self._log = home / "server.log"
@@ -64,7 +67,7 @@ class PrefectServer:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "convergence.program", "prefect", "server", "start",
+                    sys.executable, "-m", *self._program, "server", "start",
                     "--host", "127.0.0.1", "--port", str(self.port),
                 ],
                 env={**os.environ, **SERVER_PROFILE, **self.environment},
