@@ -10,6 +10,7 @@ from convergence_core.garbage import collecting_rarely
 from convergence_core.result import RunResult
 from flows.generation import run_generation
 from flows.heartbeats import beating, flows_beat_themselves
+from flows.leaving import cancelling_what_never_began
 from flows.naming import label_of_flow_run
 from flows.sao import sao
 from tasks.adopting import Concluded, concluded_by
@@ -65,7 +66,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             flow_run_id=flow_run_id,
             notices=notices,
         )
-        with run, flows_beat_themselves():
+        with cancelling_what_never_began(run.run_id), run, flows_beat_themselves():
             show_start(run)
             while run.goes_on():
                 with tags(*run.tags_of_generation()):
