@@ -12,6 +12,7 @@ import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
+    FlowRunFilterParentTaskRunId,
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
@@ -37,12 +38,13 @@ def cancelling_what_never_began(run_id: str) -> Iterator[None]:
 
 
 def _cancel_pending(run_id: str) -> None:
-    pending = FlowRunFilter(
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING]))
+    pending_subflows = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING])),
+        parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False),
     )
     with get_client(sync_client=True) as client:
-        for found in client.read_flow_runs(flow_run_filter=pending):
-            if found.parent_task_run_id is not None and found.parameters.get("run_id") == run_id:
+        for found in client.read_flow_runs(flow_run_filter=pending_subflows):
+            if found.parameters.get("run_id") == run_id:
                 client.set_flow_run_state(
                     found.id, Cancelled(message="The run was ended before this began."), force=True
                 )
