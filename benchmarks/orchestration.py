@@ -1,6 +1,7 @@
 """What orchestration adds to calls that take their time, and what it costs the server.
 
     python -m benchmarks.orchestration [--rounds 3]
+    python -m benchmarks.orchestration --feed
     python -m benchmarks.orchestration --garbage
 
 A server of our own answers after 300 ms. A run of 10 generations of 20 candidates with 10 cells
@@ -12,8 +13,10 @@ Told of each run are the wall time, from reading its configuration to its result
 the whole process, imports included, as shares of the bare loop's; and the CPU of Prefect's server
 for all that it did until every task run was recorded, less what it uses when idle. Flows of many
 empty subflows, and of many empty tasks, give the price of each; the run's own share per task run is
-what is left after its subflows. ``--garbage`` tells only what an empty task run costs a server whose
-Python looks for garbage as often as it does by default, and one as we start it.
+what is left after its subflows. ``--feed`` tells only both prices of task runs, of a server whose feed of
+events keeps all that they send, as Prefect's own does, and of one as we start it, in turn; ``--garbage``
+that of an empty task run, of a server whose Python looks for garbage as often as it does by default, and
+of one as we start it.
 """
 
 import argparse
@@ -47,8 +50,8 @@ N_CASES = 10
 DELAY_S = 0.3
 SETTLED_S = 3.0
 """How long the number of recorded task runs must not change."""
-IDLE_S = 10.0
-"""How long the idle server is watched."""
+IDLE_S = 60.0
+"""How long the idle server is watched: as long as the longest round of its services."""
 
 
 # -- the server that is asked
@@ -331,23 +334,66 @@ def measure(rounds: int, generations: int, scratch: Path) -> None:
         print(f"\nmedian share of the bare loop: run {flow:.1%}, whole process {process:.1%}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a server asks for task runs, in CPU seconds."""
+
+    empty_s: float
+    """Of an empty task run."""
+    own_s: float | None
+    """Of a task run of the run, its subflows apart; ``None``: not asked for."""
+
+
+def prices(server: PrefectServer, config: Path | None) -> Prices:
+    """Measure the price of an empty task run, and of one of the run of a configuration."""
+    watched = Watched(server)
+    watched.run("--part", "empty", "--subflows", "2", "--tasks", "20")  # caches are warm now
+    base = watched.run("--part", "empty", "--subflows", "0", "--tasks", "0")[1].cpu_s
+    tasks = watched.run("--part", "empty", "--subflows", "0", "--tasks", "400")[1]
+    empty_s = (tasks.cpu_s - base) / 400
+    if config is None:
+        return Prices(empty_s=empty_s, own_s=None)
+    subflows = watched.run("--part", "empty", "--subflows", "20", "--tasks", "0")[1]
+    served = watched.run("--part", "run", "--config", str(config))[1]
+    own = served.cpu_s - base - (served.n_flows - 1) * (subflows.cpu_s - base) / 20
+    return Prices(empty_s=empty_s, own_s=own / served.n_tasks)
+
+
 def compare_garbage(rounds: int) -> None:
     """Print what an empty task run costs servers that look for garbage often and rarely, in turn."""
     print("| round | often, ms | rarely, ms |\n|---|---|---|")
     for number in range(rounds):
-        prices = []
+        found = []
         for collects_rarely in (False, True):
             with (
                 tempfile.TemporaryDirectory() as scratch,
                 PrefectServer(Path(scratch), collects_rarely=collects_rarely) as server,
             ):
-                watched = Watched(server)
-                watched.run("--part", "empty", "--subflows", "2", "--tasks", "20")
-                base = watched.run("--part", "empty", "--subflows", "0", "--tasks", "0")[1].cpu_s
-                tasks = watched.run("--part", "empty", "--subflows", "0", "--tasks", "400")[1]
-                prices.append((tasks.cpu_s - base) / 400)
-        often, rarely = prices
+                found.append(prices(server, None).empty_s)
+        often, rarely = found
         print(f"| {number + 1} | {often * 1e3:.2f} | {rarely * 1e3:.2f} |", flush=True)
+
+
+def compare_feed(rounds: int, generations: int) -> None:
+    """Print what task runs cost servers that keep all their events and few of them, in turn."""
+    print(
+        "| round | events of task runs | an empty one, ms | one of the run, ms |\n|---|---|---|---|"
+    )
+    for number in range(rounds):
+        for keeps_all in (number % 2 == 0, number % 2 == 1):
+            with (
+                tempfile.TemporaryDirectory() as scratch,
+                sleeping_server(DELAY_S) as url,
+                PrefectServer(Path(scratch), keeps_all_events=keeps_all) as server,
+            ):
+                config = write_project(Path(scratch) / "project", url, generations=generations)
+                found = prices(server, config)
+            assert found.own_s is not None
+            print(
+                f"| {number + 1} | {'all' if keeps_all else 'few'} | {found.empty_s * 1e3:.2f} "
+                f"| {found.own_s * 1e3:.2f} |",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -355,6 +401,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--generations", type=int, default=10)
+    parser.add_argument("--feed", action="store_true", help="only compare feeds of events")
     parser.add_argument("--garbage", action="store_true", help="only compare collections")
     parser.add_argument("--part", choices=["serve", "run", "bare", "empty"])
     parser.add_argument("--delay", type=float, default=DELAY_S)
@@ -377,6 +424,9 @@ def main() -> None:
             print(f"{describe_machine()}, load {os.getloadavg()[0]:.1f} at the start\n")
             if options.garbage:
                 compare_garbage(options.rounds)
+                return
+            if options.feed:
+                compare_feed(options.rounds, options.generations)
                 return
             with tempfile.TemporaryDirectory() as scratch:
                 measure(options.rounds, options.generations, Path(scratch))

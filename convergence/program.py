@@ -2,13 +2,15 @@
 
     python -m convergence.program prefect server start
 
-Python then looks for garbage in cycles less often (``convergence_core.garbage``), which no environment
-variable can tell it.
+Python then looks for garbage in cycles less often (``convergence_core.garbage``), and a Prefect server
+keeps less of task runs in its feed of events (``convergence.event_feed``): no variable of Python's or of
+Prefect's can tell them.
 """
 
 import runpy
 import sys
 
+from convergence.event_feed import is_server, keep_what_went_wrong
 from convergence_core.garbage import collect_rarely
 
 
@@ -18,6 +20,8 @@ def main() -> None:
         sys.exit("usage: python -m convergence.program MODULE [ARGUMENT ...]")
     sys.argv = sys.argv[1:]
     collect_rarely()
+    if is_server(sys.argv):
+        keep_what_went_wrong()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

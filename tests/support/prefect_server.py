@@ -15,6 +15,7 @@ from typing import Self
 
 import httpx
 
+from convergence.event_feed import VARIABLE
 from flows.environment import SERVER_PROFILE
 
 
@@ -22,9 +23,15 @@ class PrefectServer:
     """Start on entry, answer before entry returns, be gone after exit."""
 
     def __init__(
-        self, home: Path, *, startup_s: float = 300.0, collects_rarely: bool = True
+        self,
+        home: Path,
+        *,
+        startup_s: float = 300.0,
+        collects_rarely: bool = True,
+        keeps_all_events: bool = False,
     ) -> None:
         self.home = home
+        self._chosen = {VARIABLE: "all" if keeps_all_events else ""}
         self._program = ("convergence.program", "prefect") if collects_rarely else ("prefect",)
         self.port = free_port()
         self._startup_s = startup_s
@@ -70,7 +77,7 @@ class PrefectServer:
                     sys.executable, "-m", *self._program, "server", "start",
                     "--host", "127.0.0.1", "--port", str(self.port),
                 ],
-                env={**os.environ, **SERVER_PROFILE, **self.environment},
+                env={**os.environ, **SERVER_PROFILE, **self._chosen, **self.environment},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

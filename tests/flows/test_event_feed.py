@@ -1,0 +1,180 @@
+"""What Prefect's server keeps of task runs: all in its tables, in its feed only what went wrong."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from convergence.event_feed import is_server
+from tests.support.prefect_server import PrefectServer
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 60.0
+"""Only ends what hangs."""
+
+
+def run_two_tasks(environment: dict[str, str]) -> str:
+    """Run a flow of one task that goes well and one that does not; return the flow run's id."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.two_tasks"],
+        env={**os.environ, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def feed(api_url: str, **wanted: Any) -> Counter[str]:
+    """Return how often the feed has which event."""
+    body = {"filter": wanted, "limit": 50}
+    answer = httpx.post(f"{api_url}/events/filter", json=body, trust_env=False).raise_for_status()
+    return Counter(event["event"] for event in answer.json()["events"])
+
+
+def of_flow_run(api_url: str, flow_run: str) -> Counter[str]:
+    """Return the same of a flow run and its task runs, without signs of life."""
+    found = feed(api_url, any_resource={"id": [f"prefect.flow-run.{flow_run}"]})
+    del found["prefect.flow-run.heartbeat"]
+    return found
+
+
+def states(api_url: str, flow_run: str) -> dict[str, list[str]]:
+    """Return task → states of its run, as the server's tables have them."""
+    body = {"flow_runs": {"id": {"any_": [flow_run]}}}
+    runs = httpx.post(f"{api_url}/task_runs/filter", json=body, trust_env=False).json()
+    found = {}
+    for run in runs:
+        asked = {"task_run_id": run["id"]}
+        told = httpx.get(f"{api_url}/task_run_states/", params=asked, trust_env=False).json()
+        found[run["name"].rsplit("-", 1)[0]] = sorted(state["name"] for state in told)
+    return found
+
+
+ALL_STATES = {
+    "goes_well": ["Completed", "Pending", "Running"],
+    "goes_wrong": ["Failed", "Pending", "Running"],
+}
+FLOW_RUN = {f"prefect.flow-run.{state}": 1 for state in ("Pending", "Running", "Completed")}
+
+
+def becomes(look: Callable[[], object], wanted: object) -> None:
+    """Wait until what is seen is what is wanted: the server writes in batches."""
+    deadline = time.monotonic() + WAIT_S
+    while (found := look()) != wanted:
+        assert time.monotonic() < deadline, f"{found} is not {wanted}"
+        time.sleep(0.2)
+
+
+@pytest.mark.prefect
+def test_the_feed_has_flow_runs_and_what_went_wrong_and_no_more(prefect_server: str):
+    flow_run = run_two_tasks({})
+    becomes(lambda: states(prefect_server, flow_run), ALL_STATES)
+    wanted = Counter({**FLOW_RUN, "prefect.task-run.Failed": 1})
+    becomes(lambda: of_flow_run(prefect_server, flow_run), wanted)
+
+
+@pytest.mark.prefect
+def test_an_automation_sees_a_task_run_that_the_feed_leaves_out(prefect_server: str):
+    from prefect.automations import Automation, EventTrigger, Posture
+    from prefect.events.actions import DoNothing
+
+    automation = Automation(
+        name="sees",
+        trigger=EventTrigger(
+            expect={"prefect.task-run.Completed"}, posture=Posture.Reactive, threshold=1
+        ),
+        actions=[DoNothing()],
+    ).create()
+    assert isinstance(automation, Automation)  # a coroutine only in async functions
+    try:
+        run_two_tasks({})
+        wanted = {"id": [f"prefect.automation.{automation.id}"]}
+        becomes(
+            lambda: feed(prefect_server, resource=wanted)["prefect.automation.triggered"] > 0, True
+        )
+    finally:
+        automation.delete()
+
+
+@pytest.mark.prefect
+def test_a_live_stream_has_a_task_run_that_the_feed_leaves_out(prefect_server: str):
+    from prefect.events.clients import PrefectEventSubscriber
+    from prefect.events.filters import EventFilter, EventNameFilter
+
+    wanted = EventFilter(event=EventNameFilter(name=["prefect.task-run.Completed"]))
+
+    async def listen() -> str:
+        async with PrefectEventSubscriber(prefect_server, filter=wanted) as events:
+            running = asyncio.create_task(asyncio.to_thread(run_two_tasks, {}))
+            event = await asyncio.wait_for(anext(aiter(events)), WAIT_S)
+            await running
+            return event.event
+
+    assert asyncio.run(listen()) == "prefect.task-run.Completed"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_whoever_wants_all_events_gets_them(tmp_path: Path):
+    with PrefectServer(tmp_path, keeps_all_events=True) as server:
+        flow_run = run_two_tasks(server.environment)
+        becomes(lambda: states(server.api_url, flow_run), ALL_STATES)
+        of_tasks = {"Pending": 2, "Running": 2, "Completed": 1, "Failed": 1}
+        wanted = {f"prefect.task-run.{state}": n for state, n in of_tasks.items()}
+        becomes(lambda: of_flow_run(server.api_url, flow_run), Counter({**FLOW_RUN, **wanted}))
+
+
+@pytest.mark.parametrize(
+    "persister",
+    [
+        None,
+        "",
+        "def create_handler(): pass\n"
+        "class EventPersister:\n"
+        "    async def start(self): return otherwise()\n",
+    ],
+    ids=["no such module", "no such names", "another way"],
+)
+def test_a_prefect_made_otherwise_is_served_as_it_is_and_the_log_says_so(
+    tmp_path: Path, persister: str | None
+):
+    folder = tmp_path / "prefect/server/events/services"
+    folder.mkdir(parents=True)
+    for package in [*folder.relative_to(tmp_path).parents, folder.relative_to(tmp_path)]:
+        (tmp_path / package / "__init__.py").touch()
+    if persister is not None:
+        (folder / "event_persister.py").write_text(persister)
+    (tmp_path / "prefect/__main__.py").write_text("print('served')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "convergence.program", "prefect", "server", "start"],
+        env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "served\n"
+    assert done.stderr.startswith("this Prefect's feed of events keeps all of task runs: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        ("prefect server start --host 127.0.0.1", True),
+        ("uvicorn --factory prefect.server.api.server:create_app --fd 3", True),
+        ("prefect worker start --pool local", False),
+        ("prefect server database upgrade", False),
+    ],
+)
+def test_only_servers_have_a_feed(command: str, is_one: bool):
+    assert is_server(command.split()) is is_one
