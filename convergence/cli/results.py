@@ -285,11 +285,16 @@ def _rendered(record: "RunRecord", form: ReportFormat) -> str:
         case ReportFormat.JSON:
             return console.json_text(result.to_json())
         case ReportFormat.HTML:
-            from convergence_core.config import Configuration  # noqa: PLC0415 - as above
-            from tasks.report.page import report_html  # noqa: PLC0415 - brings matplotlib
+            from convergence_core.visualization import (  # noqa: PLC0415 - with its only user
+                visualizations_of,
+            )
+            from tasks.report.drawing import (  # noqa: PLC0415 - as above
+                import_matplotlib_without_help,
+            )
+            from tasks.report.page import report_html  # noqa: PLC0415 - as above
 
-            configuration = Configuration.from_json(record.config_json)
-            return report_html(result, configuration.output.visualizations)
+            import_matplotlib_without_help()
+            return report_html(result, visualizations_of(record.config_json))
         case ReportFormat.MD:
             from tasks.report.markdown import report_markdown  # noqa: PLC0415 - with its only user
 

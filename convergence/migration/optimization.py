@@ -4,7 +4,8 @@ from typing import Any, get_args
 
 from convergence.migration.migrator import Migrator, Path, Section, number, take
 from convergence_core.config.normalize import ALGORITHMS, VISUALIZATIONS
-from convergence_core.config.optimization import Algorithm, OutputFormat, Visualization
+from convergence_core.config.optimization import Algorithm, OutputFormat
+from convergence_core.visualization import Visualization
 
 
 def migrate_optimization(m: Migrator, old: Section, _whole: Section) -> Section:

@@ -5,11 +5,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from convergence_core.config.base import Section, Text
+from convergence_core.visualization import VISUALIZATIONS, Visualization
 
 Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
 Runner: TypeAlias = Literal["threads", "processes", "dask", "ray"]
-Visualization: TypeAlias = Literal["learning_curve", "parameter_effects", "tradeoffs", "spend"]
 
 
 class MabConfig(Section):
@@ -163,7 +163,7 @@ def _all_formats() -> list[OutputFormat]:
 
 
 def _all_visualizations() -> list[Visualization]:
-    return ["learning_curve", "parameter_effects", "tradeoffs", "spend"]
+    return list(VISUALIZATIONS)
 
 
 class OutputConfig(Section):

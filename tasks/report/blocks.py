@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from convergence_core.config.optimization import Visualization
+from convergence_core.visualization import Visualization
 
 
 @dataclass(frozen=True, slots=True)

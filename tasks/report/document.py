@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from convergence_core.config.optimization import Visualization
 from convergence_core.records import Params, ParamValue, Role
 from convergence_core.result import CandidateReport, Estimate, RunResult
+from convergence_core.visualization import Visualization
 from tasks.report import wording
 from tasks.report.blocks import (
     Block,
@@ -22,12 +22,8 @@ from tasks.report.blocks import (
 )
 from tasks.report.costs import costs
 from tasks.report.explanation import explanation_blocks
-from tasks.report.front import front_blocks
-from tasks.report.judges import judge_blocks
 from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.plots import has_plot, tradeoff_metrics
-from tasks.report.preferring import preference_blocks
-from tasks.report.thinking import thinking_blocks
 from tasks.report.wording import clean, plural, short
 
 MAX_ROWS = 50
@@ -52,18 +48,49 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
     return [
         *_finding(result),
         *_configuration(result),
-        *front_blocks(result),
+        *_front(result),
         *_metrics(result, wanted),
-        *judge_blocks(result.judges),
+        *_judges(result),
         *_course(result, wanted),
         *explanation_blocks(result, wanted),
-        *thinking_blocks(result.thinking),
-        *preference_blocks(result.preferences),
+        *_society(result),
         *_leaderboard(result),
         *costs(result),
         *_not_done(result),
         *_facts(result),
     ]
+
+
+# -- what most runs have not, so that their modules are loaded where there is something to tell
+
+
+def _front(result: RunResult) -> list[Block]:
+    if result.front is None:
+        return []
+    from tasks.report.front import front_blocks  # noqa: PLC0415 - brings numpy
+
+    return front_blocks(result)
+
+
+def _judges(result: RunResult) -> list[Block]:
+    if not result.judges:
+        return []
+    from tasks.report.judges import judge_blocks  # noqa: PLC0415 - brings the configuration's models
+
+    return judge_blocks(result.judges)
+
+
+def _society(result: RunResult) -> list[Block]:
+    blocks: list[Block] = []
+    if result.thinking is not None:
+        from tasks.report.thinking import thinking_blocks  # noqa: PLC0415 - brings numpy
+
+        blocks += thinking_blocks(result.thinking)
+    if result.preferences is not None:
+        from tasks.report.preferring import preference_blocks  # noqa: PLC0415 - as above
+
+        blocks += preference_blocks(result.preferences)
+    return blocks
 
 
 # -- what was found

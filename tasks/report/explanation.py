@@ -1,8 +1,8 @@
 """Why this one was chosen, in blocks: parameters, pairs, the cells that decided, who left."""
 
-from convergence_core.config.optimization import Visualization
 from convergence_core.explanation.records import ERROR, Comparison, Discards, Effect, Surface
 from convergence_core.result import RunResult
+from convergence_core.visualization import Visualization
 from tasks.report import wording
 from tasks.report.blocks import Block, Code, Grid, Heading, Inline, Paragraph, Plots
 from tasks.report.plots import has_plot

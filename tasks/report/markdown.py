@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import get_args
 
-from convergence_core.config.optimization import Visualization
 from convergence_core.result import RunResult
+from convergence_core.visualization import Visualization
 from tasks.report import wording
 from tasks.report.blocks import (
     Block,

@@ -11,9 +11,9 @@ from typing import get_args
 
 import pytest
 
-from convergence_core.config.optimization import Visualization
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
+from convergence_core.visualization import Visualization
 from tasks.report.plots import has_plot, learning_curve_png, svg_plots, tradeoff_metrics
 from tests.support.results import bare_result, failed_result, made_up_result
 
