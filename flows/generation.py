@@ -4,7 +4,7 @@ from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.heartbeats import beating
-from flows.naming import task_runs_have_no_tags
+from flows.naming import task_run_events_have_no_tags, task_runs_have_no_tags
 from tasks.artifacts import show_standing
 from tasks.living import stopping_when_left, thinks
 from tasks.process_redaction import redacted_errors
@@ -33,6 +33,7 @@ def run_generation(run_id: str, generation: int) -> None:
         stopping_when_left(run_id),
         beating(),
         task_runs_have_no_tags(),
+        task_run_events_have_no_tags(),
     ):
         if thinks(run_id):
             think(run_id, generation)

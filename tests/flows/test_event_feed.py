@@ -34,11 +34,16 @@ def run_two_tasks(environment: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-def feed(api_url: str, **wanted: Any) -> Counter[str]:
-    """Return how often the feed has which event."""
+def events(api_url: str, **wanted: Any) -> list[dict[str, Any]]:
     body = {"filter": wanted, "limit": 50}
     answer = httpx.post(f"{api_url}/events/filter", json=body, trust_env=False).raise_for_status()
-    return Counter(event["event"] for event in answer.json()["events"])
+    found: list[dict[str, Any]] = answer.json()["events"]
+    return found
+
+
+def feed(api_url: str, **wanted: Any) -> Counter[str]:
+    """Return how often the feed has which event."""
+    return Counter(event["event"] for event in events(api_url, **wanted))
 
 
 def of_flow_run(api_url: str, flow_run: str) -> Counter[str]:
@@ -81,6 +86,26 @@ def test_the_feed_has_flow_runs_and_what_went_wrong_and_no_more(prefect_server: 
     becomes(lambda: states(prefect_server, flow_run), ALL_STATES)
     wanted = Counter({**FLOW_RUN, "prefect.task-run.Failed": 1})
     becomes(lambda: of_flow_run(prefect_server, flow_run), wanted)
+
+
+@pytest.mark.prefect
+def test_events_of_task_runs_name_the_flow_run_and_leave_its_tags_to_it(prefect_server: str):
+    flow_run = run_two_tasks({})
+    wanted = {"any_resource": {"id": [f"prefect.flow-run.{flow_run}"]}}
+
+    def related(event: str) -> set[str]:
+        return {
+            resource["prefect.resource.id"]
+            for found in events(prefect_server, **wanted)
+            if found["event"] == event
+            for resource in found["related"]
+        }
+
+    tag = "prefect.tag.of-the-flow-run"
+    becomes(lambda: tag in related("prefect.flow-run.Completed"), True)
+    of_task_run = related("prefect.task-run.Failed")
+    assert f"prefect.flow-run.{flow_run}" in of_task_run
+    assert not any(name.startswith("prefect.tag.") for name in of_task_run)
 
 
 @pytest.mark.prefect

@@ -1,9 +1,11 @@
-"""A flow of one task run that goes well and one that does not; prints the flow run's id.
+"""A tagged flow of one task run that goes well and one that does not; prints the flow run's id.
 
 A program of its own: Prefect's client sends events to the first server of its process.
 """
 
-from prefect import flow, runtime, task
+from prefect import flow, runtime, tags, task
+
+from flows.naming import task_run_events_have_no_tags, task_runs_have_no_tags
 
 
 @task
@@ -20,10 +22,12 @@ def goes_wrong() -> None:
 @flow
 def two() -> str:
     """Run both; return the flow run's id."""
-    goes_well()
-    goes_wrong(return_state=True)
+    with task_runs_have_no_tags(), task_run_events_have_no_tags():
+        goes_well()
+        goes_wrong(return_state=True)
     return str(runtime.flow_run.id)
 
 
 if __name__ == "__main__":
-    print(two())  # noqa: T201 - for the parent
+    with tags("of-the-flow-run"):
+        print(two())  # noqa: T201 - for the parent
