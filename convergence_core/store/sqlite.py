@@ -174,15 +174,20 @@ class DurableDatabase:
             StoreWriteError: nothing of the transaction is kept, or its durability is unknown.
         """
         self._check_usable()
-        with self._mutex, self._explained, self._file_lock():
-            self._connection.execute("BEGIN IMMEDIATE")
+        connection = self._connection
+        with self._mutex, self._explained:
+            # Not by ``_file_lock``: one generator less for each commit.
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX)
             try:
-                yield self._connection
-                self._connection.execute("COMMIT")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
+            finally:
+                fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
         try:
             self._sync()
         except OSError as error:
