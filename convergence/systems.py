@@ -321,6 +321,7 @@ class _Selecting(Operation[Selection | DefaultServed]):
         self._system, self._agent_type = place
         self.place = self._system
         self._inner: Operation[Selection] | None = None
+        self._bandit: Bandit | None = None
         self._fallback: DefaultServed | None = None
 
     def prepare(self) -> None:
@@ -332,19 +333,20 @@ class _Selecting(Operation[Selection | DefaultServed]):
                     f"`{self._system}` has fewer than {config.min_arms} arms and no default. "
                     "Give `default_arms`, or lower `min_arms`."
                 )
-            inner = bandit.selecting(*self._request)
-            inner.prepare()
+            # Prepared again by the same bandit, it chooses by the same random number.
+            if self._inner is None or bandit is not self._bandit:
+                self._inner, self._bandit = bandit.selecting(*self._request), bandit
+            self._inner.prepare()
         except NoArmsError:
             if not config.default_arms:
                 raise
-            self._fallback = _default(config)
-        else:
-            self._inner = inner
+            self._inner, self._fallback = None, _default(config)
 
     def write(self, connection: Connection) -> None:
         """Log the decision; a default is none."""
         if self._inner is not None:
             self._inner.write(connection)
+        self.is_outdated = self._inner is not None and self._inner.is_outdated
 
     def result(self) -> Selection | DefaultServed:
         """Return the arm that serves."""

@@ -91,20 +91,23 @@ class Committer:
                 batch = [self._waiting.popleft() for _ in range(n)]
             if not batch:
                 return
-            self._perform(batch)
+            rest: Sequence[_Waiting] = batch
+            while rest:
+                rest = self._perform(rest)
             loops = {waiting.loop for waiting in batch}
             for loop in loops:
                 done = [waiting for waiting in batch if waiting.loop is loop]
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(_deliver, done)
 
-    def _perform(self, batch: Sequence[_Waiting]) -> None:
+    def _perform(self, batch: Sequence[_Waiting]) -> list[_Waiting]:
+        """Perform operations in one transaction; return those that were outdated by then."""
         for waiting in batch:
             self._attempt(waiting)
         ready = [waiting for waiting in batch if waiting.error is None]
         ready.sort(key=lambda waiting: waiting.operation.place)
         if not ready:
-            return
+            return []
         try:
             with self._store.database.transaction() as connection:
                 for waiting in ready:
@@ -118,6 +121,8 @@ class Committer:
         else:
             for waiting in ready:
                 self._answer(waiting)
+            return [waiting for waiting in ready if waiting.operation.is_outdated]
+        return []
 
     @staticmethod
     def _attempt(waiting: _Waiting) -> None:
@@ -128,6 +133,8 @@ class Committer:
 
     @staticmethod
     def _answer(waiting: _Waiting) -> None:
+        if waiting.operation.is_outdated:
+            return
         try:
             waiting.value = waiting.operation.result()
         except Exception as error:  # noqa: BLE001 - whoever waits is told

@@ -5,6 +5,7 @@ reading and computing holds up nobody; what it writes is decided in memory, so t
 again if the transaction has to be.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
@@ -21,6 +22,10 @@ class Operation(ABC, Generic[Result]):
     """Whose rows it changes: those of one transaction are written in the order of their places, so
     that no two transactions wait for each other in a circle."""
 
+    is_outdated: bool = False
+    """Whether the state had moved on when it was to be written: nothing of it is, and it has to be
+    prepared again."""
+
     @abstractmethod
     def prepare(self) -> None:
         """Read and compute what has to be written; no transaction is open."""
@@ -34,9 +39,18 @@ class Operation(ABC, Generic[Result]):
         """Return the answer; what was written is durable by then."""
 
 
+class _OutdatedError(Exception):
+    """Ends a transaction in which nothing was written."""
+
+
 def performed(store: RuntimeStore, operation: Operation[Result]) -> Result:
     """Perform one operation in a transaction of its own."""
-    operation.prepare()
-    with store.database.transaction() as connection:
-        operation.write(connection)
-    return operation.result()
+    while True:
+        operation.prepare()
+        # Rolled back, since a commit of nothing would wait for the disk.
+        with contextlib.suppress(_OutdatedError), store.database.transaction() as connection:
+            operation.write(connection)
+            if operation.is_outdated:
+                raise _OutdatedError
+        if not operation.is_outdated:
+            return operation.result()

@@ -26,6 +26,7 @@ from convergence_core.store.runtime_watches import watching
 from convergence_core.store.runtime_writes import (
     Connection,
     NewReward,
+    is_outdated,
     log_decision,
 )
 from tasks.contextual import Contextual
@@ -35,6 +36,9 @@ from tasks.operations import Operation, performed
 from tasks.quality import ArmQuality, quality_of, quality_plan
 from tasks.rewarding import Learned, Updating
 from tasks.serving_settings import ServingSettings, stored_settings
+
+OTHERS_PATIENCE = 2.0
+"""How many times as stale a version may be that another process is about to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,9 @@ class Bandit:
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
         self._served: Served | None = None
+        self._is_current = False
+        """Whether it was in force when last looked at."""
+        self._patience = 1.0
         self._contextual: Contextual | None = None
 
     def select(
@@ -180,13 +187,26 @@ class Bandit:
         self._on_offer(arms)
         return quality_of(self.settings, arms)
 
-    def ask(
-        self, user_id: str, context: Mapping[str, Json] | None, request_key: str | None
-    ) -> tuple[Served, NewDecision]:
-        """Return the policy in force and a decision by it, not logged yet."""
-        served = self._current(user_id, context)
+    def uniform(self) -> float:
+        """Return the next number in [0, 1) to choose by."""
         with self._mutex:
-            uniform = float(self._rng.random())
+            return float(self._rng.random())
+
+    def ask(
+        self,
+        user_id: str,
+        context: Mapping[str, Json] | None,
+        request_key: str | None,
+        uniform: float,
+    ) -> tuple[Served, NewDecision]:
+        """Return a policy and a decision by it, not logged yet.
+
+        The policy is the one that was in force when last looked at, without another look: ``log`` sees
+        in the transaction whether it still is.
+        """
+        served = self._served if self._is_current else None
+        if served is None:
+            served = self._current(user_id, context)
         choice = served.policy.choose(uniform)
         now = self._store.now_us()
         expires = self.settings.expires_after_s
@@ -202,6 +222,19 @@ class Bandit:
             unit=self._unit(user_id, context),
             request_key=request_key,
         )
+
+    def log(self, connection: Connection, served: Served, new: NewDecision) -> NewDecision | None:
+        """Log a decision; ``None``: its policy is not in force any more, and nothing is logged."""
+        group = served.group
+        if served.version and is_outdated(
+            connection,
+            group.group_id,
+            revision=group.revision,
+            stale_at=served.policy.stale_at(self._patience),
+        ):
+            self._is_current = False
+            return None
+        return log_decision(connection, group.group_id, new)
 
     def answer(self, served: Served, logged: NewDecision) -> Selection:
         """Return what a logged decision means for its request."""
@@ -250,18 +283,20 @@ class Bandit:
                 return self._for_request(group, user_id, context)
             if (
                 served is not None
-                and (served.version, served.group.revision) == (group.version, group.revision)
-                and not served.policy.is_stale(group.n)
+                and served.group.revision == group.revision
+                and not served.policy.is_stale(group.n, patience=self._patience)
             ):
+                self._is_current = True
                 return served
             found = self._stored(group) if group.version else None
-            if found is not None and not found.policy.is_stale(group.n):
-                self._served = found
+            if found is None or found.policy.is_stale(group.n, patience=self._patience):
+                found = self._made(group)
+                # Who made the latest version makes the next one: of processes that all do so at
+                # once, all but one work in vain.
+                self._patience = OTHERS_PATIENCE if found is None else 1.0
+            if found is not None:
+                self._served, self._is_current = found, True
                 return found
-            made = self._made(group)
-            if made is not None:
-                self._served = made
-                return made
 
     def _for_request(
         self, group: Group, user_id: str, context: Mapping[str, Json] | None
@@ -391,16 +426,18 @@ class _Selecting(Operation[Selection]):
         self._served: Served | None = None
         self._new: NewDecision | None = None
         self._logged: NewDecision | None = None
+        self._uniform = bandit.uniform()
 
     def prepare(self) -> None:
         """Choose by the policy in force."""
-        self._served, self._new = self._bandit.ask(*self._request)
+        self._served, self._new = self._bandit.ask(*self._request, self._uniform)
 
     def write(self, connection: Connection) -> None:
-        """Log the decision."""
+        """Log the decision, unless its policy is outdated."""
         assert self._served is not None  # noqa: S101 - prepared
         assert self._new is not None  # noqa: S101 - prepared
-        self._logged = log_decision(connection, self._served.group.group_id, self._new)
+        self._logged = self._bandit.log(connection, self._served, self._new)
+        self.is_outdated = self._logged is None
 
     def result(self) -> Selection:
         """Return the arm."""

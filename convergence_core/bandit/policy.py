@@ -4,7 +4,8 @@ A *policy* is one version of the propensities of all arms; an arm is drawn from 
 the probability of being best is Thompson sampling, whether the means or the arm are drawn, so
 nothing is lost by integrating once per version and every logged propensity is exact. A version
 lasts until the evidence has grown by ``GROWTH`` or a second reason to look again comes (an alarm, an
-arm added or retired), so a decision costs a look into a table.
+arm added or retired), so a decision costs a look into a table. Of several processes one makes the versions,
+and the others have more patience.
 
 Exploration may be raised: a share of all requests is then spread evenly over the arms.
 """
@@ -68,6 +69,15 @@ class Policy:
             arm -= 1  # a rounded last edge
         return Choice(arm=arm, propensity=self.propensities[arm])
 
-    def is_stale(self, n: float) -> bool:
-        """Return whether so many rewards call for a new version."""
-        return n >= self.n + max(1.0, GROWTH * self.n)
+    def is_stale(self, n: float, *, patience: float = 1.0) -> bool:
+        """Return whether so many rewards call for a new version; see ``stale_at``."""
+        return n >= self.stale_at(patience)
+
+    def stale_at(self, patience: float = 1.0) -> float:
+        """Return the number of rewards that calls for a new version.
+
+        Args:
+            patience: how many times ``GROWTH`` is waited for; more than 1 where another process is
+                about to make the version.
+        """
+        return self.n + patience * max(1.0, GROWTH * self.n)

@@ -29,6 +29,7 @@ _ASKED_BEFORE = (
     "SELECT decision_id, user_id, arm_id, version, propensity, fresh, context_json, created_us, "
     "expires_us FROM decisions WHERE group_id = ? AND request_key = ?"
 )
+_STATE = "SELECT revision, n FROM groups WHERE id = ?"
 _WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
 _KEPT = (
     "SELECT s.arm_id, s.version, s.propensity FROM assignments s "
@@ -136,6 +137,19 @@ class NewReward:
     """What the caller told beside it."""
     cost: float | None = None
     """What the request cost, in the system's own unit; ``None``: not told."""
+
+
+def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
+    """Return whether decisions by a policy must not be logged any more.
+
+    Args:
+        connection: an open transaction.
+        group_id: whose policy.
+        revision: of the arms that it was made for; with any other one it is outdated.
+        stale_at: number of rewards with which it is outdated too.
+    """
+    found, n = connection.execute(_STATE, (group_id,)).fetchone()
+    return bool(found != revision or n >= stale_at)
 
 
 def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:

@@ -194,6 +194,8 @@ def test_a_policy_is_stale_when_the_evidence_has_grown():
     assert Policy.of([1.0], n=0).is_stale(1)
     assert not Policy.of([1.0], n=1_000).is_stale(1_019)
     assert Policy.of([1.0], n=1_000).is_stale(1_020)
+    assert not Policy.of([1.0], n=1_000).is_stale(1_039, patience=2.0)
+    assert Policy.of([1.0], n=1_000).stale_at(2.0) == 1_040
 
 
 @pytest.mark.parametrize("wrong", [[], [-0.1, 1.0], [0.0, 0.0], [float("nan")]])
