@@ -256,6 +256,8 @@ def _fit(
             case_variance = max(spread / max(dof, MIN_DOF_OF_CASES), MIN_VARIANCE)
         if binomial and start is None:
             shape = _binomial_shape(solution.mean, cells)
+        if binomial and evidence.binary:
+            least = _least_coin(case_variance, float(cells @ shape / cells.sum()))
         square = _square(evidence, solution.residual, shape)
         factor = max(square / max(n_free - dof, 1.0), least)
         solution = _Solution.of(evidence, weight / (factor * shape)[:, None], case_variance)
@@ -314,6 +316,20 @@ def _repeats(evidence: Evidence, shape: np.ndarray) -> tuple[float, float]:
     n_repeats = np.maximum(evidence.count - 1.0, 0.0).sum(axis=1)  # (M,)
     n = float(n_repeats.sum())
     return n, float(n_repeats @ shape) / n if n else 1.0
+
+
+def _least_coin(case_variance: float, coin: float) -> float:
+    """Return the least noise of pass and fail, in units of p (1 - p).
+
+    Over all cases the variance of pass and fail is p (1 - p), so what the cases do not take of it is
+    noise, whatever residuals say: where many candidates nearly always fail, their shapes lie above
+    p (1 - p), and the factor that fits them would leave all others too little.
+
+    Args:
+        case_variance: of b.
+        coin: mean p (1 - p) of a cell.
+    """
+    return max(LEAST_COIN_SHARE, 1.0 - case_variance / coin)
 
 
 def _least_factor(evidence: Evidence, *, binomial: bool) -> float:

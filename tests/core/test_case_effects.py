@@ -216,6 +216,20 @@ def test_the_noise_is_binomial_where_rewards_are_coins_of_different_bias():
     assert stats.binomtest(chosen, 30, 0.95, alternative="less").pvalue > 1e-3
 
 
+@pytest.mark.parametrize("n_failing", [0, 100])
+def test_who_nearly_always_fails_takes_no_noise_from_those_that_do_not(n_failing):
+    """Over all cases the variance of pass and fail is p (1 - p), however many always fail."""
+    p = np.append(np.linspace(0.3, 0.7, 10), np.full(n_failing, 0.003))
+    of_good = []
+    for seed in range(10):
+        hits = np.random.default_rng(seed).random((len(p), 20)) < p[:, None]
+        cells = [(i, j, float(hits[i, j])) for i in range(len(p)) for j in range(20)]
+        found = CaseEffects.estimate(gathered(cells, n_cases=20))
+        assert found.is_binomial
+        of_good.append(found.noise[:10].mean() + found.case_variance)
+    assert np.mean(of_good) == pytest.approx((p * (1 - p))[:10].mean(), rel=0.08)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.05, 0.95), (0.3, 0.7)])
 def test_the_noise_is_constant_where_it_is_gaussian(low, high):
     chosen = 0
