@@ -3,10 +3,10 @@
     K = s_p * prod_d k_d + sum_d s_d * k_d + s_id * [same candidate]
 
 k_d is Matérn-5/2 of the distance over a length for numbers and exp(-w distance) for choices. The
-product carries interactions. The additive terms are there where a choice has many values (prompt
-templates): each dimension then shows its own effect with few data. The last is what a candidate
-has beyond its place, which can be told from noise only where candidates are measured by several
-cells.
+product carries interactions. The additive terms are there on demand, and then where a choice has many
+values (prompt templates): each dimension shows its own effect with few data. The last is what a
+candidate has beyond its place, which can be told from noise only where candidates are measured by
+several cells.
 
 Notation: D dimensions, n and m candidates.
 """
@@ -21,8 +21,7 @@ from convergence_core.space.encoding import Encoding, Places
 
 SQRT5 = math.sqrt(5.0)
 MANY_VALUES = 15
-"""With more values of one choice than this, every dimension gets an additive term: on measured
-spaces it halves the regret where there are hundreds of values and costs some on smooth spaces."""
+"""With more values of one choice than this, every dimension may get an additive term."""
 MEAN_LENGTH, SD_LENGTH = 0.5, 0.8
 """Median and log-sd of the prior of lengths, in units of the range."""
 
@@ -39,40 +38,33 @@ class Layout:
     prior_sd: np.ndarray
 
     @classmethod
-    def of(cls, encoding: Encoding, *, own_effect: bool) -> "Layout":
+    def of(cls, encoding: Encoding, *, own_effect: bool, additive: bool = False) -> "Layout":
         """Return the layout for a space.
 
         Args:
             encoding: of the space.
             own_effect: whether a candidate's own effect can be told from noise.
+            additive: whether a choice of many values brings additive terms.
         """
         n_numbers, n_choices = len(encoding.number_names), len(encoding.choice_names)
         has_many = any(len(distance) - 1 > MANY_VALUES for distance in encoding.distances)
         n_dims = n_numbers + n_choices
-        additive = tuple(range(n_dims)) if has_many and n_dims > 1 else ()
-        n_terms = max(1, len(additive))
+        terms = tuple(range(n_dims)) if additive and has_many and n_dims > 1 else ()
         mean = [
             *[math.log(MEAN_LENGTH)] * n_numbers,
             *[0.0] * n_choices,
             math.log(0.7),
-            *[math.log(0.3 / n_terms)] * len(additive),
+            *[math.log(0.3 / max(1, len(terms)))] * len(terms),
             math.log(0.03) if own_effect else math.log(1e-6),
         ]
         sd = [
             *[SD_LENGTH] * n_numbers,
             *[0.8] * n_choices,
             1.0,
-            *[1.2] * len(additive),
+            *[1.2] * len(terms),
             1.5 if own_effect else 0.1,
         ]
-        return cls(n_numbers, n_choices, additive, np.array(mean), np.array(sd))
-
-    def without_additive(self) -> "Layout":
-        """Return the layout with the product and a candidate's own effect only."""
-        kept = [*range(self.product + 1), self.size - 1]
-        return Layout(
-            self.n_numbers, self.n_choices, (), self.prior_mean[kept], self.prior_sd[kept]
-        )
+        return cls(n_numbers, n_choices, terms, np.array(mean), np.array(sd))
 
     @property
     def n_dims(self) -> int:

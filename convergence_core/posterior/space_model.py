@@ -51,8 +51,8 @@ class SpaceModel:
     """Where rewards lie; ``None``: anywhere."""
     n_steps: int = 25
     """Iterations of the optimizer of hyper-parameters."""
-    additive: bool = True
-    """``False``: no additive terms; to show what they are worth."""
+    additive: bool = False
+    """``True``: additive terms where a choice has many values; they were not shown to help."""
     case_effects: bool = True
     """``False``: all cases count as equally hard; to show what knowing them is worth."""
     interaction: bool = True
@@ -155,10 +155,10 @@ class SpaceModel:
         """
         effects = CaseEffects.estimate(evidence, with_cases=self.case_effects)
         layout = Layout.of(
-            self.encoding, own_effect=effects.is_measured or not self.encoding.number_names
+            self.encoding,
+            own_effect=effects.is_measured or not self.encoding.number_names,
+            additive=self.additive,
         )
-        if not self.additive:
-            layout = layout.without_additive()
         interaction = None
         if self.interaction and effects.is_measured:
             distances = Distances.between(places, places, self.encoding.distances)

@@ -36,7 +36,7 @@ class Problem:
         self.targets = rng.standard_normal(n)
         root = rng.standard_normal((n, 3)) * 0.4
         self.errors = root @ root.T + np.diag(rng.uniform(0.05, 0.5, n))
-        self.layout = Layout.of(self.encoding, own_effect=bool(seed % 2))
+        self.layout = Layout.of(self.encoding, own_effect=bool(seed % 2), additive=True)
         lots = rng.standard_normal(self.layout.size)
         kernel_params = self.layout.prior_mean + 0.7 * lots * self.layout.prior_sd
         self.log_params = np.append(kernel_params, 0.2 * rng.standard_normal())

@@ -38,7 +38,7 @@ def drawn(layout: Layout, seed: int, spread: float = 1.5) -> np.ndarray:
 def test_the_covariance_is_that_of_the_formula(seed):
     encoding, places = placed(seed, 9)
     other = placed(seed, 14)[1].take(np.arange(2, 8))
-    layout = Layout.of(encoding, own_effect=True)
+    layout = Layout.of(encoding, own_effect=True, additive=True)
     log_params = drawn(layout, seed)
     for b in (places, other):
         distances = Distances.between(places, b, encoding.distances)
@@ -56,7 +56,7 @@ def test_the_covariance_is_that_of_the_formula(seed):
 @pytest.mark.parametrize("seed", range(30))
 def test_the_covariance_is_positive_semi_definite(seed):
     encoding, places = placed(seed, 60)
-    layout = Layout.of(encoding, own_effect=True)
+    layout = Layout.of(encoding, own_effect=True, additive=True)
     log_params = drawn(layout, seed, spread=2.5)
     distances = Distances.between(places, places, encoding.distances)
     parts = [component(layout, log_params, distances, d) for d in range(layout.n_dims)]
@@ -75,11 +75,12 @@ def test_where_a_choice_has_many_values_every_dimension_has_a_term_of_its_own(n_
         space = Space(parameters={**parameters, "x": Float(min=0, max=1)})
     else:
         space = Space(parameters=parameters)
-    layout = Layout.of(Encoding.of(space), own_effect=True)
+    encoding = Encoding.of(space)
+    layout = Layout.of(encoding, own_effect=True, additive=True)
     is_additive = n_values > MANY_VALUES and not alone
     assert layout.additive == ((0, 1) if is_additive else ())
     assert layout.size == layout.n_dims + 2 + len(layout.additive)
-    plain = layout.without_additive()
+    plain = Layout.of(encoding, own_effect=True)
     assert plain.additive == ()
     assert plain.size == layout.n_dims + 2
     assert plain.prior_mean[-1] == layout.prior_mean[-1]
@@ -89,7 +90,7 @@ def test_where_a_choice_has_many_values_every_dimension_has_a_term_of_its_own(n_
 @pytest.mark.parametrize("seed", range(12))
 def test_the_gradient_is_that_of_finite_differences(seed):
     encoding, places = placed(seed, 10)
-    layout = Layout.of(encoding, own_effect=True)
+    layout = Layout.of(encoding, own_effect=True, additive=True)
     log_params = drawn(layout, seed, spread=1.0)
     distances = Distances.between(places, places, encoding.distances)
     lots = np.random.default_rng(seed).standard_normal((len(places), len(places)))
