@@ -7,6 +7,7 @@ A model that answers a question at one temperature answers it at the next one, t
 candidates on five questions are five answers rather than a hundred. Where g is told apart from e,
 the errors of similar candidates move together. So a kind that was asked few cases is known badly,
 however many of its members were asked; and two of a kind compare well on the cases both were asked.
+Where sharing is not shown, there is taken to be none.
 Errors of g end where all cases were asked, since a mean over these very cases is sought.
 
 c is a product kernel of its own over the space. Its hyper-parameters and the share are those of the
@@ -29,6 +30,9 @@ MOST_PAIRS = 5_000
 """Pairs that are looked at; of more, as many evenly spread ones."""
 LEAST_PAIRS = 50
 """Pairs from which on a share is told."""
+MARGIN = 2.0
+"""Log-likelihood that shared luck must be worth. Where answers are drawn anew there is none: it is worth
+nothing then, and the little that is estimated nevertheless makes claims too sure."""
 LEAST_SHARED = 0.5
 """Cases that a pair must share, after what its means took."""
 SHARE_PRIOR = (math.log(0.05 / 0.95), 2.0)
@@ -50,7 +54,7 @@ class Interaction:
     def estimate(
         cls, effects: CaseEffects, layout: Layout, distances: Distances
     ) -> "Interaction | None":
-        """Return the estimate; ``None``: too few candidates share cases.
+        """Return the estimate; ``None``: too few share cases, or luck is not shown to be shared.
 
         Args:
             effects: of measured noise, with what they leave unexplained.
@@ -73,6 +77,8 @@ class Interaction:
             bounds=bounds,
             options={"maxiter": N_STEPS},
         )
+        if problem.gain(found.x) < MARGIN:
+            return None
         return cls(share=_logistic(float(found.x[-1])), alike=product(layout, found.x, distances))
 
     def applied(self, effects: CaseEffects) -> CaseEffects:
@@ -144,6 +150,17 @@ class _Problem:
             np.append(self.layout.prior_mean[:n], mean),
             np.append(self.layout.prior_sd[:n], sd),
         )
+
+    def gain(self, params: np.ndarray) -> float:
+        """Return how much higher the log-likelihood is than without any shared luck."""
+        pairs = self.pairs
+        alike = product(self.layout, params, pairs.distances)[:, 0]
+        correlation = _logistic(float(params[-1])) * alike
+        of_none = pairs.product**2 / pairs.n_shared
+        gap = pairs.product - pairs.n_shared * correlation
+        spread = 1.0 + correlation**2
+        of_some = gap**2 / (pairs.n_shared * spread) + np.log(spread)
+        return 0.5 * pairs.weight * float((of_none - of_some).sum())
 
     def value_and_gradient(self, params: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus log posterior, up to a constant, and its gradient.

@@ -87,9 +87,34 @@ def test_the_share_and_the_kinds_are_found(share):
 
 
 @pytest.mark.statistical
-def test_where_nothing_is_shared_almost_nothing_is_found():
-    found = [found_in(World(seed, share=0.0, n_asked=30)).share for seed in range(10)]
-    assert max(found) < 0.12, found
+@pytest.mark.parametrize("n_asked", [10, 30])
+def test_where_nothing_is_shared_nothing_is_found(n_asked):
+    worlds = [World(seed, share=0.0, n_asked=n_asked) for seed in range(20)]
+    found = sum(Interaction.estimate(*world.effects()) is not None for world in worlds)
+    assert stats.binomtest(found, 20, 0.05, alternative="greater").pvalue > 1e-3, found
+
+
+@pytest.mark.statistical
+def test_what_is_shared_is_shown_by_ten_cases_each():
+    worlds = [World(seed, share=0.5) for seed in range(20)]
+    found = sum(Interaction.estimate(*world.effects()) is not None for world in worlds)
+    assert stats.binomtest(found, 20, 0.95, alternative="less").pvalue > 1e-3, found
+
+
+def test_the_gain_is_the_rise_of_the_likelihood_over_none():
+    effects, layout, distances = World(1, share=0.5).effects()
+    pairs = _Pairs.of(effects, distances)
+    assert pairs is not None
+    problem = _Problem(layout, pairs)
+    shared = problem.prior[0]
+    none = np.append(shared[:-1], -40.0)
+
+    def likelihood(params: np.ndarray) -> float:
+        pull = (params - problem.prior[0]) / problem.prior[1]
+        return 0.5 * float(pull @ pull) - problem.value_and_gradient(params)[0]
+
+    rise = likelihood(shared) - likelihood(none)
+    assert problem.gain(shared) == pytest.approx(rise, rel=1e-6)
 
 
 def test_too_few_candidates_tell_nothing():
