@@ -382,7 +382,7 @@ def fitted_of(space: Space, seed: int, n: int = 30) -> FittedSpaceModel:
         )
         return 0.5 + 0.1 * float(np.sin(2.0 * hashed))
 
-    return SpaceModel(space=space).fit(archive_of(space, value, seed=seed, n=n))
+    return SpaceModel(space=space, additive=True).fit(archive_of(space, value, seed=seed, n=n))
 
 
 @pytest.mark.statistical
