@@ -1,15 +1,19 @@
 """Durable select and update of several processes beside the naive SQLite recipe, in one run.
 
-    python -m benchmarks.durable [--processes 8] [--seconds 5] [--rounds 2]
+    python -m benchmarks.durable [--processes 8] [--seconds 5] [--rounds 2] [--sync-ms 2]
 
 *Naive*: WAL with ``synchronous=FULL`` and SQLite's own waiting, one transaction to log a decision and one
 to take a reward. *Recipe*: the same statements by the store's way to commit, a fair lock and a sync outside
 it, and nothing else of the product. *Ours*: a ``Bandit`` for each process on one store. Ten arms; every pair
 is durable.
+
+``--sync-ms`` makes every sync take so much longer, by sleeping: what the recipes do on a disk that is slower
+to sync than the machine's own.
 """
 
 import argparse
 import contextlib
+import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 import numpy as np
@@ -26,6 +31,9 @@ from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.sqlite import DurableDatabase, Schema
 from tasks.offers import decision_id, offer_of
 from tasks.serving import Bandit
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
 
 N_ARMS = 10
 FILE = "bare.sqlite"
@@ -37,9 +45,51 @@ CREATE TABLE IF NOT EXISTS rewards(seq INTEGER PRIMARY KEY, decision_id TEXT UNI
 """
 
 
+class SlowSync(apsw.VFSFile):
+    """A file of SQLite's own whose syncs take longer."""
+
+    seconds = 0.0
+
+    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
+        """Sync, later."""
+        time.sleep(self.seconds)
+        super().xSync(flags)
+
+
+class SlowDisk(apsw.VFS):
+    """SQLite's way to files, on which syncs take longer."""
+
+    name = "slow-disk"
+
+    def __init__(self) -> None:
+        """Register beside the one that is inherited from."""
+        super().__init__(self.name, "")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> SlowSync:  # noqa: N802
+        """Open a file."""
+        return SlowSync("", name, flags)
+
+
+def slowed(seconds: float) -> apsw.VFS | None:
+    """Make all syncs of this process take so much longer; return what has to live as long."""
+    if not seconds:
+        return None
+    SlowSync.seconds = seconds
+    sync = os.fsync
+
+    def slow(fd: "int | HasFileno") -> None:
+        time.sleep(seconds)
+        sync(fd)
+
+    os.fsync = slow
+    return SlowDisk()
+
+
 def naive(folder: Path, number: int) -> Callable[[], None]:
     """Return one pair by the naive recipe."""
-    connection = apsw.Connection(str(folder / FILE))
+    connection = apsw.Connection(
+        str(folder / FILE), vfs=SlowDisk.name if SlowSync.seconds else None
+    )
     connection.set_busy_timeout(60_000)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
@@ -95,8 +145,9 @@ def _paired(bandit: Bandit) -> None:
 KINDS = {"naive": naive, "recipe": recipe, "ours": ours}
 
 
-def child(kind: str, folder: Path, number: int, seconds: float) -> None:
+def child(kind: str, folder: Path, number: int, seconds: float, sync_s: float) -> None:
     """Pair for so long; print the milliseconds that each pair took."""
+    disk = slowed(sync_s)
     pair = KINDS[kind](folder, number)
     pair()
     print("ready", flush=True)
@@ -106,9 +157,12 @@ def child(kind: str, folder: Path, number: int, seconds: float) -> None:
         pair()
         times.append((time.perf_counter() - begun) * 1e3)
     print(" ".join(f"{one:.3f}" for one in times), flush=True)
+    del disk
 
 
-def measured(kind: str, n_processes: int, seconds: float) -> tuple[float, float, float]:
+def measured(
+    kind: str, n_processes: int, seconds: float, sync_ms: float
+) -> tuple[float, float, float]:
     """Return pairs a second, p99 and the longest pair in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         if kind != "ours":
@@ -125,7 +179,7 @@ def measured(kind: str, n_processes: int, seconds: float) -> tuple[float, float,
         command = [sys.executable, "-m", "benchmarks.durable", "--child", kind, folder]
         children = [
             subprocess.Popen(
-                [*command, str(number), "--seconds", str(seconds)],
+                [*command, str(number), "--seconds", str(seconds), "--sync-ms", str(sync_ms)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )
             for number in range(n_processes)
@@ -147,17 +201,18 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--sync-ms", type=float, default=0.0, help="added to each sync")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         kind, folder, number = options.child
-        child(kind, Path(folder), int(number), options.seconds)
+        child(kind, Path(folder), int(number), options.seconds, options.sync_ms / 1e3)
         return
     rates: dict[str, list[float]] = {}
     print("| recipe | pairs/s | p99, ms | longest, ms |\n|---|---|---|---|")
     for _ in range(options.rounds):
         for kind in KINDS:
-            rate, p99, most = measured(kind, options.processes, options.seconds)
+            rate, p99, most = measured(kind, options.processes, options.seconds, options.sync_ms)
             rates.setdefault(kind, []).append(rate)
             print(f"| {kind} | {rate:,.0f} | {p99:.1f} | {most:,.0f} |", flush=True)
     naive_rate = statistics.median(rates["naive"])
