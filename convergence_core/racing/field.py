@@ -46,6 +46,8 @@ class Rules:
     cases."""
     max_repeats: int = 2
     """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
+    least_together: int = 5
+    """Newcomers of a generation that are asked the same cases before others are asked other ones."""
     end_share: float = 0.3
     """Share of the cells, the last, that only known candidates get, where there are cases."""
     end_share_without_cases: float = 0.1

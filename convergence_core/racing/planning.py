@@ -1,9 +1,12 @@
 """Building a plan: which cells are open, in which order cases are asked, what still fits.
 
-Cases are asked in chunks that all newcomers of a generation share (common random numbers). The
-first generation shuffles the cases; later ones begin with the cases seen least, so that chunks
-rotate and no winner is made by five lucky cases. Further cells of a candidate begin with the
-chunk of this generation, then take the cases most others have been asked: comparisons stay paired.
+Cases are asked in chunks that newcomers of a generation share (common random numbers): all of few,
+groups of many, a chunk each. What eighty newcomers say of five cases says little of the models or
+methods they have in common; what sixteen groups of five say of eighty cases says more, and who met
+which cases is made up for by the cases' effects. The first generation shuffles the cases; later ones
+begin with the cases seen least, so that chunks rotate and no winner is made by five lucky cases.
+All known candidates take the first of these, in one order: comparisons stay paired, and what they
+have in common is seen on further cases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,27 +70,34 @@ class Draft:
         """Whether thoughts may have had a say in what is added from now on."""
         self._touched: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
-        """Cases in the order that newcomers are asked."""
-        self._paired_cases = self.fresh_cases
+        """Cases in the order they are asked; every group of newcomers begins at another one."""
+        self._chunk, self._n_groups = 1, 1
+        self._turn: dict[str, int] = {}
 
-    def pair_with(self, n_cases: int) -> None:
-        """Let further cells of known candidates begin with the first cases of newcomers."""
-        first = self.fresh_cases[:n_cases]
-        rest = self.fresh_cases[n_cases:]
-        self._paired_cases = (*first, *reversed(rest))
+    def share_out(self, chunk: int, least_together: int) -> None:
+        """Let newcomers take turns in groups, each of which is asked a chunk of its own first.
+
+        Args:
+            chunk: cases of one place.
+            least_together: members of a group, were all places newcomers'.
+        """
+        n_places = self.n_left // chunk
+        n_chunks = len(self.fresh_cases) // chunk
+        self._chunk, self._n_groups = chunk, max(1, min(n_chunks, n_places // least_together))
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
         return {*self.archive.members, *self._cells}
 
-    def open_cells(self, candidate_id: str, cases: Sequence[str] | None = None) -> list[CellKey]:
+    def open_cells(self, candidate_id: str) -> list[CellKey]:
         """Return cells neither rewarded nor planned: first unasked ones, then missing ones."""
         member = self.archive.members.get(candidate_id)
         taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
+        cases = self._cases_of_group(candidate_id) if member is None else self.fresh_cases
         keys = [
             (case, repeat)
             for repeat in range(self.request.repeats)
-            for case in (self._paired_cases if cases is None else cases)
+            for case in cases
             if (case, repeat) not in taken
         ]
         if member is None:
@@ -102,7 +112,9 @@ class Draft:
             return 0
         name = candidate.candidate_id
         if name not in self._cells:
-            self.n_new += name not in self.archive
+            if name not in self.archive:
+                self._turn[name] = self.n_new
+                self.n_new += 1
             self._candidates[name] = candidate
             self._cells[name] = []
         cells = [Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen]
@@ -137,6 +149,12 @@ class Draft:
             if cell not in self._touched
         )
         return Plan(assignments=assignments, exogenous=exogenous)
+
+    def _cases_of_group(self, candidate_id: str) -> tuple[str, ...]:
+        """Return all cases, first those that a newcomer's group is asked."""
+        turn = self._turn.get(candidate_id, self.n_new)
+        first = self._chunk * (turn % self._n_groups)
+        return (*self.fresh_cases[first:], *self.fresh_cases[:first])
 
     def _known_missing(self, member: Member) -> list[CellKey]:
         """Return missing cells that the request still offers."""

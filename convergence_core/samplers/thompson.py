@@ -75,7 +75,7 @@ class ThompsonSampler:
             state.archive, case_ids=request.case_ids, case_weights=self.case_weights
         )
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
-        draft.pair_with(chunk)
+        draft.share_out(chunk, self.rules.least_together)
         race = Race(
             field=self._contested(state, fitted, request),
             draft=draft,
@@ -172,7 +172,7 @@ class ThompsonSampler:
         """Ask the first generation: candidates spread over the space, a chunk each."""
         breeder = self._breeder(draft.request)
         chunk = self._chunk(draft.request)
-        draft.pair_with(chunk)
+        draft.share_out(chunk, self.rules.least_together)
         n = min(_n_seats(draft.request, chunk), -(-draft.n_left // chunk))
         newcomers = first_in(self.space, draft.request, draft.archive)[:n]
         seen = {*draft.seen(), *(candidate.candidate_id for candidate in newcomers)}

@@ -1,6 +1,7 @@
 """Racing: what its settings change, and what each of its parts is worth on a known problem."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -67,9 +68,7 @@ def tell(
     for assignment in plan.assignments:
         value = mixed_value(assignment.candidate.params)
         rewards = {
-            cell: None
-            if missing
-            else min(1.0, 0.8 * value + 0.01 * (CASES.index(cell.case_id) % 5))
+            cell: None if missing else min(1.0, 0.8 * value + 0.01 * (int(cell.case_id[-2:]) % 5))
             for cell in assignment.cells
         }
         trials.append(trial(assignment.candidate, rewards))
@@ -132,18 +131,55 @@ def test_chunks_grow_where_noise_drowns_merit(noise, least, most):
     assert least <= max(chunks) <= most
 
 
-def test_newcomers_of_a_generation_share_their_cases():
-    state = told(RACING, 2)
-    plan = RACING.ask(state, rng(2), request(2))
+def chunks_of(plan: Plan, state: SearchState) -> list[frozenset[str]]:
+    """Return the cases that each newcomer is asked."""
     new = {candidate.candidate_id for candidate in newcomers(plan, state)}
-    assert len(new) > 2
-    chunks = {
+    return [
         frozenset(cell.case_id for cell in a.cells)
         for a in plan.assignments
         if a.candidate.candidate_id in new
+    ]
+
+
+def test_few_newcomers_of_a_generation_share_their_cases():
+    state = told(RACING, 2, n_cells=40)
+    chunks = chunks_of(RACING.ask(state, rng(2), request(2, n_cells=40)), state)
+    assert len(chunks) > 2
+    assert len(set(chunks)) == 1
+    assert len(chunks[0]) == default_chunk(len(CASES))
+
+
+@pytest.mark.parametrize("n_cases", [20, 100])
+def test_many_newcomers_meet_the_cases_in_groups(n_cases):
+    cases = tuple(f"case-{j:02d}" for j in range(n_cases))
+    plan = RACING.ask(
+        RACING.start(), rng(2), request(0, case_ids=cases, n_candidates=20, n_cells=400)
+    )
+    chunks = Counter(chunks_of(plan, RACING.start()))
+    assert sum(chunks.values()) == 80
+    assert len(chunks) == min(n_cases // 5, 80 // RACING.rules.least_together)
+    assert min(chunks.values()) >= RACING.rules.least_together
+    asked = [case for chunk in chunks for case in chunk]
+    assert len(asked) == len(set(asked)) == 5 * len(chunks)
+
+
+def test_known_candidates_are_asked_the_cases_seen_least_in_one_order():
+    cases = tuple(f"case-{j:02d}" for j in range(100))
+    state = told(RACING, 2, case_ids=cases)
+    plan = RACING.ask(state, rng(2), request(9, case_ids=cases))  # the end game
+    seen = Counter(case for member in state.archive for case, _ in member.rewards)
+    known = {
+        a.candidate.candidate_id: {cell.case_id for cell in a.cells}
+        for a in plan.assignments
+        if a.candidate.candidate_id in state.archive
     }
-    assert len(chunks) == 1
-    assert len(chunks.pop()) == default_chunk(len(CASES))
+    assert len(known) > 1
+    for name, asked in known.items():
+        open_still = set(cases) - asked - {case for case, _ in state.archive.members[name].rewards}
+        assert max(seen[case] for case in asked) <= min(
+            (seen[case] for case in open_still), default=len(seen)
+        )
+    assert len(set.intersection(*known.values())) > len(CASES)
 
 
 def test_chunks_rotate_through_the_cases():
