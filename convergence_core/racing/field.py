@@ -48,6 +48,8 @@ class Rules:
     """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
     least_together: int = 5
     """Newcomers of a generation that are asked the same cases before others are asked other ones."""
+    divided_from: int = 40
+    """Places from which on a generation's newcomers are asked different cases at all."""
     end_share: float = 0.3
     """Share of the cells, the last, that only known candidates get, where there are cases."""
     end_share_without_cases: float = 0.1

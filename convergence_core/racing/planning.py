@@ -5,8 +5,9 @@ groups of many, a chunk each. What eighty newcomers say of five cases says littl
 methods they have in common; what sixteen groups of five say of eighty cases says more, and who met
 which cases is made up for by the cases' effects. The first generation shuffles the cases; later ones
 begin with the cases seen least, so that chunks rotate and no winner is made by five lucky cases.
-All known candidates take the first of these, in one order: comparisons stay paired, and what they
-have in common is seen on further cases.
+Further cells of a candidate begin with the chunk of this generation, then take the cases most others
+have been asked: comparisons stay paired. Where there are groups, all known candidates take the cases
+seen least instead, in one order: still paired, and what they have in common is seen on new cases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,20 +71,26 @@ class Draft:
         """Whether thoughts may have had a say in what is added from now on."""
         self._touched: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
-        """Cases in the order they are asked; every group of newcomers begins at another one."""
+        """Cases in the order newcomers are asked them; every group begins at another one."""
+        self._known_cases = self.fresh_cases
         self._chunk, self._n_groups = 1, 1
         self._turn: dict[str, int] = {}
 
-    def share_out(self, chunk: int, least_together: int) -> None:
-        """Let newcomers take turns in groups, each of which is asked a chunk of its own first.
+    def share_out(self, chunk: int, *, least_together: int, divided_from: int) -> None:
+        """Say which cases newcomers and known candidates begin with.
 
         Args:
             chunk: cases of one place.
-            least_together: members of a group, were all places newcomers'.
+            least_together: members of a group of newcomers, were all places newcomers'.
+            divided_from: places from which on there are groups, each with a chunk of its own.
         """
         n_places = self.n_left // chunk
-        n_chunks = len(self.fresh_cases) // chunk
-        self._chunk, self._n_groups = chunk, max(1, min(n_chunks, n_places // least_together))
+        n_groups = min(len(self.fresh_cases) // chunk, n_places // least_together)
+        self._chunk = chunk
+        self._n_groups = n_groups if n_places >= divided_from and n_groups > 1 else 1
+        if self._n_groups == 1:
+            first, rest = self.fresh_cases[:chunk], self.fresh_cases[chunk:]
+            self._known_cases = (*first, *reversed(rest))
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
@@ -93,7 +100,9 @@ class Draft:
         """Return cells neither rewarded nor planned: first unasked ones, then missing ones."""
         member = self.archive.members.get(candidate_id)
         taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
-        cases = self._cases_of_group(candidate_id) if member is None else self.fresh_cases
+        cases = self._known_cases
+        if member is None and self._n_groups > 1:
+            cases = self._cases_of_group(candidate_id)
         keys = [
             (case, repeat)
             for repeat in range(self.request.repeats)

@@ -75,7 +75,7 @@ class ThompsonSampler:
             state.archive, case_ids=request.case_ids, case_weights=self.case_weights
         )
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
-        draft.share_out(chunk, self.rules.least_together)
+        self._share_out(draft, chunk)
         race = Race(
             field=self._contested(state, fitted, request),
             draft=draft,
@@ -157,6 +157,12 @@ class ThompsonSampler:
         )
         return max(1, min(wanted, n_cases))
 
+    def _share_out(self, draft: Draft, chunk: int) -> None:
+        rules = self.rules
+        draft.share_out(
+            chunk, least_together=rules.least_together, divided_from=rules.divided_from
+        )
+
     def _breeder(self, request: AskRequest) -> PoolBreeder:
         return self._stepped if len(request.case_ids) > 1 else self._free
 
@@ -172,7 +178,7 @@ class ThompsonSampler:
         """Ask the first generation: candidates spread over the space, a chunk each."""
         breeder = self._breeder(draft.request)
         chunk = self._chunk(draft.request)
-        draft.share_out(chunk, self.rules.least_together)
+        self._share_out(draft, chunk)
         n = min(_n_seats(draft.request, chunk), -(-draft.n_left // chunk))
         newcomers = first_in(self.space, draft.request, draft.archive)[:n]
         seen = {*draft.seen(), *(candidate.candidate_id for candidate in newcomers)}
