@@ -70,19 +70,25 @@ class SlowDisk(apsw.VFS):
         return SlowSync("", name, flags)
 
 
-def slowed(seconds: float) -> apsw.VFS | None:
-    """Make all syncs of this process take so much longer; return what has to live as long."""
+@contextlib.contextmanager
+def slowed(seconds: float) -> Iterator[None]:
+    """Make all syncs of this process take so much longer: SQLite's own, and ours."""
     if not seconds:
-        return None
-    SlowSync.seconds = seconds
-    sync = os.fsync
+        yield
+        return
+    sync, SlowSync.seconds = os.fsync, seconds
 
     def slow(fd: "int | HasFileno") -> None:
         time.sleep(seconds)
         sync(fd)
 
     os.fsync = slow
-    return SlowDisk()
+    disk = SlowDisk()
+    try:
+        yield
+    finally:
+        os.fsync = sync
+        disk.unregister()
 
 
 def naive(folder: Path, number: int) -> Callable[[], None]:
@@ -145,9 +151,8 @@ def _paired(bandit: Bandit) -> None:
 KINDS = {"naive": naive, "recipe": recipe, "ours": ours}
 
 
-def child(kind: str, folder: Path, number: int, seconds: float, sync_s: float) -> None:
+def child(kind: str, folder: Path, number: int, seconds: float) -> None:
     """Pair for so long; print the milliseconds that each pair took."""
-    disk = slowed(sync_s)
     pair = KINDS[kind](folder, number)
     pair()
     print("ready", flush=True)
@@ -157,7 +162,6 @@ def child(kind: str, folder: Path, number: int, seconds: float, sync_s: float) -
         pair()
         times.append((time.perf_counter() - begun) * 1e3)
     print(" ".join(f"{one:.3f}" for one in times), flush=True)
-    del disk
 
 
 def measured(
@@ -206,7 +210,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         kind, folder, number = options.child
-        child(kind, Path(folder), int(number), options.seconds, options.sync_ms / 1e3)
+        with slowed(options.sync_ms / 1e3):
+            child(kind, Path(folder), int(number), options.seconds)
         return
     rates: dict[str, list[float]] = {}
     print("| recipe | pairs/s | p99, ms | longest, ms |\n|---|---|---|---|")

@@ -71,9 +71,11 @@ class Draft:
         """Whether thoughts may have had a say in what is added from now on."""
         self._touched: set[Cell] = set()
         self.fresh_cases = self._least_seen_first(rng)
-        """Cases in the order newcomers are asked them; every group begins at another one."""
+        """Cases, those seen least first."""
         self._known_cases = self.fresh_cases
-        self._chunk, self._n_groups = 1, 1
+        """In the order that known candidates are asked."""
+        self._group_cases: tuple[tuple[str, ...], ...] = (self.fresh_cases,)
+        """In the orders that groups of newcomers are asked, who join them in turn."""
         self._turn: dict[str, int] = {}
 
     def share_out(self, chunk: int, *, least_together: int, divided_from: int) -> None:
@@ -84,13 +86,15 @@ class Draft:
             least_together: members of a group of newcomers, were all places newcomers'.
             divided_from: places from which on there are groups, each with a chunk of its own.
         """
-        n_places = self.n_left // chunk
-        n_groups = min(len(self.fresh_cases) // chunk, n_places // least_together)
-        self._chunk = chunk
-        self._n_groups = n_groups if n_places >= divided_from and n_groups > 1 else 1
-        if self._n_groups == 1:
-            first, rest = self.fresh_cases[:chunk], self.fresh_cases[chunk:]
-            self._known_cases = (*first, *reversed(rest))
+        fresh, n_places = self.fresh_cases, self.n_left // chunk
+        n_groups = min(len(fresh) // chunk, n_places // least_together)
+        if n_places < divided_from or n_groups < 2:
+            self._known_cases = (*fresh[:chunk], *reversed(fresh[chunk:]))
+            self._group_cases = (self._known_cases,)
+        else:
+            self._known_cases = fresh
+            starts = range(0, n_groups * chunk, chunk)
+            self._group_cases = tuple((*fresh[i:], *fresh[:i]) for i in starts)
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
@@ -101,8 +105,9 @@ class Draft:
         member = self.archive.members.get(candidate_id)
         taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
         cases = self._known_cases
-        if member is None and self._n_groups > 1:
-            cases = self._cases_of_group(candidate_id)
+        if member is None:
+            turn = self._turn.get(candidate_id, self.n_new)
+            cases = self._group_cases[turn % len(self._group_cases)]
         keys = [
             (case, repeat)
             for repeat in range(self.request.repeats)
@@ -158,12 +163,6 @@ class Draft:
             if cell not in self._touched
         )
         return Plan(assignments=assignments, exogenous=exogenous)
-
-    def _cases_of_group(self, candidate_id: str) -> tuple[str, ...]:
-        """Return all cases, first those that a newcomer's group is asked."""
-        turn = self._turn.get(candidate_id, self.n_new)
-        first = self._chunk * (turn % self._n_groups)
-        return (*self.fresh_cases[first:], *self.fresh_cases[:first])
 
     def _known_missing(self, member: Member) -> list[CellKey]:
         """Return missing cells that the request still offers."""
