@@ -16,7 +16,8 @@ from scipy.special import betaincinv, stdtrit
 
 from convergence_core.archive import Member
 from convergence_core.goals import PROBABLY, FittedGoals
-from convergence_core.posterior import Fitted, Surrogate
+from convergence_core.posterior import Fitted, Posterior, Surrogate
+from convergence_core.posterior.optimism import Optimism
 from convergence_core.sampler import SearchState
 
 N_DRAWS = 4_000
@@ -151,11 +152,11 @@ def recommend(
         range(len(members)),
         key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
-    low, high = posterior.interval(level)
+    mean, low, high = _claims(posterior, level, Optimism.of_memory(state.memory))
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
-            mean=_clip(posterior.mean[i]),
+            mean=_clip(mean[i]),
             low=float(low[i]),
             high=float(high[i]),
             n_cells=members[i].n,
@@ -177,6 +178,19 @@ def recommend(
         ranking=ranking,
         lead=_lead(fitted, state, ranking, rival_id, rng),
     )
+
+
+def _claims(
+    posterior: Posterior, level: float, optimism: Optimism
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return means and ends of intervals, (n,) each, less what leaders did not hold before."""
+    low, high = posterior.interval(level)
+    zeta, widening = optimism.zeta, optimism.widening
+    if zeta == 0.0 and widening == 1.0:
+        return posterior.mean, low, high
+    middle = posterior.mean - zeta * posterior.sd
+    below, above = (posterior.mean - low) * widening, (high - posterior.mean) * widening
+    return middle, np.maximum(middle - below, 0.0), np.minimum(middle + above, 1.0)
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:

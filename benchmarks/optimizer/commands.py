@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
-from benchmarks.optimizer import records, reporting, scaling
+from benchmarks.optimizer import records, reporting, scaling, told
 from benchmarks.optimizer.opponents.registry import check, runs_on
+from benchmarks.optimizer.regret import read_scales
 from benchmarks.optimizer.running import run
-from benchmarks.optimizer.tasks import CaseTask, choose, get_task
+from benchmarks.optimizer.tasks import CaseTask, PromptTask, choose, get_task
 
 
 def seeds_of(text: str) -> range:
@@ -136,6 +137,17 @@ def measure_scaling(options: argparse.Namespace) -> int:
     return 0
 
 
+def measure_told(options: argparse.Namespace) -> int:
+    """Print what searches reach that know more than any opponent."""
+    scales = read_scales()
+    tasks = [(get_task(name), scales[name]) for name in choose(_names(options.tasks))]
+    prompts = [(task, scale) for task, scale in tasks if isinstance(task, PromptTask)]
+    if not prompts:
+        raise SystemExit("`--tasks` must name tasks of prompts, e.g. `llm:prompt-snarks` or `llm`")
+    print(told.table(prompts, budgets=options.budgets, batch=options.batch, n_seeds=options.seeds))
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = argparse.ArgumentParser(prog="python -m benchmarks.optimizer", description=__doc__)
@@ -183,6 +195,15 @@ def parser() -> argparse.ArgumentParser:
     scales.add_argument("--out", type=Path, required=True, help="CSV file, written anew")
     scales.add_argument("--picture", type=Path, help="PNG or SVG")
     scales.set_defaults(command=measure_scaling)
+
+    tolds = commands.add_parser(
+        "told", help="prompts, by searches told each model's mean and spread"
+    )
+    tolds.add_argument("--tasks", nargs="+", default=["llm"], help="sets, names or patterns")
+    tolds.add_argument("--seeds", type=int, default=60)
+    tolds.add_argument("--budgets", type=_budgets, default=[100, 200], help="e.g. 100,200")
+    tolds.add_argument("--batch", type=int, default=20)
+    tolds.set_defaults(command=measure_told)
     return top
 
 

@@ -274,6 +274,11 @@ class FittedSpaceModel:
         return None if self.learned is None else self.learned.log_params
 
     @property
+    def case_ids(self) -> tuple[str, ...]:
+        """Cases whose mean counts; none where there was no reward."""
+        return () if self.learned is None else self.learned.evidence.case_ids
+
+    @property
     def cells_worth_the_prior(self) -> float | None:
         """Cells whose noise equals what is unknown of a candidate nobody asked; ``None``: unknown.
 

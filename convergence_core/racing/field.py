@@ -33,6 +33,9 @@ class Rules:
     """``False``: places go to the highest posterior means; to show what draws are worth."""
     credits_operators: bool = False
     """Whether operators that earned improvements breed more of the pool; see ``evolution.credit``."""
+    narrows: bool = True
+    """``False``: the end game goes by draws in large generations, too; to show what ever fewer
+    finalists are worth."""
     confidence_level: float = 0.95
     """Certainty with which whoever left the race was not the best."""
     pool_size: int = 500
@@ -48,12 +51,14 @@ class Rules:
     """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
     least_together: int = 5
     """Newcomers of a generation that are asked the same cases before others are asked other ones."""
-    divided_from: int = 40
-    """Places from which on a generation's newcomers are asked different cases at all."""
+    large_from: int = 40
+    """Places from which on a generation is large: its newcomers are asked different cases at all,
+    and its end game asks ever fewer finalists."""
     end_share: float = 0.3
-    """Share of the cells, the last, that only known candidates get, where there are cases."""
+    """Share of the cells, the last, that only known candidates get, where there are cases; of large
+    generations whole ones, if it is more than one."""
     end_share_without_cases: float = 0.1
-    """The same where every cell is the whole evaluation."""
+    """Share of the cells, the last, where every cell is the whole evaluation."""
     min_noise: float = 0.02
     """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
 
@@ -149,6 +154,12 @@ class Field:
         beliefs = self.beliefs(self.genes[elites], self.rows[elites])
         error = (1.0 - self.rules.confidence_level) / len(self.ranking)
         return np.asarray(elites[beliefs.probability_above(0) >= error], np.intp)
+
+    @cached_property
+    def by_standing(self) -> np.ndarray:
+        """Members, those who compete first, best first; the others after them, best first, (n,)."""
+        rest = self.ranking[~np.isin(self.ranking, self.elites)]
+        return np.concatenate([self.elites, rest])
 
     def beliefs(self, genes: np.ndarray, rows: np.ndarray) -> WarpedBeliefs:
         """Return the joint posterior at these genes, (n, n_dims), of training rows or -1, (n,)."""

@@ -78,17 +78,17 @@ class Draft:
         """In the orders that groups of newcomers are asked, who join them in turn."""
         self._turn: dict[str, int] = {}
 
-    def share_out(self, chunk: int, *, least_together: int, divided_from: int) -> None:
+    def share_out(self, chunk: int, *, least_together: int, large_from: int) -> None:
         """Say which cases newcomers and known candidates begin with.
 
         Args:
             chunk: cases of one place.
             least_together: members of a group of newcomers, were all places newcomers'.
-            divided_from: places from which on there are groups, each with a chunk of its own.
+            large_from: places from which on there are groups, each with a chunk of its own.
         """
         fresh, n_places = self.fresh_cases, self.n_left // chunk
         n_groups = min(len(fresh) // chunk, n_places // least_together)
-        if n_places < divided_from or n_groups < 2:
+        if n_places < large_from or n_groups < 2:
             self._known_cases = (*fresh[:chunk], *reversed(fresh[chunk:]))
             self._group_cases = (self._known_cases,)
         else:

@@ -6,6 +6,7 @@ the posterior is taken over known candidates and a pool of new ones (Thompson 19
 further chunk.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,15 @@ from convergence_core.racing.experts import Panel
 from convergence_core.racing.field import Contest, Field
 from convergence_core.racing.planning import Draft, first_in
 from convergence_core.records import Candidate
+
+MIN_FINALISTS = 2
+"""Known candidates that the last generation of the end game compares at least."""
+N_CONTENDERS = 100
+"""Known candidates among whom finalists are chosen."""
+N_DRAWS = 1_000
+"""Joint draws that choose them."""
+RIVALS_OF_EACH = 3
+"""Finalists of one generation for each of the next."""
 
 
 @dataclass(kw_only=True)
@@ -29,6 +39,8 @@ class Race:
     """Cells of one place."""
     n_seats: int
     """Candidates that may be new."""
+    is_large: bool = False
+    """Whether the generation has ``Rules.large_from`` places of the least chunk."""
 
     def run(self, exploration_rate: float) -> None:
         """Fill all places.
@@ -57,7 +69,10 @@ class Race:
             share = 0.0
         else:
             share = rules.end_share_without_cases
-        begins = request.n_generations * (1.0 - share)
+        n_last = request.n_generations * share
+        if self._narrows and n_last > 1.0:
+            n_last = math.floor(n_last + 0.5)  # finalists are chosen between generations
+        begins = request.n_generations - n_last
         return min(1.0, max(0.0, request.generation + 1 - begins))
 
     # -- searching -----------------------------------------------------------------------------
@@ -120,14 +135,76 @@ class Race:
 
     # -- making sure ---------------------------------------------------------------------------
 
+    @property
+    def _narrows(self) -> bool:
+        """Whether the end game asks ever fewer finalists."""
+        has_cases = len(self.draft.request.case_ids) > 1
+        return self.field.rules.narrows and self.is_large and has_cases
+
     def _make_sure(self, n_cells: int) -> None:
-        """Spend so many cells by draws over those still in the race, then on all others."""
+        """Spend so many cells on those still in the race, then on all others."""
         if n_cells <= 0:
             return
+        if self._narrows:
+            self._narrow(n_cells)
+        else:
+            self._draw(n_cells)
+
+    def _narrow(self, n_cells: int) -> None:
+        """Share so many cells out equally among finalists, those likeliest to be the best.
+
+        The last generation has as many as it can ask every cell, and each one before it
+        ``RIVALS_OF_EACH`` times as many: sequential halving (Karnin, Koren & Somekh 2013, Alg. 1).
+        What finalists leave, because they have no cell left, goes to more of them.
+        """
+        draft, members = self.draft, self.field.members
+        order, n = self._likeliest_first(), self._n_finalists()
+        stop = draft.n_left - n_cells
+        while draft.n_left > stop:
+            asked = [
+                (members[i], keys)
+                for i in order[:n]
+                if (keys := draft.open_cells(members[i].candidate_id))
+            ]
+            if not asked and n >= len(order):
+                return
+            if not asked:
+                n *= 2
+                continue
+            share = max(1, (draft.n_left - stop) // len(asked))
+            for candidate, keys in asked:
+                draft.add(candidate, keys[: min(share, draft.n_left - stop)])
+
+    def _likeliest_first(self) -> np.ndarray:
+        """Return the members, those first that joint draws find best most often, (n,).
+
+        By means alone, finalists would all be of one kind: that of the leader.
+        """
+        field = self.field
+        order = field.by_standing
+        contenders = order[:N_CONTENDERS]
+        values = field.draws(contenders, field.genes[:0], self.rng, N_DRAWS)
+        n_best = np.bincount(values.argmax(axis=1), minlength=len(contenders))
+        likeliest = contenders[np.argsort(-n_best, kind="stable")]
+        return np.concatenate([likeliest, order[N_CONTENDERS:]])
+
+    def _n_finalists(self) -> int:
+        """Return how many compete in this generation of the end game, where there are cases."""
+        request, n_known = self.draft.request, len(self.field.ranking)
+        n_whole = round(request.n_cells / (len(request.case_ids) * request.repeats))
+        n = max(MIN_FINALISTS, n_whole)
+        for _ in range(request.generation + 1, request.n_generations):
+            if n >= n_known:
+                break
+            n *= RIVALS_OF_EACH
+        return min(n_known, n)
+
+    def _draw(self, n_cells: int) -> None:
+        """Spend so many cells by draws over those still in the race, then on all others."""
         field, stop = self.field, self.draft.n_left - n_cells
         nobody = field.genes[:0]
         values = field.draws(field.elites, nobody, self.rng, -(-n_cells // self.chunk))
-        rest = field.ranking[~np.isin(field.ranking, field.elites)]
+        rest = field.by_standing[len(field.elites) :]
         for value in values:
             favoured = field.elites[np.argsort(-value, kind="stable")]
             if not any(self._ask(field.members[i]) for i in (*favoured, *rest)):

@@ -25,6 +25,7 @@ import numpy as np
 from convergence_core.archive import Archive
 from convergence_core.evolution import PoolBreeder
 from convergence_core.goals import MEMORY_KEY as GOALS_KEY, Goals
+from convergence_core.posterior.optimism import Optimism
 from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel, SpaceModel
 from convergence_core.racing import Field, Race, Rules
 from convergence_core.racing.planning import Draft, first_in, telling_chunk
@@ -83,6 +84,7 @@ class ThompsonSampler:
             breeder=self._breeder(request),
             chunk=chunk,
             n_seats=_n_seats(request, chunk),
+            is_large=request.n_cells // self._chunk(request) >= self.rules.large_from,
         )
         race.run(self.exploration_rate)
         return draft.plan()
@@ -99,7 +101,7 @@ class ThompsonSampler:
         rng = np.random.default_rng([generation_of(told), len(told.archive)])  # noqa: TID251
         competitors = self._field(told.archive, fitted, told.memory, n_steps=N_STEPS)
         memory: dict[str, Json] = {
-            **told.memory,
+            **self._shown(state, fitted).noted(told.memory, generation_of(state)),
             MEMORY_KEY: fitted.log_params.tolist(),
             LEFT_TO_GAIN: competitors.left_to_gain(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
@@ -108,6 +110,15 @@ class ThompsonSampler:
         if competitors.goals is not None:
             memory[GOALS_KEY] = competitors.goals.memory
         return SearchState(archive=told.archive, memory=memory)
+
+    def _shown(self, state: SearchState, after: FittedSpaceModel) -> Optimism:
+        """Return what a generation showed of those who led before it."""
+        if after.learned is None or not after.learned.effects.is_measured:
+            return Optimism()
+        before = self.surrogate.warm(state.memory).fit(
+            state.archive, case_ids=after.case_ids, case_weights=self.case_weights
+        )
+        return Optimism.shown(before, state.archive, after)
 
     def _contested(
         self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest
@@ -159,9 +170,7 @@ class ThompsonSampler:
 
     def _share_out(self, draft: Draft, chunk: int) -> None:
         rules = self.rules
-        draft.share_out(
-            chunk, least_together=rules.least_together, divided_from=rules.divided_from
-        )
+        draft.share_out(chunk, least_together=rules.least_together, large_from=rules.large_from)
 
     def _breeder(self, request: AskRequest) -> PoolBreeder:
         return self._stepped if len(request.case_ids) > 1 else self._free

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from convergence_core import tallies
 from convergence_core.archive import Archive, Member
+from convergence_core.posterior import optimism
 from convergence_core.recommend import Recommendation
 from convergence_core.result import CurvePoint
 from convergence_core.sampler import SearchState
@@ -49,7 +50,10 @@ def learning_curve(
     for row in evidence.generations:
         if row.generation not in known:
             archive = until(search.archive, row.generation, evidence.cell_to_generation)
-            known[row.generation] = _height(recommend(replace(search, archive=archive)))
+            then = replace(
+                search, archive=archive, memory=optimism.until(search.memory, row.generation)
+            )
+            known[row.generation] = _height(recommend(then))
         height = known[row.generation]
         n_calls += row.n_calls
         usd = usd if row.cost_usd is None else row.cost_usd + (usd or 0.0)

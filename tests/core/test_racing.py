@@ -180,7 +180,9 @@ def test_known_candidates_of_a_large_generation_are_asked_the_cases_seen_least_i
         assert max(seen[case] for case in asked) <= min(
             (seen[case] for case in open_still), default=len(seen)
         )
-    assert len(set.intersection(*known.values())) > 10
+    finalists = [asked for asked in known.values() if len(asked) > 50]
+    assert len(finalists) == 4
+    assert len(set.intersection(*finalists)) > 50
 
 
 def test_chunks_rotate_through_the_cases():
@@ -346,9 +348,76 @@ def test_the_last_cells_go_to_known_candidates_only():
         assert plan.n_cells == 40
         assert newcomers(plan, state) == []
     assert newcomers(RACING.ask(state, rng(2), request(6, n_cells=40)), state)
+    # Of five large generations it is two whole ones, of small ones a part.
+    large = replace(RACING, rules=Rules(large_from=8))
+    for generation, sampler, finds in ((2, large, True), (3, large, False), (3, RACING, True)):
+        plan = sampler.ask(state, rng(2), request(generation, n_cells=40, n_generations=5))
+        assert bool(newcomers(plan, state)) == finds
     # Of two generations the end game is a part of the last.
     last = RACING.ask(state, rng(2), request(1, n_cells=40, n_generations=2))
     assert newcomers(last, state)
+
+
+def test_the_end_game_lets_a_third_of_its_finalists_stay_and_asks_them_alike():
+    """Eighty cells are four whole evaluations of twenty cases: 4 finalists, 12 before."""
+    rules = Rules(confidence_level=1.0, large_from=1)  # nobody leaves
+    sampler = replace(RACING, rules=rules)
+    state = told(sampler, 2, n_cells=100)
+    fitted = sampler.surrogate.warm(state.memory).fit(state.archive, case_ids=CASES)
+    members = [member.candidate for member in state.archive]
+    leader = members[int(np.argmax(fitted.posterior(members).marginals[0]))].candidate_id
+    for generation, n_finalists in ((9, 4), (8, 12)):
+        plan = sampler.ask(state, rng(2), request(generation, n_cells=80))
+        n_cells = {a.candidate.candidate_id: len(a.cells) for a in plan.assignments}
+        n_open = {name: 20 - state.archive.members[name].n for name in n_cells}
+        whole = [name for name, n in n_cells.items() if n == n_open[name]]
+        shares = [n for name, n in n_cells.items() if name not in whole]
+        assert leader in n_cells
+        assert plan.n_cells == 80
+        assert not shares or max(shares) - min(shares) <= 1 or len(n_cells) > n_finalists
+        assert len(n_cells) == n_finalists or len(whole) >= n_finalists
+
+
+def test_finalists_are_those_likeliest_to_be_the_best():
+    """Thirty that are known well, and one that is hardly known, of a mean that six of them exceed."""
+    space = Space(parameters={"x": Choice(kind="categorical", choices=tuple(range(31)))})
+    sampler = ThompsonSampler(
+        name="thompson",
+        space=space,
+        surrogate=SpaceModel(space=space),
+        rules=Rules(confidence_level=1.0, large_from=1),
+    )
+    cases = tuple(f"case-{j:02d}" for j in range(40))
+    g, trials = rng(4), []
+    for x in range(31):
+        member = space.candidate({"x": x})
+        n, value = (3, 0.5) if x == 30 else (30, 0.3 + 0.008 * x)
+        luck = 0.15 * g.standard_normal(n)
+        cells = [Cell(candidate_id=member.candidate_id, case_id=case) for case in cases[:n]]
+        rewards = value + luck - luck.mean()
+        trials.append(trial(member, dict(zip(cells, map(float, rewards), strict=True))))
+    state = sampler.tell(sampler.start(), trials)
+    fitted = sampler.surrogate.warm(state.memory).fit(state.archive, case_ids=cases)
+    members = [member.candidate for member in state.archive]
+    believed = dict(
+        zip((m.params["x"] for m in members), fitted.posterior(members).mean, strict=True)
+    )
+    assert sum(mean > believed[30] for mean in believed.values()) >= 6
+    plan = sampler.ask(state, g, request(9, case_ids=cases, n_cells=160))
+    n_cells = {a.candidate.params["x"]: len(a.cells) for a in plan.assignments}
+    assert n_cells[30] == 37  # all that are open, as of all four finalists
+
+
+def test_a_finalist_without_open_cells_leaves_its_share_to_others():
+    sampler = replace(RACING, rules=Rules(large_from=1))
+    state = told(sampler, 1, n_cells=320)
+    best = max(state.archive, key=lambda m: np.mean([*m.rewards.values()])).candidate
+    whole = {Cell(candidate_id=best.candidate_id, case_id=case): 0.95 for case in CASES}
+    state = sampler.tell(state, [trial(best, whole)])
+    plan = sampler.ask(state, rng(2), request(9, n_cells=100))
+    assert best.candidate_id not in {a.candidate.candidate_id for a in plan.assignments}
+    assert plan.n_cells == 100
+    assert newcomers(plan, state) == []
 
 
 def test_without_cases_the_end_game_is_short_and_only_for_noise():

@@ -8,7 +8,7 @@ are. Ordered numbers are integers from 0, since their spacing carries no meaning
 Settings for ablations, joined by ``+``: ``ours:rules.draws=False+n_levels=10``. ``algorithm`` chooses
 the sampler; any other name is a field of the sampler's dataclass, or, with dots, of a dataclass it
 holds (``surrogate.additive=False``); ``recommend.level`` and ``recommend.delta`` are arguments of
-``recommend``.
+``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them.
 """
 
 import ast
@@ -27,6 +27,7 @@ from benchmarks.optimizer.opponents.base import (
 )
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
+from convergence_core.posterior import optimism
 from convergence_core.recommend import recommend
 from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
 from convergence_core.sampler import AskRequest, Plan, Sampler
@@ -107,6 +108,7 @@ class Run:
         algorithm = settings.pop("algorithm", ALGORITHM)
         self.level = float(str(settings.pop("recommend.level", LEVEL)))
         self.delta = float(str(settings.pop("recommend.delta", DELTA))) * setup.unit
+        self.is_corrected = bool(settings.pop("recommend.optimism", True))
         self.setup = setup
         self.n_generations = -(-setup.budget // setup.batch)
         self.space = Space(parameters={p.name: core_parameter(p) for p in setup.space.parameters})
@@ -167,8 +169,11 @@ class Run:
     def recommend(self) -> Claim:
         """Return what the product would hand over, and what it would say of it."""
         surrogate: Any = getattr(self.sampler, "surrogate", None)
+        state = self._state
+        if not self.is_corrected:
+            state = replace(state, memory=optimism.until(state.memory, -1))
         found = recommend(
-            self._state,
+            state,
             rng=self._final_rng,
             level=self.level,
             delta=self.delta,

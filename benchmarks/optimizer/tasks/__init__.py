@@ -10,7 +10,7 @@ from benchmarks.optimizer.tasks.replay import ExamTask, PromptTask
 from benchmarks.optimizer.tasks.surrogates import SurrogateTask
 from benchmarks.optimizer.tasks.tables import TableTask
 
-__all__ = ["SETS", "TASKS", "CaseTask", "Task", "choose", "get_task"]
+__all__ = ["SETS", "TASKS", "CaseTask", "PromptTask", "Task", "choose", "get_task"]
 
 _SCENARIO = {"xgboost": "rbv2_xgboost", "rpart": "rbv2_rpart", "lcbench": "lcbench"}
 _LMENTRY = (

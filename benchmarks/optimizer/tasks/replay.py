@@ -96,7 +96,8 @@ class PromptTask(CaseTask):
         complete = [line for line in lines if all(line)]
         models = [name.replace("_acc", "") for name in header[1:]]
         templates = [f"t{line[0]}" for line in complete]
-        self._accuracy = np.array([[float(x) for x in line[1:]] for line in complete])
+        self.accuracy = np.array([[float(x) for x in line[1:]] for line in complete])
+        """Of each template with each model, (n_templates, n_models)."""
         self._model = {model: i for i, model in enumerate(models)}
         self._template = {template: i for i, template in enumerate(templates)}
         super().__init__(
@@ -107,7 +108,7 @@ class PromptTask(CaseTask):
     def true(self, point: Point) -> float:
         """Return the published accuracy."""
         row, column = self._template[str(point["template"])], self._model[str(point["model"])]
-        return float(self._accuracy[row, column])
+        return float(self.accuracy[row, column])
 
     def evaluate_cases(
         self, point: Point, cases: Sequence[int], rng: np.random.Generator

@@ -1,0 +1,127 @@
+"""How much more is said of leaders than they show when they are asked again.
+
+Whoever leads is partly lucky. A posterior that is right about its prior has taken that luck away; one
+whose tails are too wide, as normal ones of bounded rewards are, has not. Leaders are asked again,
+and by then it is written down what was believed of them (prequential forecasts, Dawid 1984):
+
+    believed_i - shown_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i / n_i
+
+zeta, in posterior standard deviations, is the optimism: least squares, drawn to 0 by a standard
+normal prior. It would be 0 of a posterior that is right, however candidates are chosen. Claims are
+lowered by it and their intervals widened by its own error; who is chosen owes nothing to it.
+
+Notation: i are leaders, n_i their new cells.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.archive import Archive
+from convergence_core.posterior.space_model import FittedSpaceModel
+from convergence_core.records import Json
+
+MEMORY_KEY = "optimism"
+"""Where a sampler's memory keeps what generations showed."""
+N_LEADERS = 5
+"""Candidates, best posterior means first, whose new answers count: claims are made of leaders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimism:
+    """Sums of weighted least squares over leaders that were asked again."""
+
+    cross: float = 0.0
+    """Sum of (believed - shown) sd / variance."""
+    square: float = 0.0
+    """Sum of sd^2 / variance."""
+
+    @classmethod
+    def shown(
+        cls, before: FittedSpaceModel, archive: Archive, after: FittedSpaceModel
+    ) -> "Optimism":
+        """Return what a generation showed; nothing, where cells do not tell the noise.
+
+        Args:
+            before: what was believed before the generation, of the cases of ``after``.
+            archive: the evidence behind it.
+            after: what is believed since.
+        """
+        then, now = before.learned, after.learned
+        if (
+            then is None
+            or now is None
+            or not (then.effects.is_measured and now.effects.is_measured)
+        ):
+            return cls()
+        members = [archive.members[name].candidate for name in then.evidence.ids]
+        beliefs = before.posterior(members)
+        leaders = np.argsort(-beliefs.mean, kind="stable")[:N_LEADERS]
+        rows = after.rows([then.evidence.ids[i] for i in leaders])
+        leaders, rows = leaders[rows >= 0], rows[rows >= 0]
+        old, new, effect = then.evidence, now.evidence, now.effects.case_effect
+        count = new.count[rows] - old.count[leaders]  # of new rewards, (n_leaders, n_cases)
+        rewards = new.count[rows] * new.mean[rows] - old.count[leaders] * old.mean[leaders]
+        n = np.maximum(count.sum(axis=1), 1.0)
+        of_cases = count @ effect / n - new.case_weight @ effect
+        shown = rewards.sum(axis=1) / n - of_cases
+        sd = beliefs.sd[leaders]
+        weight = sd / (sd**2 + now.effects.noise[rows] / n) * (count.sum(axis=1) > 0)
+        return cls(
+            cross=float(weight @ (beliefs.mean[leaders] - shown)), square=float(weight @ sd)
+        )
+
+    @classmethod
+    def of_memory(cls, memory: Mapping[str, Json]) -> "Optimism":
+        """Return what all generations of a sampler's memory showed together."""
+        return sum(_kept(memory).values(), cls())
+
+    def noted(self, memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
+        """Return a sampler's memory with what this generation showed."""
+        kept = {**_kept(memory), generation: self}
+        rows: list[Json] = [[g, one.cross, one.square] for g, one in sorted(kept.items())]
+        return {**memory, MEMORY_KEY: rows}
+
+    def __add__(self, other: "Optimism") -> "Optimism":
+        """Return both together."""
+        return Optimism(self.cross + other.cross, self.square + other.square)
+
+    @property
+    def zeta(self) -> float:
+        """Posterior standard deviations by which claims are too high, at least 0."""
+        return max(0.0, self.cross / (self.square + 1.0))
+
+    @property
+    def widening(self) -> float:
+        """Factor of the width of intervals that knows the error of ``zeta``, at least 1.
+
+        1 where nobody was asked again: then nothing is corrected.
+        """
+        return 1.0 if self.square == 0.0 else (1.0 + 1.0 / (self.square + 1.0)) ** 0.5
+
+
+def until(memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
+    """Return a sampler's memory as if later generations had shown nothing."""
+    rows = memory.get(MEMORY_KEY)
+    if not isinstance(rows, list):
+        return dict(memory)
+    kept: list[Json] = [
+        row for row in rows if isinstance(row, list) and _number(row[0]) <= generation
+    ]
+    return {**memory, MEMORY_KEY: kept}
+
+
+def _kept(memory: Mapping[str, Json]) -> dict[int, Optimism]:
+    rows = memory.get(MEMORY_KEY)
+    if not isinstance(rows, list):
+        return {}
+    return {
+        int(_number(row[0])): Optimism(_number(row[1]), _number(row[2]))
+        for row in rows
+        if isinstance(row, list) and len(row) == 3
+    }
+
+
+def _number(value: Json) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,200 @@
+"""Optimism: what leaders failed to show when they were asked again."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from convergence_core.archive import Archive
+from convergence_core.posterior.optimism import MEMORY_KEY, N_LEADERS, Optimism, until
+from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
+from convergence_core.recommend import recommend
+from convergence_core.records import Candidate, Cell, Trial
+from convergence_core.sampler import SearchState
+from convergence_core.samplers import ThompsonSampler
+from convergence_core.space import Choice, Space
+from tests.support.mixed_problem import trial
+
+CASES = tuple(f"case-{j:03d}" for j in range(200))
+N_VALUES = 60
+SPACE = Space(parameters={"x": Choice(kind="categorical", choices=tuple(range(N_VALUES)))})
+CANDIDATES = [SPACE.candidate({"x": x}) for x in range(N_VALUES)]
+SURROGATE = SpaceModel(space=SPACE)
+
+
+@dataclass(frozen=True)
+class World:
+    """Candidates' mean rewards, cases' effects, and the luck of a cell."""
+
+    rng: np.random.Generator
+    values: np.ndarray
+    noise: float = 0.1
+    effects: np.ndarray = field(default_factory=lambda: np.zeros(len(CASES)))
+
+    def answers(self, indices: Iterable[int], cases: Sequence[str]) -> list[Trial]:
+        effect = dict(zip(CASES, self.effects, strict=True))
+        return [
+            trial(
+                CANDIDATES[i],
+                {
+                    Cell(candidate_id=CANDIDATES[i].candidate_id, case_id=case): float(
+                        self.values[i] + effect[case] + self.noise * self.rng.standard_normal()
+                    )
+                    for case in cases
+                },
+            )
+            for i in indices
+        ]
+
+
+def fit(archive: Archive, cases: Sequence[str]) -> FittedSpaceModel:
+    return SURROGATE.fit(archive, case_ids=cases)
+
+
+def leaders_of(fitted: FittedSpaceModel, archive: Archive) -> list[Candidate]:
+    assert fitted.learned is not None
+    members = [archive.members[name].candidate for name in fitted.learned.evidence.ids]
+    order = np.argsort(-fitted.posterior(members).mean, kind="stable")
+    return [members[i] for i in order[:N_LEADERS]]
+
+
+def test_optimism_is_the_least_squares_of_the_module():
+    """Against a loop over leaders; those who were not asked again, and followers, do not count."""
+    rng = np.random.default_rng(0)
+    values = 0.5 + 0.05 * rng.standard_normal(N_VALUES)
+    world = World(rng, values, effects=0.1 * rng.standard_normal(len(CASES)))
+    all_cases = CASES[:12]
+    before = Archive().tell(world.answers(range(40), CASES[:5]), 0)
+    then = fit(before, all_cases)
+    leaders = leaders_of(then, before)
+    again = [*range(N_VALUES)]
+    again.remove(int(str(leaders[1].params["x"])))
+    after = before.tell(world.answers(again, CASES[5:12]), 1)
+    now = fit(after, all_cases)
+
+    assert now.learned is not None
+    effect = dict(zip(all_cases, now.learned.effects.case_effect, strict=True))
+    cross = square = 0.0
+    for leader in [leaders[0], *leaders[2:]]:
+        belief = then.posterior([leader])
+        sd = float(belief.sd[0])
+        rewards = after.members[leader.candidate_id].rewards
+        shown = np.mean([rewards[case, 0] - effect[case] for case in CASES[5:12]])
+        shown += np.mean([*effect.values()])
+        noise = now.learned.effects.noise[now.rows([leader.candidate_id])[0]]
+        variance = sd**2 + noise / 7
+        cross += float(belief.mean[0] - shown) * sd / variance
+        square += sd**2 / variance
+    found = Optimism.shown(then, before, now)
+    assert found.cross == pytest.approx(cross)
+    assert found.square == pytest.approx(square)
+    assert found.zeta == pytest.approx(max(0.0, cross / (square + 1)))
+
+
+def test_nothing_is_shown_where_nobody_is_asked_again_or_noise_is_unknown():
+    world = World(np.random.default_rng(0), np.full(N_VALUES, 0.5))
+    before = Archive().tell(world.answers(range(20), CASES[:5]), 0)
+    after = before.tell(world.answers(range(20, 40), CASES[5:10]), 1)
+    shown = Optimism.shown(fit(before, CASES[:10]), before, fit(after, CASES[:10]))
+    assert shown == Optimism(0.0, 0.0)
+    assert (shown.zeta, shown.widening) == (0.0, 1.0)
+    single = Archive().tell(world.answers(range(20), CASES[:1]), 0)
+    assert Optimism.shown(fit(single, CASES[:1]), single, fit(single, CASES[:1])) == Optimism()
+    assert Optimism.shown(fit(Archive(), CASES), Archive(), fit(before, CASES)) == Optimism()
+
+
+def raw(values_of: str, seed: int) -> tuple[float, float]:
+    """Return the sums of one search: sixty candidates, whose best eight are asked again twice."""
+    rng = np.random.default_rng(seed)
+    spread = {
+        "normal": 0.06 * rng.standard_normal(N_VALUES),
+        # Bounded above, with a long tail of bad ones, as accuracies of good prompts are.
+        "bounded": 0.03 - 0.09 * rng.exponential(size=N_VALUES) ** 1.5,
+    }[values_of]
+    world = World(rng, 0.6 + spread, noise=0.15)
+    archive = Archive().tell(world.answers(range(N_VALUES), CASES[:4]), 0)
+    total, asked = Optimism(), 4
+    for generation in (1, 2):
+        cases = CASES[asked : asked + 8]
+        then = fit(archive, CASES[: asked + 8])
+        indices = [int(str(c.params["x"])) for c in leaders_of(then, archive)]
+        after = archive.tell(world.answers(indices, cases), generation)
+        total += Optimism.shown(then, archive, fit(after, CASES[: asked + 8]))
+        archive, asked = after, asked + 8
+    return total.cross, total.square
+
+
+@pytest.mark.statistical
+def test_a_posterior_that_is_right_shows_no_optimism_and_one_with_wide_tails_does():
+    """Sixty searches each: two-sided at .1 % for the right one, one-sided at .1 % for the other."""
+    for values_of, is_right in (("normal", True), ("bounded", False)):
+        cross, square = np.array([raw(values_of, seed) for seed in range(60)]).T
+        zeta = cross.sum() / square.sum()
+        error = np.std(cross - zeta * square, ddof=1) * np.sqrt(60) / square.sum()
+        if is_right:
+            assert abs(zeta) < 3.3 * error
+        else:
+            assert zeta > 3.1 * error
+
+
+def test_memory_keeps_what_each_generation_showed():
+    memory = Optimism(1.0, 2.0).noted({"generation": 1}, 0)
+    memory = Optimism(0.5, 1.0).noted(memory, 1)
+    memory = json.loads(json.dumps(memory))
+    assert memory["generation"] == 1
+    assert Optimism.of_memory(memory) == Optimism(1.5, 3.0)
+    assert Optimism.of_memory(until(memory, 0)) == Optimism(1.0, 2.0)
+    assert Optimism.of_memory(until(memory, 1)) == Optimism(1.5, 3.0)
+    assert Optimism.of_memory({}) == Optimism() == Optimism.of_memory(until({}, 3))
+    assert Optimism(0.25, 1.0).noted(memory, 1)[MEMORY_KEY] == [[0, 1.0, 2.0], [1, 0.25, 1.0]]
+
+
+def test_claims_are_never_raised():
+    assert Optimism(-3.0, 4.0).zeta == 0.0
+    assert Optimism(-3.0, 4.0).widening == pytest.approx(np.sqrt(1.2))
+
+
+def test_claims_are_lowered_and_widened_and_nobody_else_is_chosen():
+    rng = np.random.default_rng(3)
+    trials = World(rng, 0.5 + 0.1 * rng.standard_normal(N_VALUES)).answers(range(30), CASES[:6])
+    sampler = ThompsonSampler(name="thompson", space=SPACE, surrogate=SURROGATE)
+    state = sampler.tell(sampler.start(), trials)
+    plain = recommend(state, rng=rng, surrogate=SURROGATE, level=0.9)
+    memory = Optimism(3.0, 2.0).noted(state.memory, 1)  # zeta = 1, its variance 1/3
+    lower = recommend(replace(state, memory=memory), rng=rng, surrogate=SURROGATE, level=0.9)
+    assert plain is not None
+    assert lower is not None
+    assert [r.candidate_id for r in plain.ranking] == [r.candidate_id for r in lower.ranking]
+    posterior = SURROGATE.fit(state.archive).posterior(
+        [state.archive.members[r.candidate_id].candidate for r in plain.ranking]
+    )
+    for sd, was, now in zip(posterior.sd, plain.ranking, lower.ranking, strict=True):
+        assert now.mean == pytest.approx(was.mean - sd)
+        if was.low > 0.2:
+            assert now.mean - now.low == pytest.approx((was.mean - was.low) * np.sqrt(4 / 3))
+    assert lower.mean == lower.ranking[0].mean
+
+
+def test_a_sampler_writes_down_what_leaders_show():
+    """From the second generation on, and once a generation, however it is asked."""
+    rng = np.random.default_rng(5)
+    world = World(rng, 0.5 + 0.1 * rng.standard_normal(N_VALUES))
+    sampler = ThompsonSampler(name="thompson", space=SPACE, surrogate=SURROGATE)
+    state = SearchState()
+    for generation in range(3):
+        cases = CASES[5 * generation : 5 * generation + 5]
+        before, fitted = state.archive, SURROGATE.warm(state.memory)
+        state = sampler.tell(state, world.answers(range(30), cases))
+        rows = state.memory[MEMORY_KEY]
+        assert isinstance(rows, list)
+        assert [row[0] for row in rows if isinstance(row, list)] == list(range(generation + 1))
+        if generation:
+            asked = CASES[: 5 * generation + 5]
+            now = sampler.surrogate.warm(state.memory).fit(state.archive, case_ids=asked)
+            shown = Optimism.shown(fitted.fit(before, case_ids=asked), before, now)
+            last = rows[-1]
+            assert isinstance(last, list)
+            assert shown.square > 0
+            assert last[1:] == pytest.approx([shown.cross, shown.square], rel=1e-6)
