@@ -181,9 +181,13 @@ class Run:
         )
         assert found is not None, "nothing was told yet"
         winner = self._state.archive.members[found.candidate_id].candidate
+        mean = found.mean
+        if self.setup.n_cases is None and surrogate is not None:
+            # Values of these tasks lie anywhere; rewards of a product's run are held in [0, 1].
+            mean = float(surrogate.fit(self._state.archive).posterior([winner]).mean[0])
         return Claim(
             point=self._point(winner.params),
-            mean=found.mean,
+            mean=mean,
             low=found.low,
             high=found.high,
             level=found.level,
