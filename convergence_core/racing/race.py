@@ -24,7 +24,7 @@ N_CONTENDERS = 100
 N_DRAWS = 1_000
 """Joint draws that choose them."""
 RIVALS_OF_EACH = 3
-"""Finalists of one generation for each of the next."""
+"""Finalists of one generation for each of the next, at most."""
 
 
 @dataclass(kw_only=True)
@@ -39,8 +39,8 @@ class Race:
     """Cells of one place."""
     n_seats: int
     """Candidates that may be new."""
-    is_large: bool = False
-    """Whether the generation has ``Rules.large_from`` places of the least chunk."""
+    n_places: int
+    """Places of the generation, were all of the least chunk."""
 
     def run(self, exploration_rate: float) -> None:
         """Fill all places.
@@ -69,11 +69,15 @@ class Race:
             share = 0.0
         else:
             share = rules.end_share_without_cases
-        n_last = request.n_generations * share
-        if self._narrows and n_last > 1.0:
-            n_last = math.floor(n_last + 0.5)  # finalists are chosen between generations
-        begins = request.n_generations - n_last
+        begins = request.n_generations - self._n_last(share)
         return min(1.0, max(0.0, request.generation + 1 - begins))
+
+    def _n_last(self, share: float) -> float:
+        """Return how many generations the end game has, if it has this share of them."""
+        n_last = self.draft.request.n_generations * share
+        if self._narrows and n_last > 1.0:
+            return math.floor(n_last + 0.5)  # finalists are chosen between generations
+        return n_last
 
     # -- searching -----------------------------------------------------------------------------
 
@@ -138,8 +142,8 @@ class Race:
     @property
     def _narrows(self) -> bool:
         """Whether the end game asks ever fewer finalists."""
-        has_cases = len(self.draft.request.case_ids) > 1
-        return self.field.rules.narrows and self.is_large and has_cases
+        rules, has_cases = self.field.rules, len(self.draft.request.case_ids) > 1
+        return rules.narrows and has_cases and self.n_places >= rules.large_from
 
     def _make_sure(self, n_cells: int) -> None:
         """Spend so many cells on those still in the race, then on all others."""
@@ -153,7 +157,7 @@ class Race:
     def _narrow(self, n_cells: int) -> None:
         """Share so many cells out equally among finalists, those likeliest to be the best.
 
-        The last generation has as many as it can ask every cell, and each one before it
+        The last generation has as many as it can ask every cell, and each one before it up to
         ``RIVALS_OF_EACH`` times as many: sequential halving (Karnin, Koren & Somekh 2013, Alg. 1).
         What finalists leave, because they have no cell left, goes to more of them.
         """
@@ -189,15 +193,18 @@ class Race:
         return np.concatenate([likeliest, order[N_CONTENDERS:]])
 
     def _n_finalists(self) -> int:
-        """Return how many compete in this generation of the end game, where there are cases."""
-        request, n_known = self.draft.request, len(self.field.ranking)
+        """Return how many compete in this generation of the end game, where there are cases.
+
+        Where it is long, fewer leave at a time: the first one has a place for each at most.
+        """
+        request = self.draft.request
         n_whole = round(request.n_cells / (len(request.case_ids) * request.repeats))
-        n = max(MIN_FINALISTS, n_whole)
-        for _ in range(request.generation + 1, request.n_generations):
-            if n >= n_known:
-                break
-            n *= RIVALS_OF_EACH
-        return min(n_known, n)
+        last = max(MIN_FINALISTS, n_whole)
+        n_steps = self._n_last(self.field.rules.end_share) - 1.0
+        n_left = request.n_generations - request.generation - 1
+        rate = math.exp(math.log(max(1.0, self.n_places / last)) / max(1.0, n_steps))
+        n = round(last * math.pow(min(RIVALS_OF_EACH, rate), max(0, n_left)))
+        return min(len(self.field.ranking), n)
 
     def _draw(self, n_cells: int) -> None:
         """Spend so many cells by draws over those still in the race, then on all others."""

@@ -84,7 +84,7 @@ class ThompsonSampler:
             breeder=self._breeder(request),
             chunk=chunk,
             n_seats=_n_seats(request, chunk),
-            is_large=request.n_cells // self._chunk(request) >= self.rules.large_from,
+            n_places=request.n_cells // self._chunk(request),
         )
         race.run(self.exploration_rate)
         return draft.plan()

@@ -358,15 +358,15 @@ def test_the_last_cells_go_to_known_candidates_only():
     assert newcomers(last, state)
 
 
-def test_the_end_game_lets_a_third_of_its_finalists_stay_and_asks_them_alike():
-    """Eighty cells are four whole evaluations of twenty cases: 4 finalists, 12 before."""
+def test_the_end_game_asks_ever_fewer_finalists_alike():
+    """Eighty cells are sixteen places and four whole evaluations: 4 finalists, 8 before."""
     rules = Rules(confidence_level=1.0, large_from=1)  # nobody leaves
     sampler = replace(RACING, rules=rules)
     state = told(sampler, 2, n_cells=100)
     fitted = sampler.surrogate.warm(state.memory).fit(state.archive, case_ids=CASES)
     members = [member.candidate for member in state.archive]
     leader = members[int(np.argmax(fitted.posterior(members).marginals[0]))].candidate_id
-    for generation, n_finalists in ((9, 4), (8, 12)):
+    for generation, n_finalists in ((9, 4), (8, 8)):
         plan = sampler.ask(state, rng(2), request(generation, n_cells=80))
         n_cells = {a.candidate.candidate_id: len(a.cells) for a in plan.assignments}
         n_open = {name: 20 - state.archive.members[name].n for name in n_cells}
@@ -406,6 +406,23 @@ def test_finalists_are_those_likeliest_to_be_the_best():
     plan = sampler.ask(state, g, request(9, case_ids=cases, n_cells=160))
     n_cells = {a.candidate.params["x"]: len(a.cells) for a in plan.assignments}
     assert n_cells[30] == 37  # all that are open, as of all four finalists
+
+
+def test_a_long_end_game_lets_fewer_leave_at_a_time():
+    """Fifteen of fifty generations: the first has a place for each finalist, the last two."""
+    cases = tuple(f"case-{j:02d}" for j in range(40))
+    settings: dict[str, object] = {"case_ids": cases, "n_cells": 80, "n_generations": 50}
+    sampler = replace(RACING, rules=Rules(confidence_level=1.0, large_from=1))
+    state = told(sampler, 2, case_ids=cases)
+    assert len(state.archive) > 16
+    n_asked = []
+    for generation in range(35, 50):
+        plan = sampler.ask(state, rng(2), request(generation, **settings))
+        assert newcomers(plan, state) == []
+        n_asked.append(len(plan.assignments))
+    assert n_asked[0] <= 16 + 1
+    assert n_asked[0] > n_asked[7] > n_asked[-1] >= 2
+    assert n_asked[:8] == sorted(n_asked[:8], reverse=True)  # later ones have too few cells left
 
 
 def test_a_finalist_without_open_cells_leaves_its_share_to_others():
