@@ -17,7 +17,7 @@ from scipy.special import betaincinv, stdtrit
 from convergence_core.archive import Member
 from convergence_core.goals import PROBABLY, FittedGoals
 from convergence_core.posterior import Fitted, Posterior, Surrogate
-from convergence_core.posterior.optimism import Optimism
+from convergence_core.posterior.optimism import N_LEADERS, Optimism
 from convergence_core.sampler import SearchState
 
 N_DRAWS = 4_000
@@ -152,7 +152,7 @@ def recommend(
         range(len(members)),
         key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
-    mean, low, high = _claims(posterior, level, Optimism.of_memory(state.memory))
+    mean, low, high = _claims(posterior, level, order, Optimism.of_memory(state.memory))
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
@@ -181,16 +181,25 @@ def recommend(
 
 
 def _claims(
-    posterior: Posterior, level: float, optimism: Optimism
+    posterior: Posterior, level: float, order: Sequence[int], optimism: Optimism
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means and ends of intervals, (n,) each, less what leaders did not hold before."""
+    """Return means and ends of intervals, (n,) each: of leaders, less what leaders did not show.
+
+    Followers, the baseline among them, are believed as the posterior has them.
+    """
     low, high = posterior.interval(level)
-    zeta, widening = optimism.zeta, optimism.widening
-    if zeta == 0.0 and widening == 1.0:
-        return posterior.mean, low, high
-    middle = posterior.mean - zeta * posterior.sd
-    below, above = (posterior.mean - low) * widening, (high - posterior.mean) * widening
-    return middle, np.maximum(middle - below, 0.0), np.minimum(middle + above, 1.0)
+    mean = posterior.mean.copy()
+    if optimism.square == 0.0:
+        return mean, low, high
+    leads = np.zeros(len(mean), dtype=bool)
+    leads[list(order[:N_LEADERS])] = True
+    below, above = (mean - low) * optimism.widening, (high - mean) * optimism.widening
+    middle = mean - optimism.zeta * posterior.sd
+    return (
+        np.where(leads, middle, mean),
+        np.where(leads, np.maximum(middle - below, 0.0), low),
+        np.where(leads, np.minimum(middle + above, 1.0), high),
+    )
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:

@@ -170,10 +170,13 @@ def test_claims_are_lowered_and_widened_and_nobody_else_is_chosen():
     posterior = SURROGATE.fit(state.archive).posterior(
         [state.archive.members[r.candidate_id].candidate for r in plain.ranking]
     )
-    for sd, was, now in zip(posterior.sd, plain.ranking, lower.ranking, strict=True):
+    pairs = [*zip(posterior.sd, plain.ranking, lower.ranking, strict=True)]
+    for sd, was, now in pairs[:N_LEADERS]:
         assert now.mean == pytest.approx(was.mean - sd)
-        if was.low > 0.2:
-            assert now.mean - now.low == pytest.approx((was.mean - was.low) * np.sqrt(4 / 3))
+        assert now.mean - now.low == pytest.approx((was.mean - was.low) * np.sqrt(4 / 3))
+        assert now.high - now.mean == pytest.approx((was.high - was.mean) * np.sqrt(4 / 3))
+    assert len(pairs) > N_LEADERS
+    assert all(was == now for _, was, now in pairs[N_LEADERS:])  # followers, and the baseline
     assert lower.mean == lower.ranking[0].mean
 
 
