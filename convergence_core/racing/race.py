@@ -23,7 +23,7 @@ N_CONTENDERS = 100
 """Known candidates among whom finalists are chosen."""
 N_DRAWS = 1_000
 """Joint draws that choose them."""
-RIVALS_OF_EACH = 3
+FINALIST_RATIO = 3
 """Finalists of one generation for each of the next, at most."""
 
 
@@ -158,7 +158,7 @@ class Race:
         """Share so many cells out equally among finalists, those likeliest to be the best.
 
         The last generation has as many as it can ask every cell, and each one before it up to
-        ``RIVALS_OF_EACH`` times as many: sequential halving (Karnin, Koren & Somekh 2013, Alg. 1).
+        ``FINALIST_RATIO`` times as many: sequential halving (Karnin, Koren & Somekh 2013, Alg. 1).
         What finalists leave, because they have no cell left, goes to more of them.
         """
         draft, members = self.draft, self.field.members
@@ -203,7 +203,7 @@ class Race:
         n_steps = self._n_last(self.field.rules.end_share) - 1.0
         n_left = request.n_generations - request.generation - 1
         rate = math.exp(math.log(max(1.0, self.n_places / last)) / max(1.0, n_steps))
-        n = round(last * math.pow(min(RIVALS_OF_EACH, rate), max(0, n_left)))
+        n = round(last * math.pow(min(FINALIST_RATIO, rate), max(0, n_left)))
         return min(len(self.field.ranking), n)
 
     def _draw(self, n_cells: int) -> None:
