@@ -79,9 +79,7 @@ class Optimism:
 
     def noted(self, memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
         """Return a sampler's memory with what this generation showed."""
-        kept = {**_kept(memory), generation: self}
-        rows: list[Json] = [[g, one.cross, one.square] for g, one in sorted(kept.items())]
-        return {**memory, MEMORY_KEY: rows}
+        return _keeping(memory, {**_kept(memory), generation: self})
 
     def __add__(self, other: "Optimism") -> "Optimism":
         """Return both together."""
@@ -103,13 +101,13 @@ class Optimism:
 
 def until(memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
     """Return a sampler's memory as if later generations had shown nothing."""
-    rows = memory.get(MEMORY_KEY)
-    if not isinstance(rows, list):
-        return dict(memory)
-    kept: list[Json] = [
-        row for row in rows if isinstance(row, list) and _number(row[0]) <= generation
-    ]
-    return {**memory, MEMORY_KEY: kept}
+    kept = _kept(memory)
+    return _keeping(memory, {g: shown for g, shown in kept.items() if g <= generation})
+
+
+def _keeping(memory: Mapping[str, Json], shown: Mapping[int, Optimism]) -> dict[str, Json]:
+    rows: list[Json] = [[g, one.cross, one.square] for g, one in sorted(shown.items())]
+    return {**memory, MEMORY_KEY: rows}
 
 
 def _kept(memory: Mapping[str, Json]) -> dict[int, Optimism]:
