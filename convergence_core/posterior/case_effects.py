@@ -11,7 +11,7 @@ errors of those that shared cases move together.
 Where rewards lie in [0, 1] the noise of a cell may follow the binomial's p (1 - p): a candidate
 with nine of ten right is known better than one with five of ten. Whether it does is decided by the
 likelihood of the residuals; where that says little, zeros and ones are taken for binomial and
-other rewards are not.
+other rewards are not. Where pass and fail show that cases differ, they are read by ``item_response``.
 
 Notation: M candidates, N cases, w_j the cases' shares in the mean.
 """
@@ -20,10 +20,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dtrtri
 
+from convergence_core.posterior.absorbed import Absorbed, Rest, cell_weights
 from convergence_core.posterior.evidence import Evidence
+from convergence_core.posterior.item_response import ItemResponse
 
 N_ROUNDS = 20
 """Rounds of estimating variances at most."""
@@ -40,22 +40,6 @@ LEAST_COIN_SHARE = 0.25
 """Of a coin's variance p(1-p), what cases leave unexplained at least."""
 MARGIN = 2.0
 """Log-likelihood by which the noise that is less expected must be better."""
-MIN_DOF_OF_CASES = 1e-3
-"""Degrees of freedom that the cases' effects count for at least; none: nothing tells them."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Rest:
-    """What candidates and cases leave unexplained."""
-
-    residual: np.ndarray
-    """Reward less a and b, 0 where nothing was seen, (M, N)."""
-    seen: np.ndarray
-    """Whether a candidate was asked a case, (M, N)."""
-    loading: np.ndarray
-    """Each case's share in the mean that is sought, less its share in the mean that was seen, (M, N)."""
-    total: np.ndarray
-    """Precision of each candidate were b known, (M,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -69,21 +53,32 @@ class CaseEffects:
     is_measured: bool
     """Whether cells told how large the errors are."""
     case_effect: np.ndarray
-    """Posterior means of b, (N,)."""
+    """Posterior means of b; with ``items``, what they are worth to the median candidate, (N,)."""
     case_variance: float
+    """Of b; with ``items`` in log-odds."""
     noise: np.ndarray
-    """Variance of one cell of each candidate, (M,)."""
+    """Variance of one cell of each candidate as evidence of its theta, (M,)."""
     rest: Rest | None
     """``None``: the noise is not measured."""
     factor: float = 1.0
     """Noise in units of its shape: of p (1 - p), or of 1."""
     is_binomial: bool = False
     """Whether the noise follows p (1 - p)."""
+    items: ItemResponse | None = None
+    """What answers tell of abilities; ``None``: rewards are read as they are."""
 
     @classmethod
-    def estimate(cls, evidence: Evidence, *, with_cases: bool = True) -> "CaseEffects":
-        """Return the estimates; ``with_cases=False`` takes all cases for equally hard."""
-        weight = _cell_weights(evidence)
+    def estimate(
+        cls, evidence: Evidence, *, with_cases: bool = True, with_items: bool = True
+    ) -> "CaseEffects":
+        """Return the estimates.
+
+        Args:
+            evidence: rewards of candidates on cases.
+            with_cases: ``False``: all cases are taken for equally hard.
+            with_items: ``False``: pass and fail are read as other rewards are.
+        """
+        weight = cell_weights(evidence)
         cells = weight.sum(axis=1)
         n_free = float(evidence.count.sum()) - len(cells)
         if n_free < MIN_DOF or evidence.count.shape[1] < 2:
@@ -97,6 +92,9 @@ class CaseEffects:
                 noise=np.ones(len(cells)),
                 rest=None,
             )
+        items = ItemResponse.estimate(evidence) if with_cases and with_items else None
+        if items is not None:
+            return cls._of(items, evidence)
         fit, constant = _fit(evidence, weight, binomial=False, with_cases=with_cases)
         if evidence.mean.min() < 0 or evidence.mean.max() > 1:
             return constant
@@ -116,16 +114,50 @@ class CaseEffects:
             believed: mean rewards, in [0, 1], (M,).
             with_cases: as in ``estimate``.
         """
+        if self.items is not None:
+            return self._of(self.items.believing(evidence, believed), evidence)
         if not self.is_binomial:
             return self
         p = np.clip(believed, 0.0, 1.0)
         return _fit(
             evidence,
-            _cell_weights(evidence),
+            cell_weights(evidence),
             binomial=True,
             with_cases=with_cases,
             start=_Start(np.maximum(p * (1.0 - p), EDGE), self.factor, self.case_variance),
         )[1]
+
+    @classmethod
+    def _of(cls, items: ItemResponse, evidence: Evidence) -> "CaseEffects":
+        found = items.measure(evidence)
+        return cls(
+            mean=found.mean,
+            errors=found.errors,
+            is_measured=True,
+            case_effect=found.case_effect,
+            case_variance=items.variance,
+            noise=found.noise,
+            rest=found.rest,
+            is_binomial=True,
+            items=items,
+        )
+
+    def alone(
+        self, evidence: Evidence, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what some rewards alone say of theta, were b known: estimates and variances, (n,).
+
+        Args:
+            evidence: what these estimates are of.
+            rows: candidates, (n,).
+            count: rewards on each case, at least one of each candidate, (n, N).
+            rewards: their sums, (n, N).
+        """
+        if self.items is not None:
+            return self.items.alone(rows, count, rewards)
+        n = count.sum(axis=1)
+        of_cases = count @ self.case_effect / n - evidence.case_weight @ self.case_effect
+        return rewards.sum(axis=1) / n - of_cases, self.noise[rows] / n
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,33 +170,17 @@ class _Start:
     case_variance: float
 
 
-def _cell_weights(evidence: Evidence) -> np.ndarray:
-    """Return how many plain cells each cell counts for, (M, N); rows sum to Kish's number."""
-    weight = evidence.count * evidence.case_weight
-    total = weight.sum(axis=1, keepdims=True)
-    counted = np.where(evidence.count > 0, weight**2 / np.maximum(evidence.count, 1.0), 0.0)
-    effective = total**2 / counted.sum(axis=1, keepdims=True)
-    return np.asarray(weight * effective / total, np.float64)
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Solution:
-    """Effects given the variances; the covariance of b is diag(d) + F^T F."""
+    """Effects given the variances."""
 
+    cases: Absorbed
     mean: np.ndarray
     """theta, (M,)."""
-    effect: np.ndarray
-    """b, (N,)."""
     residual: np.ndarray
     """Reward less a and b, 0 where nothing was seen, (M, N)."""
-    total: np.ndarray
-    """Precision of each candidate were b known, (M,)."""
     loading: np.ndarray
     """How theta moves with b, (M, N)."""
-    diagonal: np.ndarray
-    """d, (N,)."""
-    factor: np.ndarray
-    """F, (n, N)."""
 
     @classmethod
     def of(cls, evidence: Evidence, precision: np.ndarray, case_variance: float) -> "_Solution":
@@ -175,50 +191,15 @@ class _Solution:
             precision: of each cell's mean, 0 where nothing was seen, (M, N).
             case_variance: of b; 0: there are no effects.
         """
-        total = precision.sum(axis=1)
-        share = precision / total[:, None]
-        plain = (share * evidence.mean).sum(axis=1)
-        diagonal, factor = _covariance(precision, share, case_variance)
-        pull = (precision * (evidence.mean - plain[:, None])).sum(axis=0)
-        effect = diagonal * pull + factor.T @ (factor @ pull)
-        loading = evidence.case_weight - share
-        residual = evidence.mean - (plain - share @ effect)[:, None] - effect
+        cases = Absorbed.solve(evidence.mean, precision, case_variance)
+        loading = evidence.case_weight - cases.share
+        residual = evidence.mean - cases.free[:, None] - cases.effect
         return cls(
-            mean=plain + loading @ effect,
-            effect=effect,
+            cases=cases,
+            mean=cases.plain + loading @ cases.effect,
             residual=np.where(precision > 0, residual, 0.0),
-            total=total,
             loading=loading,
-            diagonal=diagonal,
-            factor=factor,
         )
-
-    def effect_variance(self) -> np.ndarray:
-        """Return the variances of b, (N,)."""
-        return np.asarray(self.diagonal + (self.factor**2).sum(axis=0), np.float64)
-
-    def errors(self) -> np.ndarray:
-        """Return the covariance of theta, (M, M)."""
-        apart, half = self.loading * np.sqrt(self.diagonal), self.loading @ self.factor.T
-        return np.asarray(np.diag(1.0 / self.total) + apart @ apart.T + half @ half.T, np.float64)
-
-
-def _covariance(
-    precision: np.ndarray, share: np.ndarray, case_variance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return d and F of the covariance of b, by way of the smaller of two matrices."""
-    n_members, n_cases = precision.shape
-    if not case_variance:
-        return np.zeros(n_cases), np.zeros((0, n_cases))
-    of_case = precision.sum(axis=0) + 1.0 / case_variance
-    if n_cases <= n_members:
-        root = np.linalg.cholesky(np.diag(of_case) - precision.T @ share)
-        inverse_root, _ = dtrtri(root, lower=1)
-        return np.zeros(n_cases), np.asarray(inverse_root, np.float64)
-    per_case = precision / of_case
-    root = np.linalg.cholesky(np.diag(precision.sum(axis=1)) - per_case @ precision.T)
-    half = solve_triangular(root, per_case, lower=True, check_finite=False)
-    return 1.0 / of_case, np.asarray(half, np.float64)
 
 
 def _fit(
@@ -231,11 +212,10 @@ def _fit(
 ) -> tuple[float, CaseEffects]:
     """Return the log-likelihood of the residuals, and the estimates.
 
-    Variances are those of restricted likelihood, by the steps of Fellner (1986) and Schall (1991):
-    those of expectation-maximization are too short where candidates share few cases.
+    Variances are those of restricted likelihood.
     """
     cells = weight.sum(axis=1)
-    shown = (weight > 0).any(axis=0)
+    shown = np.asarray((weight > 0).any(axis=0))
     n_free = float(evidence.count.sum()) - len(cells)
     least = _least_factor(evidence, binomial=binomial)
     if start is None:
@@ -251,9 +231,8 @@ def _fit(
         before = np.array([factor, case_variance])
         dof = 0.0
         if with_cases:
-            dof = float((1.0 - solution.effect_variance() / case_variance)[shown].sum())
-            spread = float((solution.effect[shown] ** 2).sum())
-            case_variance = max(spread / max(dof, MIN_DOF_OF_CASES), MIN_VARIANCE)
+            dof = solution.cases.dof(case_variance, shown)
+            case_variance = max(solution.cases.new_variance(dof, shown), MIN_VARIANCE)
         if binomial and start is None:
             shape = _binomial_shape(solution.mean, cells)
         if binomial and evidence.binary:
@@ -265,20 +244,23 @@ def _fit(
             break
     log_noise = n_free * math.log(factor) + _log_shape(evidence, shape)
     fit = -0.5 * (log_noise + _square(evidence, solution.residual, shape) / factor)
+    noise = factor * shape
+    sd = np.sqrt(noise)[:, None]
+    own = 1.0 / solution.cases.total
     return fit, CaseEffects(
         mean=solution.mean,
-        errors=solution.errors(),
+        errors=solution.cases.errors(solution.loading, own),
         is_measured=True,
-        case_effect=solution.effect,
+        case_effect=solution.cases.effect,
         case_variance=case_variance,
-        noise=factor * shape,
+        noise=noise,
         factor=factor,
         is_binomial=binomial,
         rest=Rest(
-            residual=solution.residual,
+            residual=solution.residual / sd,
             seen=evidence.count > 0,
-            loading=solution.loading,
-            total=solution.total,
+            loading=solution.loading * sd,
+            own=own,
         ),
     )
 

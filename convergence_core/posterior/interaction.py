@@ -86,9 +86,8 @@ class Interaction:
         rest = effects.rest
         if rest is None:
             return effects
-        sd = np.sqrt(effects.noise)
-        together = (sd[:, None] * sd * self.alike) * (rest.loading @ rest.loading.T)
-        errors = effects.errors + self.share * (together - np.diag(1.0 / rest.total))
+        together = self.alike * (rest.loading @ rest.loading.T)
+        errors = effects.errors + self.share * (together - np.diag(rest.own))
         return replace(effects, errors=errors)
 
 
@@ -112,7 +111,6 @@ class _Pairs:
         if rest is None:
             return None
         seen = rest.seen.astype(np.float64)
-        unit = rest.residual / np.sqrt(effects.noise)[:, None]
         i, j = np.triu_indices(len(seen), 1)
         step = -(-len(i) // MOST_PAIRS) or 1
         i, j = i[::step], j[::step]
@@ -126,7 +124,7 @@ class _Pairs:
             return None
         i, j, n_shared = i[tells], j[tells], n_shared[tells]
         return cls(
-            product=(unit @ unit.T)[i, j],
+            product=(rest.residual @ rest.residual.T)[i, j],
             n_shared=n_shared,
             distances=Distances(
                 distances.numbers[:, i, j][:, :, None], distances.choices[:, i, j][:, :, None]

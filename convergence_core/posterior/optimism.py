@@ -4,13 +4,13 @@ Whoever leads is partly lucky. A posterior that is right about its prior has tak
 whose tails are too wide, as normal ones of bounded rewards are, has not. Leaders are asked again,
 and by then it is written down what was believed of them (prequential forecasts, Dawid 1984):
 
-    believed_i - shown_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i / n_i
+    believed_i - shown_i = zeta sd_i + error,    Var(error) = sd_i^2 + noise_i
 
 zeta, in posterior standard deviations, is the optimism: least squares, drawn to 0 by a standard
 normal prior. It would be 0 of a posterior that is right, however candidates are chosen. Claims are
 lowered by it and their intervals widened by its own error; who is chosen owes nothing to it.
 
-Notation: i are leaders, n_i their new cells.
+Notation: i are leaders, noise_i the variance that chance gives the mean of their new cells.
 """
 
 from collections.abc import Mapping
@@ -60,14 +60,14 @@ class Optimism:
         leaders = np.argsort(-beliefs.mean, kind="stable")[:N_LEADERS]
         rows = after.rows([then.evidence.ids[i] for i in leaders])
         leaders, rows = leaders[rows >= 0], rows[rows >= 0]
-        old, new, effect = then.evidence, now.evidence, now.effects.case_effect
+        old, new = then.evidence, now.evidence
         count = new.count[rows] - old.count[leaders]  # of new rewards, (n_leaders, n_cases)
         rewards = new.count[rows] * new.mean[rows] - old.count[leaders] * old.mean[leaders]
-        n = np.maximum(count.sum(axis=1), 1.0)
-        of_cases = count @ effect / n - new.case_weight @ effect
-        shown = rewards.sum(axis=1) / n - of_cases
+        again = count.sum(axis=1) > 0
+        leaders, rows, count, rewards = leaders[again], rows[again], count[again], rewards[again]
+        shown, noise = now.effects.alone(new, rows, count, rewards)
         sd = beliefs.sd[leaders]
-        weight = sd / (sd**2 + now.effects.noise[rows] / n) * (count.sum(axis=1) > 0)
+        weight = sd / (sd**2 + noise)
         return cls(
             cross=float(weight @ (beliefs.mean[leaders] - shown)), square=float(weight @ sd)
         )

@@ -55,6 +55,8 @@ class SpaceModel:
     """``True``: additive terms where a choice has many values; they were not shown to help."""
     case_effects: bool = True
     """``False``: all cases count as equally hard; to show what knowing them is worth."""
+    item_response: bool = True
+    """``False``: pass and fail are read as other rewards are; to show what knowing abilities is worth."""
     interaction: bool = True
     """``False``: no luck is shared by similar candidates; to show what knowing it is worth."""
     n_readings: int = N_READINGS
@@ -153,7 +155,9 @@ class SpaceModel:
 
         Where cells tell the noise, it is read again where the posterior lies, see ``reading``.
         """
-        effects = CaseEffects.estimate(evidence, with_cases=self.case_effects)
+        effects = CaseEffects.estimate(
+            evidence, with_cases=self.case_effects, with_items=self.item_response
+        )
         layout = Layout.of(
             self.encoding,
             own_effect=effects.is_measured or not self.encoding.number_names,

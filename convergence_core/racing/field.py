@@ -21,6 +21,8 @@ MIN_PARENTS = 10
 """Parents that breed at least, if there are so many."""
 N_CLOSE = 4
 """Best candidates around which a quarter of the pool is bred."""
+N_LEADERS = 5
+"""Best candidates of whom cases are to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,9 @@ class Rules:
     narrows: bool = True
     """``False``: the end game goes by draws in large generations, too; to show what ever fewer
     finalists are worth."""
+    prefers_telling: bool = True
+    """``False``: cases are asked in turn, whatever answers to them tell; to show what preferring those
+    that tell is worth."""
     confidence_level: float = 0.95
     """Certainty with which whoever left the race was not the best."""
     pool_size: int = 500
@@ -160,6 +165,21 @@ class Field:
         """Members, those who compete first, best first; the others after them, best first, (n,)."""
         rest = self.ranking[~np.isin(self.ranking, self.elites)]
         return np.concatenate([self.elites, rest])
+
+    @cached_property
+    def telling(self) -> Mapping[str, float] | None:
+        """Case → what an answer tells of the leaders, 1 of the case that tells most.
+
+        ``None``: cases are not known to differ in it.
+        """
+        learned = self.fitted.learned
+        if learned is None or learned.effects.items is None or not self.rules.prefers_telling:
+            return None
+        leaders = self.ranking[:N_LEADERS]
+        level = float(self.beliefs(self.genes[leaders], self.rows[leaders]).mean.mean())
+        information = learned.effects.items.information(level)
+        told = information / information.max()
+        return dict(zip(learned.evidence.case_ids, told.tolist(), strict=True))
 
     def beliefs(self, genes: np.ndarray, rows: np.ndarray) -> WarpedBeliefs:
         """Return the joint posterior at these genes, (n, n_dims), of training rows or -1, (n,)."""

@@ -8,9 +8,12 @@ begin with the cases seen least, so that chunks rotate and no winner is made by 
 Further cells of a candidate begin with the chunk of this generation, then take the cases most others
 have been asked: comparisons stay paired. Where there are groups, all known candidates take the cases
 seen least instead, in one order: still paired, and what they have in common is seen on new cases.
+Where it is known what answers tell (``Field.telling``), known candidates take the cases that tell most,
+and newcomers begin with each case as often as it tells.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +25,8 @@ from convergence_core.space import Space
 CellKey = tuple[str, int]
 """(case_id, repeat)."""
 
+LEAST_TELLING = 0.1
+"""Least that a case counts for: those that tell nothing of today's leaders may tell of tomorrow's."""
 _ADVICE_SHARE = 0.25
 """Share of a generation's newcomers that advice may take."""
 
@@ -70,31 +75,56 @@ class Draft:
         self.is_touched = False
         """Whether thoughts may have had a say in what is added from now on."""
         self._touched: set[Cell] = set()
+        self._asked = self._asked_so_far()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases, those seen least first."""
         self._known_cases = self.fresh_cases
         """In the order that known candidates are asked."""
+        self.n_telling = float(len(self.fresh_cases))
+        """Cases that together tell as much as all do, if each told as much as the one that tells most."""
         self._group_cases: tuple[tuple[str, ...], ...] = (self.fresh_cases,)
         """In the orders that groups of newcomers are asked, who join them in turn."""
         self._turn: dict[str, int] = {}
 
-    def share_out(self, chunk: int, *, least_together: int, large_from: int) -> None:
+    def share_out(
+        self,
+        chunk: int,
+        *,
+        least_together: int,
+        large_from: int,
+        telling: Mapping[str, float] | None = None,
+    ) -> None:
         """Say which cases newcomers and known candidates begin with.
 
         Args:
             chunk: cases of one place.
             least_together: members of a group of newcomers, were all places newcomers'.
             large_from: places from which on there are groups, each with a chunk of its own.
+            telling: case → what an answer tells, 1 of the case that tells most; ``None``: all tell
+                the same.
         """
+        if telling is not None:
+            self._prefer(telling)
         fresh, n_places = self.fresh_cases, self.n_left // chunk
-        n_groups = min(len(fresh) // chunk, n_places // least_together)
+        n_begun = min(len(fresh), math.ceil(self.n_telling / chunk) * chunk)
+        n_groups = min(n_begun // chunk, n_places // least_together)
         if n_places < large_from or n_groups < 2:
-            self._known_cases = (*fresh[:chunk], *reversed(fresh[chunk:]))
-            self._group_cases = (self._known_cases,)
+            self._group_cases = ((*fresh[:chunk], *reversed(fresh[chunk:])),)
+            if telling is None:
+                self._known_cases = self._group_cases[0]
         else:
-            self._known_cases = fresh
             starts = range(0, n_groups * chunk, chunk)
             self._group_cases = tuple((*fresh[i:], *fresh[:i]) for i in starts)
+
+    def _prefer(self, telling: Mapping[str, float]) -> None:
+        """Ask known candidates the cases that tell most, and newcomers each as often as it tells."""
+        fresh = self.fresh_cases  # sorting keeps its order among equals
+        asked = self._asked
+        self._known_cases = tuple(sorted(fresh, key=lambda case: -telling[case]))
+        self.fresh_cases = tuple(
+            sorted(fresh, key=lambda c: (asked[c] + 0.5) / max(telling[c], LEAST_TELLING))
+        )
+        self.n_telling = sum(telling[case] for case in fresh)
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
@@ -173,15 +203,19 @@ class Draft:
             if case in offered and repeat < self.request.repeats
         ]
 
-    def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
-        cases = self.request.case_ids
-        if not len(self.archive):
-            return tuple(cases[i] for i in rng.permutation(len(cases)))
-        counts = dict.fromkeys(cases, 0)
+    def _asked_so_far(self) -> dict[str, int]:
+        """Return case → candidates that were asked it."""
+        counts = dict.fromkeys(self.request.case_ids, 0)
         for member in self.archive:
             for case in {case for case, _ in member.rewards}:
                 if case in counts:
                     counts[case] += 1
+        return counts
+
+    def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
+        cases, counts = self.request.case_ids, self._asked
+        if not len(self.archive):
+            return tuple(cases[i] for i in rng.permutation(len(cases)))
         # The first candidate of the run salts the order among cases seen equally often.
         salt = next(iter(self.archive)).candidate.candidate_id
         return tuple(sorted(cases, key=lambda case: (counts[case], sha256_hex(salt + case))))

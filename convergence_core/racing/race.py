@@ -157,7 +157,7 @@ class Race:
     def _narrow(self, n_cells: int) -> None:
         """Share so many cells out equally among finalists, those likeliest to be the best.
 
-        The last generation has as many as it can ask every cell, and each one before it up to
+        The last generation has as many as it can ask every cell that tells, and each one before it up to
         ``FINALIST_RATIO`` times as many: sequential halving (Karnin, Koren & Somekh 2013, Alg. 1).
         What finalists leave, because they have no cell left, goes to more of them.
         """
@@ -198,7 +198,7 @@ class Race:
         Where it is long, fewer leave at a time: the first one has a place for each at most.
         """
         request = self.draft.request
-        n_whole = round(request.n_cells / (len(request.case_ids) * request.repeats))
+        n_whole = round(request.n_cells / (self.draft.n_telling * request.repeats))
         last = max(MIN_FINALISTS, n_whole)
         n_steps = self._n_last(self.field.rules.end_share) - 1.0
         n_left = request.n_generations - request.generation - 1

@@ -76,9 +76,10 @@ class ThompsonSampler:
             state.archive, case_ids=request.case_ids, case_weights=self.case_weights
         )
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
-        self._share_out(draft, chunk)
+        field = self._contested(state, fitted, request)
+        self._share_out(draft, chunk, field.telling)
         race = Race(
-            field=self._contested(state, fitted, request),
+            field=field,
             draft=draft,
             rng=rng,
             breeder=self._breeder(request),
@@ -168,9 +169,16 @@ class ThompsonSampler:
         )
         return max(1, min(wanted, n_cases))
 
-    def _share_out(self, draft: Draft, chunk: int) -> None:
+    def _share_out(
+        self, draft: Draft, chunk: int, telling: Mapping[str, float] | None = None
+    ) -> None:
         rules = self.rules
-        draft.share_out(chunk, least_together=rules.least_together, large_from=rules.large_from)
+        draft.share_out(
+            chunk,
+            least_together=rules.least_together,
+            large_from=rules.large_from,
+            telling=telling,
+        )
 
     def _breeder(self, request: AskRequest) -> PoolBreeder:
         return self._stepped if len(request.case_ids) > 1 else self._free

@@ -162,7 +162,7 @@ def test_errors_are_those_of_the_full_covariance_over_cells():
             e = 0.6 * effects.noise[i] * (i == k)
             by_hand[i, k] = sum(g * of_g[i, j] * of_g[k, j] for j in range(N_CASES))
             by_hand[i, k] += sum(e * asked[i, j] * asked[k, j] for j in range(N_CASES))
-    of_cases = effects.errors - np.diag(1.0 / rest.total)
+    of_cases = effects.errors - np.diag(rest.own)
     assert applied.errors == pytest.approx(of_cases + by_hand, abs=1e-12)
     assert np.linalg.eigvalsh(applied.errors).min() > -1e-12
 

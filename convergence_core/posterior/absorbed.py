@@ -1,0 +1,144 @@
+"""Random effects of cases, with the candidates absorbed: what linear and logistic cells share.
+
+A cell (i, j) of precision w_ij reads a_i + b_j with a free and b_j ~ N(0, variance). With a absorbed,
+b has the precision diag(sum_i w_ij + 1 / variance) - w^T diag(1 / sum_j w_ij) w (Henderson 1950).
+
+Notation: M candidates, N cases.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
+
+from convergence_core.posterior.evidence import Evidence
+
+MIN_DOF_OF_CASES = 1e-3
+"""Degrees of freedom that the cases' effects count for at least; none: nothing tells them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rest:
+    """What candidates and cases leave unexplained."""
+
+    residual: np.ndarray
+    """Reward less what candidate and case explain, in standard deviations of its noise, 0 where
+    nothing was seen, (M, N)."""
+    seen: np.ndarray
+    """Whether a candidate was asked a case, (M, N)."""
+    loading: np.ndarray
+    """How far one standard deviation of each case's noise moves the mean that is sought less the
+    mean that was seen, (M, N)."""
+    own: np.ndarray
+    """Variance that noise gives each candidate's mean, (M,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Absorbed:
+    """The posterior of b given variances; its covariance is diag(d) + F^T F."""
+
+    total: np.ndarray
+    """Precision of each candidate were b known, (M,)."""
+    share: np.ndarray
+    """Of each cell in its candidate's precision, (M, N)."""
+    plain: np.ndarray
+    """Means of a candidate's cells by precision, (M,)."""
+    effect: np.ndarray
+    """Posterior means of b, (N,)."""
+    diagonal: np.ndarray
+    """d, (N,)."""
+    factor: np.ndarray
+    """F, (n, N)."""
+    log_det: float
+    """Log determinant of b's precision, in units of the prior's."""
+
+    @classmethod
+    def solve(cls, response: np.ndarray, precision: np.ndarray, variance: float) -> "Absorbed":
+        """Return the posterior.
+
+        Args:
+            response: a_i + b_j with noise, anything where nothing was seen, (M, N).
+            precision: of each cell, 0 where nothing was seen, (M, N).
+            variance: of b; 0: there are no effects.
+        """
+        total = precision.sum(axis=1)
+        share = precision / total[:, None]
+        plain = (share * response).sum(axis=1)
+        diagonal, factor, log_det = _covariance(precision, share, variance)
+        pull = (precision * (response - plain[:, None])).sum(axis=0)
+        effect = diagonal * pull + factor.T @ (factor @ pull)
+        return cls(
+            total=total,
+            share=share,
+            plain=plain,
+            effect=effect,
+            diagonal=diagonal,
+            factor=factor,
+            log_det=log_det,
+        )
+
+    @property
+    def free(self) -> np.ndarray:
+        """Candidates' effects a, (M,)."""
+        return np.asarray(self.plain - self.share @ self.effect, np.float64)
+
+    @property
+    def effect_variance(self) -> np.ndarray:
+        """Variances of b, (N,)."""
+        return np.asarray(self.diagonal + (self.factor**2).sum(axis=0), np.float64)
+
+    def dof(self, variance: float, shown: np.ndarray) -> float:
+        """Return the degrees of freedom that the shown cases' effects take."""
+        return float((1.0 - self.effect_variance / variance)[shown].sum())
+
+    def new_variance(self, dof: float, shown: np.ndarray) -> float:
+        """Return the next estimate of b's variance, of restricted likelihood.
+
+        By the steps of Fellner (1986) and Schall (1991): those of expectation-maximization are too
+        short where candidates share few cases.
+        """
+        return float((self.effect[shown] ** 2).sum()) / max(dof, MIN_DOF_OF_CASES)
+
+    def errors(self, loading: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Return the covariance of numbers that move with b, (M, M).
+
+        Args:
+            loading: how each moves with b, (M, N).
+            own: variances of each that no other shares, (M,).
+        """
+        apart, half = loading * np.sqrt(self.diagonal), loading @ self.factor.T
+        return np.asarray(np.diag(own) + apart @ apart.T + half @ half.T, np.float64)
+
+
+def cell_weights(evidence: Evidence) -> np.ndarray:
+    """Return how many plain cells each cell counts for, (M, N); rows sum to Kish's number."""
+    weight = evidence.count * evidence.case_weight
+    total = weight.sum(axis=1, keepdims=True)
+    counted = np.where(evidence.count > 0, weight**2 / np.maximum(evidence.count, 1.0), 0.0)
+    effective = total**2 / counted.sum(axis=1, keepdims=True)
+    return np.asarray(weight * effective / total, np.float64)
+
+
+def _covariance(
+    precision: np.ndarray, share: np.ndarray, variance: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return d, F and the log determinant, by way of the smaller of two matrices."""
+    n_members, n_cases = precision.shape
+    if not variance:
+        return np.zeros(n_cases), np.zeros((0, n_cases)), 0.0
+    of_case = precision.sum(axis=0) + 1.0 / variance
+    of_prior = n_cases * math.log(variance)
+    if n_cases <= n_members:
+        root = np.linalg.cholesky(np.diag(of_case) - precision.T @ share)
+        inverse_root, _ = dtrtri(root, lower=1)
+        log_det = 2.0 * float(np.log(np.diag(root)).sum()) + of_prior
+        return np.zeros(n_cases), np.asarray(inverse_root, np.float64), log_det
+    total = precision.sum(axis=1)
+    per_case = precision / of_case
+    root = np.linalg.cholesky(np.diag(total) - per_case @ precision.T)
+    half = solve_triangular(root, per_case, lower=True, check_finite=False)
+    log_det = float(np.log(of_case).sum() - np.log(total).sum() + of_prior)
+    log_det += 2.0 * float(np.log(np.diag(root)).sum())
+    return 1.0 / of_case, np.asarray(half, np.float64), log_det

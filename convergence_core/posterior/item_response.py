@@ -1,0 +1,250 @@
+"""Pass and fail: how able a candidate is, and how easy each case.
+
+    P(reward(i, j) = 1) = p_ij = 1 / (1 + exp(-(a_i + b_j))),    b_j ~ N(0, variance)
+    theta_i = sum_j w_j p_ij
+
+the model of Rasch (1960) with random items (De Boeck 2008). An answer tells p (1 - p) of an ability:
+that a good model is right where all are says nothing of it, and where half of its like fail every
+answer counts (Lord 1980, ch. 5). A linear model takes both for the same, so questions whose answers
+are known beforehand outvote the others; and who is better where it is hard would be taken to be
+better everywhere.
+
+Fitted by penalized quasi-likelihood (Breslow & Clayton 1993): answers are read by their tangents at
+abilities that are drawn to the center a little, and later at those that the process over the space
+believes in, and are linear there. Cases that are not shown to differ are none of it: then answers
+are plain coins, which ``case_effects`` knows.
+
+Notation: M candidates, N cases, w_j the cases' shares in the mean.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, logit, xlogy
+
+from convergence_core.posterior.absorbed import Absorbed, Rest, cell_weights
+from convergence_core.posterior.evidence import Evidence
+
+MARGIN = 8.0
+"""Log-likelihood that differences between cases must be worth. Newcomers that share a chunk and are
+of one kind by chance look like easy cases, to the worth of six."""
+N_ROUNDS = 30
+"""Rounds of estimating at most."""
+TOLERANCE = 0.01
+"""Change of log-odds, and relative one of the variance, at which the rounds end."""
+N_STEPS = 30
+"""Newton steps at most from mean rewards to abilities."""
+EDGE = 0.01
+"""Least p (1 - p): nothing that was asked a few times is known to be certain."""
+N_PRIOR_CELLS = 4.0
+"""Cells of average reward that an ability is drawn to the center by."""
+CERTAIN = 0.002
+"""Distance from 0 and 1 that mean rewards keep, so that their log-odds are finite."""
+FIRST_VARIANCE = 1.0
+"""Of b, where the rounds begin."""
+VARIANCES = (0.05, 16.0)
+"""Least and greatest. By a deviation of the least, half right are .45 or .55, and all cases tell nearly
+the same; by one of the greatest, .02 or .98."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Measurement:
+    """What answers say of mean rewards."""
+
+    mean: np.ndarray
+    """Estimates of theta, (M,)."""
+    errors: np.ndarray
+    """Their covariance, (M, M)."""
+    noise: np.ndarray
+    """Variance of one answer as evidence of theta, where cases are asked as often as they tell, (M,)."""
+    case_effect: np.ndarray
+    """Expected rewards of the median candidate less their mean over cases, (N,)."""
+    rest: Rest
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ItemResponse:
+    """Abilities at which answers are read, and what is believed of cases."""
+
+    ability: np.ndarray
+    """a, (M,)."""
+    easiness: np.ndarray
+    """Posterior means of b, 0 of a case that nobody was asked, (N,)."""
+    variance: float
+    """Of b before any answer; 0: cases do not differ."""
+    case_weight: np.ndarray
+    """w, (N,)."""
+
+    @classmethod
+    def estimate(cls, evidence: Evidence) -> "ItemResponse | None":
+        """Return the estimate; ``None``: rewards are not 0 and 1, or cases are not shown to differ."""
+        n_cases = len(evidence.case_ids)
+        if not evidence.binary or n_cases < 2:
+            return None
+        cells = cell_weights(evidence)
+        same = cls(
+            ability=_first_abilities(evidence, cells),
+            easiness=np.zeros(n_cases),
+            variance=0.0,
+            case_weight=evidence.case_weight,
+        )
+        found = replace(same, variance=FIRST_VARIANCE)._settled(evidence, cells)
+        if found.variance <= VARIANCES[0]:
+            return None
+        gain = found._log_likelihood(evidence, cells)
+        gain -= same._settled(evidence, cells)._log_likelihood(evidence, cells)
+        return found if gain >= MARGIN else None
+
+    def believing(self, evidence: Evidence, believed: np.ndarray) -> "ItemResponse":
+        """Return the estimate that reads answers at believed mean rewards, (M,)."""
+        return self._settled(evidence, cell_weights(evidence), believed)
+
+    # -- what it says --------------------------------------------------------------------------
+
+    def expected(self, ability: np.ndarray) -> np.ndarray:
+        """Return the expected rewards of n abilities on all cases, (n, N)."""
+        return np.asarray(expit(ability[:, None] + self.easiness), np.float64)
+
+    def ability_of(self, mean: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+        """Return the abilities of these mean rewards, by Newton's method, (n,)."""
+        target = np.clip(mean, CERTAIN, 1.0 - CERTAIN)
+        ability = logit(target) if start is None else start
+        for _ in range(N_STEPS):
+            p = self.expected(ability)
+            slope = (p * (1.0 - p)) @ self.case_weight
+            step = np.clip((target - p @ self.case_weight) / np.maximum(slope, 1e-4), -1.0, 1.0)
+            ability = ability + step
+            if np.abs(step).max() < TOLERANCE / 10:
+                break
+        return np.asarray(ability, np.float64)
+
+    def information(self, mean: float) -> np.ndarray:
+        """Return what an answer tells of a candidate of this mean reward, w p (1 - p), (N,)."""
+        p = self.expected(self.ability_of(np.array([mean])))[0]
+        return np.asarray(self.case_weight * p * (1.0 - p), np.float64)
+
+    def measure(self, evidence: Evidence) -> Measurement:
+        """Return mean rewards, by the tangent of theta at the abilities."""
+        read = self._read(evidence, cell_weights(evidence))
+        known = replace(self, easiness=read.cases.effect)
+        p = known.expected(self.ability)
+        slopes = self.case_weight * p * (1.0 - p)  # of theta by b, (M, N)
+        slope = slopes.sum(axis=1)  # of theta by a, (M,)
+        own = slope**2 / read.cases.total
+        sd = np.sqrt(read.information)
+        typical = known.expected(np.array([np.median(self.ability)]))[0]
+        return Measurement(
+            mean=p @ self.case_weight + slope * (read.cases.free - self.ability),
+            errors=read.cases.errors(slopes - slope[:, None] * read.cases.share, own),
+            noise=slope**2 / _average(read.information, self.case_weight * read.information),
+            case_effect=typical - typical @ self.case_weight,
+            rest=Rest(
+                residual=np.where(evidence.count > 0, (evidence.mean - read.p) / sd, 0.0),
+                seen=evidence.count > 0,
+                loading=self.case_weight * sd - slope[:, None] * read.cases.share / sd,
+                own=own,
+            ),
+        )
+
+    def alone(
+        self, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what some answers alone say of theta, were b known: estimates and variances, (n,).
+
+        Args:
+            rows: candidates, (n,).
+            count: answers to each case, at least one of each candidate, (n, N).
+            rewards: their sums, (n, N).
+        """
+        ability = self.ability[rows]
+        p = self.expected(ability)
+        slope = (p * (1.0 - p)) @ self.case_weight
+        total = (count * _information(p)).sum(axis=1)
+        apart = (rewards - count * p).sum(axis=1) / total
+        return p @ self.case_weight + slope * apart, slope**2 / total
+
+    # -- estimating ----------------------------------------------------------------------------
+
+    def _read(self, evidence: Evidence, cells: np.ndarray) -> "_Read":
+        log_odds = self.ability[:, None] + self.easiness
+        p = expit(log_odds)
+        information = _information(p)
+        response = np.where(cells > 0, log_odds + (evidence.mean - p) / information, 0.0)
+        cases = Absorbed.solve(response, cells * information, self.variance)
+        return _Read(p=p, information=information, cases=cases)
+
+    def _settled(
+        self, evidence: Evidence, cells: np.ndarray, believed: np.ndarray | None = None
+    ) -> "ItemResponse":
+        """Return the fixed point; abilities are those of ``believed``, if it is given."""
+        shown = np.asarray((cells > 0).any(axis=0))
+        center = _center(evidence, cells)
+        prior = N_PRIOR_CELLS * center * (1.0 - center)
+        now = self
+        for _ in range(N_ROUNDS):
+            if believed is not None:
+                now = replace(now, ability=now.ability_of(believed, start=now.ability))
+            cases = now._read(evidence, cells).cases
+            then, now = now, replace(now, easiness=cases.effect)
+            if believed is None:
+                pull = prior * float(np.median(then.ability))
+                ability = (cases.total * cases.free + pull) / (cases.total + prior)
+                now = replace(now, ability=ability)
+            if then.variance:
+                dof = cases.dof(then.variance, shown)
+                variance = float(np.clip(cases.new_variance(dof, shown), *VARIANCES))
+                now = replace(now, variance=variance)
+            change = max(
+                np.abs(now.ability - then.ability).max(),
+                np.abs(now.easiness - then.easiness).max(),
+            )
+            apart = abs(now.variance - then.variance)
+            if change < TOLERANCE and apart <= TOLERANCE * then.variance:
+                break
+        if believed is not None:
+            now = replace(now, ability=now.ability_of(believed, start=now.ability))
+        return now
+
+    def _log_likelihood(self, evidence: Evidence, cells: np.ndarray) -> float:
+        """Return the log-likelihood with b integrated out by Laplace's method."""
+        read = self._read(evidence, cells)
+        p = np.clip(read.p, 1e-9, 1.0 - 1e-9)
+        of_cells = float(
+            (cells * (xlogy(evidence.mean, p) + xlogy(1.0 - evidence.mean, 1.0 - p))).sum()
+        )
+        if not self.variance:
+            return of_cells
+        squares = float(self.easiness @ self.easiness) / self.variance
+        return of_cells - 0.5 * (squares + read.cases.log_det)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Read:
+    """Answers by their tangents."""
+
+    p: np.ndarray
+    """(M, N)."""
+    information: np.ndarray
+    """p (1 - p), (M, N)."""
+    cases: Absorbed
+
+
+def _information(p: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(p * (1.0 - p), EDGE), np.float64)
+
+
+def _average(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.asarray((values * weight).sum(axis=1) / weight.sum(axis=1), np.float64)
+
+
+def _center(evidence: Evidence, cells: np.ndarray) -> float:
+    """Return the mean reward of all cells."""
+    center = float((cells * evidence.mean).sum() / cells.sum())
+    return min(max(center, 0.02), 0.98)
+
+
+def _first_abilities(evidence: Evidence, cells: np.ndarray) -> np.ndarray:
+    """Return log-odds of mean rewards, drawn to the center a little, (M,)."""
+    n = cells.sum(axis=1)
+    right = (cells * evidence.mean).sum(axis=1) + N_PRIOR_CELLS * _center(evidence, cells)
+    return np.asarray(logit(np.clip(right / (n + N_PRIOR_CELLS), 0.005, 0.995)), np.float64)
