@@ -115,7 +115,7 @@ class CaseEffects:
             with_cases: as in ``estimate``.
         """
         if self.items is not None:
-            return self._of(self.items.believing(evidence, believed), evidence)
+            return self._of(self.items.believing(believed), evidence)
         if not self.is_binomial:
             return self
         p = np.clip(believed, 0.0, 1.0)

@@ -9,10 +9,11 @@ answer counts (Lord 1980, ch. 5). A linear model takes both for the same, so que
 are known beforehand outvote the others; and who is better where it is hard would be taken to be
 better everywhere.
 
-Fitted by penalized quasi-likelihood (Breslow & Clayton 1993): answers are read by their tangents at
-abilities that are drawn to the center a little, and later at those that the process over the space
-believes in, and are linear there. Cases that are not shown to differ are none of it: then answers
-are plain coins, which ``case_effects`` knows.
+Ease is fitted by penalized quasi-likelihood (Breslow & Clayton 1993), with answers read by their
+tangents at abilities that are drawn to the median a little. Then each candidate's answers are read by
+what is known of the cases, b integrated out, at that ability or later at the one that the process over
+the space believes in. Cases that are not shown to differ are none of it: then answers are plain coins,
+which ``case_effects`` knows.
 
 Notation: M candidates, N cases, w_j the cases' shares in the mean.
 """
@@ -37,11 +38,13 @@ N_STEPS = 30
 EDGE = 0.01
 """Least p (1 - p): nothing that was asked a few times is known to be certain."""
 N_PRIOR_CELLS = 4.0
-"""Cells of average reward that an ability is drawn to the center by."""
+"""Cells of average reward that an ability is drawn to the median by."""
 CERTAIN = 0.002
 """Distance from 0 and 1 that mean rewards keep, so that their log-odds are finite."""
 FIRST_VARIANCE = 1.0
 """Of b, where the rounds begin."""
+PROBIT = (16.0 * 3.0**0.5 / (15.0 * np.pi)) ** 2
+"""Square of the factor that makes a logistic curve nearly a normal one (Johnson & Kotz 1970)."""
 VARIANCES = (0.05, 16.0)
 """Least and greatest. By a deviation of the least, half right are .45 or .55, and all cases tell nearly
 the same; by one of the greatest, .02 or .98."""
@@ -70,6 +73,8 @@ class ItemResponse:
     """a, (M,)."""
     easiness: np.ndarray
     """Posterior means of b, 0 of a case that nobody was asked, (N,)."""
+    easiness_variance: np.ndarray
+    """Posterior variances of b, (N,)."""
     variance: float
     """Of b before any answer; 0: cases do not differ."""
     case_weight: np.ndarray
@@ -85,6 +90,7 @@ class ItemResponse:
         same = cls(
             ability=_first_abilities(evidence, cells),
             easiness=np.zeros(n_cases),
+            easiness_variance=np.zeros(n_cases),
             variance=0.0,
             case_weight=evidence.case_weight,
         )
@@ -95,15 +101,18 @@ class ItemResponse:
         gain -= same._settled(evidence, cells)._log_likelihood(evidence, cells)
         return found if gain >= MARGIN else None
 
-    def believing(self, evidence: Evidence, believed: np.ndarray) -> "ItemResponse":
-        """Return the estimate that reads answers at believed mean rewards, (M,)."""
-        return self._settled(evidence, cell_weights(evidence), believed)
+    def believing(self, believed: np.ndarray) -> "ItemResponse":
+        """Return the estimate that reads answers at believed mean rewards, (M,).
+
+        Of cases the same is known: read far from where answers lie, they would be told wildly.
+        """
+        return replace(self, ability=self.ability_of(believed, start=self.ability))
 
     # -- what it says --------------------------------------------------------------------------
 
     def expected(self, ability: np.ndarray) -> np.ndarray:
-        """Return the expected rewards of n abilities on all cases, (n, N)."""
-        return np.asarray(expit(ability[:, None] + self.easiness), np.float64)
+        """Return the expected rewards of n abilities on all cases, b integrated out, (n, N)."""
+        return np.asarray(expit(self._scale * (ability[:, None] + self.easiness)), np.float64)
 
     def ability_of(self, mean: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
         """Return the abilities of these mean rewards, by Newton's method, (n,)."""
@@ -111,37 +120,45 @@ class ItemResponse:
         ability = logit(target) if start is None else start
         for _ in range(N_STEPS):
             p = self.expected(ability)
-            slope = (p * (1.0 - p)) @ self.case_weight
-            step = np.clip((target - p @ self.case_weight) / np.maximum(slope, 1e-4), -1.0, 1.0)
+            gap = (target - p @ self.case_weight) / np.maximum(self._slopes(p).sum(axis=1), 1e-4)
+            step = np.clip(gap, -1.0, 1.0)
             ability = ability + step
             if np.abs(step).max() < TOLERANCE / 10:
                 break
         return np.asarray(ability, np.float64)
 
     def information(self, mean: float) -> np.ndarray:
-        """Return what an answer tells of a candidate of this mean reward, w p (1 - p), (N,)."""
-        p = self.expected(self.ability_of(np.array([mean])))[0]
+        """Return what an answer tells of a candidate of this mean reward, w p (1 - p), (N,).
+
+        A case that nobody was asked counts as one of average easiness.
+        """
+        ability = self.ability_of(np.array([mean]))
+        p = expit(ability + self.easiness)
         return np.asarray(self.case_weight * p * (1.0 - p), np.float64)
 
     def measure(self, evidence: Evidence) -> Measurement:
         """Return mean rewards, by the tangent of theta at the abilities."""
-        read = self._read(evidence, cell_weights(evidence))
-        known = replace(self, easiness=read.cases.effect)
-        p = known.expected(self.ability)
-        slopes = self.case_weight * p * (1.0 - p)  # of theta by b, (M, N)
-        slope = slopes.sum(axis=1)  # of theta by a, (M,)
-        own = slope**2 / read.cases.total
-        sd = np.sqrt(read.information)
-        typical = known.expected(np.array([np.median(self.ability)]))[0]
+        p = self.expected(self.ability)
+        noise = np.maximum(p * (1.0 - p), EDGE)  # of an answer
+        information = self._scale**2 * noise
+        cells = cell_weights(evidence)
+        cases = Absorbed.solve(np.zeros_like(p), cells * information, self.variance)
+        slopes = self._slopes(p)
+        slope = slopes.sum(axis=1)
+        own = slope**2 / cases.total
+        by_answer = cells * self._scale / cases.total[:, None]  # of an ability, (M, N)
+        apart = np.where(cells > 0, evidence.mean - p, 0.0)
+        sd = np.sqrt(noise)
+        typical = self.expected(np.array([np.median(self.ability)]))[0]
         return Measurement(
-            mean=p @ self.case_weight + slope * (read.cases.free - self.ability),
-            errors=read.cases.errors(slopes - slope[:, None] * read.cases.share, own),
-            noise=slope**2 / _average(read.information, self.case_weight * read.information),
+            mean=p @ self.case_weight + slope * (by_answer * apart).sum(axis=1),
+            errors=cases.errors(slopes - slope[:, None] * cases.share, own),
+            noise=slope**2 / _average(information, self.case_weight * information),
             case_effect=typical - typical @ self.case_weight,
             rest=Rest(
-                residual=np.where(evidence.count > 0, (evidence.mean - read.p) / sd, 0.0),
+                residual=apart / sd,
                 seen=evidence.count > 0,
-                loading=self.case_weight * sd - slope[:, None] * read.cases.share / sd,
+                loading=(self.case_weight - slope[:, None] * by_answer) * sd,
                 own=own,
             ),
         )
@@ -156,12 +173,21 @@ class ItemResponse:
             count: answers to each case, at least one of each candidate, (n, N).
             rewards: their sums, (n, N).
         """
-        ability = self.ability[rows]
-        p = self.expected(ability)
-        slope = (p * (1.0 - p)) @ self.case_weight
-        total = (count * _information(p)).sum(axis=1)
-        apart = (rewards - count * p).sum(axis=1) / total
-        return p @ self.case_weight + slope * apart, slope**2 / total
+        p = self.expected(self.ability[rows])
+        slope = self._slopes(p).sum(axis=1)
+        information = self._scale**2 * np.maximum(p * (1.0 - p), EDGE)
+        total = (count * information).sum(axis=1)
+        apart = (self._scale * (rewards - count * p)).sum(axis=1) / total
+        return np.clip(p @ self.case_weight + slope * apart, 0.0, 1.0), slope**2 / total
+
+    @property
+    def _scale(self) -> np.ndarray:
+        """By what not knowing b flattens the curve of each case, (N,)."""
+        return np.asarray(1.0 / np.sqrt(1.0 + PROBIT * self.easiness_variance), np.float64)
+
+    def _slopes(self, p: np.ndarray) -> np.ndarray:
+        """Return how theta moves with b where rewards p are expected, (n, N); sums are by ability."""
+        return np.asarray(self.case_weight * self._scale * p * (1.0 - p), np.float64)
 
     # -- estimating ----------------------------------------------------------------------------
 
@@ -173,49 +199,49 @@ class ItemResponse:
         cases = Absorbed.solve(response, cells * information, self.variance)
         return _Read(p=p, information=information, cases=cases)
 
-    def _settled(
-        self, evidence: Evidence, cells: np.ndarray, believed: np.ndarray | None = None
-    ) -> "ItemResponse":
-        """Return the fixed point; abilities are those of ``believed``, if it is given."""
+    def _settled(self, evidence: Evidence, cells: np.ndarray) -> "ItemResponse":
+        """Return the fixed point."""
         shown = np.asarray((cells > 0).any(axis=0))
         center = _center(evidence, cells)
         prior = N_PRIOR_CELLS * center * (1.0 - center)
         now = self
         for _ in range(N_ROUNDS):
-            if believed is not None:
-                now = replace(now, ability=now.ability_of(believed, start=now.ability))
             cases = now._read(evidence, cells).cases
-            then, now = now, replace(now, easiness=cases.effect)
-            if believed is None:
-                pull = prior * float(np.median(then.ability))
-                ability = (cases.total * cases.free + pull) / (cases.total + prior)
-                now = replace(now, ability=ability)
-            if then.variance:
-                dof = cases.dof(then.variance, shown)
+            pull = prior * float(np.median(now.ability))
+            ability = (cases.total * cases.free + pull) / (cases.total + prior)
+            variance = now.variance
+            if variance:
+                dof = cases.dof(variance, shown)
                 variance = float(np.clip(cases.new_variance(dof, shown), *VARIANCES))
-                now = replace(now, variance=variance)
             change = max(
-                np.abs(now.ability - then.ability).max(),
-                np.abs(now.easiness - then.easiness).max(),
+                np.abs(ability - now.ability).max(), np.abs(cases.effect - now.easiness).max()
             )
-            apart = abs(now.variance - then.variance)
-            if change < TOLERANCE and apart <= TOLERANCE * then.variance:
+            is_settled = (
+                change < TOLERANCE and abs(variance - now.variance) <= TOLERANCE * now.variance
+            )
+            now = replace(
+                now,
+                ability=ability,
+                easiness=cases.effect,
+                easiness_variance=cases.effect_variance,
+                variance=variance,
+            )
+            if is_settled:
                 break
-        if believed is not None:
-            now = replace(now, ability=now.ability_of(believed, start=now.ability))
         return now
 
     def _log_likelihood(self, evidence: Evidence, cells: np.ndarray) -> float:
-        """Return the log-likelihood with b integrated out by Laplace's method."""
+        """Return the log-likelihood with abilities and b integrated out by Laplace's method."""
         read = self._read(evidence, cells)
         p = np.clip(read.p, 1e-9, 1.0 - 1e-9)
         of_cells = float(
             (cells * (xlogy(evidence.mean, p) + xlogy(1.0 - evidence.mean, 1.0 - p))).sum()
         )
+        of_abilities = float(np.log(read.cases.total).sum())
         if not self.variance:
-            return of_cells
+            return of_cells - 0.5 * of_abilities
         squares = float(self.easiness @ self.easiness) / self.variance
-        return of_cells - 0.5 * (squares + read.cases.log_det)
+        return of_cells - 0.5 * (squares + read.cases.log_det + of_abilities)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -27,6 +27,8 @@ CellKey = tuple[str, int]
 
 LEAST_TELLING = 0.1
 """Least that a case counts for: those that tell nothing of today's leaders may tell of tomorrow's."""
+MOST_OF_IT = 0.6
+"""Share of what all cases tell that is enough to compare candidates by."""
 _ADVICE_SHARE = 0.25
 """Share of a generation's newcomers that advice may take."""
 
@@ -80,8 +82,9 @@ class Draft:
         """Cases, those seen least first."""
         self._known_cases = self.fresh_cases
         """In the order that known candidates are asked."""
-        self.n_telling = float(len(self.fresh_cases))
-        """Cases that together tell as much as all do, if each told as much as the one that tells most."""
+        self._telling: Mapping[str, float] | None = None
+        self.n_telling = len(self.fresh_cases)
+        """Cases that together tell ``MOST_OF_IT``, those that tell most, did all weigh the same."""
         self._group_cases: tuple[tuple[str, ...], ...] = (self.fresh_cases,)
         """In the orders that groups of newcomers are asked, who join them in turn."""
         self._turn: dict[str, int] = {}
@@ -93,6 +96,7 @@ class Draft:
         least_together: int,
         large_from: int,
         telling: Mapping[str, float] | None = None,
+        case_weights: Mapping[str, float] | None = None,
     ) -> None:
         """Say which cases newcomers and known candidates begin with.
 
@@ -102,21 +106,25 @@ class Draft:
             large_from: places from which on there are groups, each with a chunk of its own.
             telling: case → what an answer tells, 1 of the case that tells most; ``None``: all tell
                 the same.
+            case_weights: case → weight that this contains; absent ones weigh 1.
         """
         if telling is not None:
-            self._prefer(telling)
+            self._prefer(telling, case_weights or {})
         fresh, n_places = self.fresh_cases, self.n_left // chunk
         n_begun = min(len(fresh), math.ceil(self.n_telling / chunk) * chunk)
         n_groups = min(n_begun // chunk, n_places // least_together)
         if n_places < large_from or n_groups < 2:
-            self._group_cases = ((*fresh[:chunk], *reversed(fresh[chunk:])),)
+            later = reversed(fresh[chunk:])
+            if telling is not None:
+                later = (case for case in self._known_cases if case not in fresh[:chunk])
+            self._group_cases = ((*fresh[:chunk], *later),)
             if telling is None:
                 self._known_cases = self._group_cases[0]
         else:
             starts = range(0, n_groups * chunk, chunk)
             self._group_cases = tuple((*fresh[i:], *fresh[:i]) for i in starts)
 
-    def _prefer(self, telling: Mapping[str, float]) -> None:
+    def _prefer(self, telling: Mapping[str, float], case_weights: Mapping[str, float]) -> None:
         """Ask known candidates the cases that tell most, and newcomers each as often as it tells."""
         fresh = self.fresh_cases  # sorting keeps its order among equals
         asked = self._asked
@@ -124,7 +132,11 @@ class Draft:
         self.fresh_cases = tuple(
             sorted(fresh, key=lambda c: (asked[c] + 0.5) / max(telling[c], LEAST_TELLING))
         )
-        self.n_telling = sum(telling[case] for case in fresh)
+        self._telling = telling
+        # One heavy case is not enough to compare candidates by.
+        plain = [telling[case] / case_weights.get(case, 1.0) for case in fresh]
+        most = np.cumsum(np.sort(plain)[::-1])
+        self.n_telling = int(np.searchsorted(most, MOST_OF_IT * most[-1])) + 1
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
@@ -147,6 +159,9 @@ class Draft:
         if member is None:
             return keys
         keys = [key for key in keys if key not in member.rewards]
+        told = self._telling
+        if told is not None:  # a repeat tells less than the answer before it
+            keys.sort(key=lambda key: -told[key[0]] / (1 + key[1]))
         return sorted(keys, key=lambda key: key in member.missing)
 
     def add(self, candidate: Candidate, keys: Iterable[CellKey]) -> int:

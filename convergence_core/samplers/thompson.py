@@ -68,13 +68,13 @@ class ThompsonSampler:
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan a generation."""
         draft = Draft(self.space, state.archive, request, rng)
-        if not any(member.n for member in state.archive):
-            draft.retry_missing()
-            self._open(draft, rng)
-            return draft.plan()
         fitted = self.surrogate.warm(state.memory).fit(
             state.archive, case_ids=request.case_ids, case_weights=self.case_weights
         )
+        if fitted.learned is None:
+            draft.retry_missing()
+            self._open(draft, rng)
+            return draft.plan()
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
         field = self._contested(state, fitted, request)
         self._share_out(draft, chunk, field.telling)
@@ -178,6 +178,7 @@ class ThompsonSampler:
             least_together=rules.least_together,
             large_from=rules.large_from,
             telling=telling,
+            case_weights=self.case_weights,
         )
 
     def _breeder(self, request: AskRequest) -> PoolBreeder:

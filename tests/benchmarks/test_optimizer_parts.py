@@ -56,20 +56,25 @@ def test_newcomers_in_groups_find_better_models_than_newcomers_that_all_meet_fiv
 @pytest.mark.statistical
 @pytest.mark.parametrize("part", ["rules.prefers_telling", "surrogate.item_response"])
 def test_asking_what_tells_finds_the_best_model_with_fewer_calls(part):
-    """The ablation: who finds it or one within .01 with a tenth of the calls, 40 seeds, at 1 %.
+    """The ablation: who finds it or one within .01 with a tenth of the calls, 80 seeds, at .1 %.
 
     Paired and one-sided. Of the hundred questions the good configurations answer fifty-six alike.
+    That fewer than nine of ten find it is refused, too, at 5 %.
     """
-    scale = read_scales()["llm:jhu-acc"]
-    is_found = {}
-    for opponent in ("ours", f"ours:{part}=False"):
-        rows = [run_of(opponent, "llm:jhu-acc", seed, budget=71) for seed in range(40)]
-        is_found[opponent] = np.array([row.true >= scale.best - 0.01 - 1e-9 for row in rows])
-    with_it, without = is_found.values()
+    scale, n = read_scales()["llm:jhu-acc"], 80
+    with_it, without = (
+        np.array(
+            [
+                run_of(opponent, "llm:jhu-acc", seed, budget=71).true >= scale.best - 0.01 - 1e-9
+                for seed in range(n)
+            ]
+        )
+        for opponent in ("ours", f"ours:{part}=False")
+    )
     n_gained, n_lost = int((with_it & ~without).sum()), int((without & ~with_it).sum())
     found = stats.binomtest(n_gained, n_gained + n_lost, alternative="greater")
-    assert found.pvalue < 0.01, (with_it.mean(), without.mean())
-    assert with_it.mean() >= 0.95
+    assert found.pvalue < 0.001, (with_it.mean(), without.mean())
+    assert stats.binomtest(int(with_it.sum()), n, 0.9, alternative="greater").pvalue < 0.05
 
 
 @pytest.mark.slow

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from convergence_core.posterior.absorbed import Absorbed
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.item_response import EDGE, MARGIN, ItemResponse
+from convergence_core.posterior.item_response import EDGE, PROBIT, ItemResponse
 
 
 def evidence(
@@ -54,41 +54,39 @@ def drawn(
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("n_members", "n_cases"), [(12, 30), (40, 15)])
 def test_means_and_errors_are_those_of_the_tangents_in_full(n_members, n_cases, weighted):
-    """Every cell's equation written out, and theta's derivatives by finite differences."""
+    """Every cell's equation written out, and all derivatives by finite differences."""
     found, _ = drawn(1, n_members=n_members, n_cases=n_cases, n_asked=12, repeats=2)
     if weighted:
         weight = np.linspace(1.0, 3.0, n_cases)
         found = replace(found, case_weight=weight / weight.sum())
     items = ItemResponse.estimate(found)
     assert items is not None
-    if weighted:  # cells count for what they weigh, rows for Kish's number
-        cells = found.count * found.case_weight
-        kish = cells.sum(axis=1) ** 2 / (cells**2 / np.maximum(found.count, 1)).sum(axis=1)
-        cells = cells * (kish / cells.sum(axis=1))[:, None]
-    else:
-        cells = found.count
-    log_odds = items.ability[:, None] + items.easiness
-    p = expit(log_odds)
-    v = np.maximum(p * (1 - p), EDGE)
-    row, column = np.nonzero(found.count)
-    z = (log_odds + (found.mean - p) / v)[row, column]
-    precision = (cells * v)[row, column]
-    both = np.hstack([row[:, None] == np.arange(n_members), column[:, None] == np.arange(n_cases)])
-    normal = both.T @ (both * precision[:, None])
-    normal[n_members:, n_members:] += np.eye(n_cases) / items.variance
-    covariance = np.linalg.inv(normal)
-    solved = covariance @ (both.T @ (precision * z))
+    cells = found.count * found.case_weight  # rows sum to Kish's number
+    kish = cells.sum(axis=1) ** 2 / (cells**2 / np.maximum(found.count, 1)).sum(axis=1)
+    cells = cells * (kish / cells.sum(axis=1))[:, None]
+    flat = 1 / np.sqrt(1 + PROBIT * items.easiness_variance)
 
-    def theta(x: np.ndarray) -> np.ndarray:
-        chances = expit(x[:n_members, None] + x[n_members:])
-        return np.asarray(chances @ found.case_weight)
+    def chances(x: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(flat * (x[:n_members, None] + x[n_members:])))
 
-    at = np.concatenate([items.ability, solved[n_members:]])
+    at = np.concatenate([items.ability, items.easiness])
     steps = 1e-6 * np.eye(len(at))
-    jacobian = np.array([(theta(at + s) - theta(at - s)) / 2e-6 for s in steps]).T
+    moves = np.array([(chances(at + s) - chances(at - s)) / 2e-6 for s in steps])
+    jacobian = (moves @ found.case_weight).T
+    row, column = np.nonzero(found.count)
+    p, of_cell = chances(at)[row, column], moves[:, row, column]
+    precision = cells[row, column] / np.maximum(p * (1 - p), EDGE)
+    # What is left of an answer where its noise is raised to the edge: it is no more precise.
+    normal = (of_cell * precision) @ of_cell.T
+    normal[n_members:, n_members:] += np.eye(n_cases) / items.variance
     measured = items.measure(found)
-    assert measured.mean == pytest.approx(theta(at) + jacobian @ (solved - at), abs=1e-6)
-    assert measured.errors == pytest.approx(jacobian @ covariance @ jacobian.T, abs=1e-8)
+    by_hand = jacobian @ np.linalg.inv(normal) @ jacobian.T
+    assert measured.errors == pytest.approx(by_hand, rel=0.02, abs=1e-4)
+    # Abilities given the cases: scores over information.
+    score = of_cell[:n_members] @ (precision * (found.mean[row, column] - p))
+    by_hand = chances(at) @ found.case_weight
+    by_hand += np.diag(jacobian) * score / np.diag(normal)[:n_members]
+    assert measured.mean == pytest.approx(by_hand, abs=2e-3)
 
 
 @pytest.mark.parametrize(("n_members", "n_cases"), [(12, 30), (40, 15)])
@@ -108,14 +106,34 @@ def test_the_likelihood_is_laplaces(n_members, n_cases):
     assert Absorbed.solve(response, precision, 0.0).log_det == 0.0
 
 
-def test_the_estimate_is_a_fixed_point_of_its_equations():
+def test_the_likelihood_of_no_differences_is_that_of_coins():
+    """Eleven answers of one chance: the integral over its log-odds."""
+    found = evidence(np.array([[1.0, 0.5, 1.0, 1.0]]), np.array([[4.0, 2.0, 3.0, 2.0]]))
+    items = ItemResponse(
+        ability=np.array([logit(10 / 11)]),
+        easiness=np.zeros(4),
+        easiness_variance=np.zeros(4),
+        variance=0.0,
+        case_weight=found.case_weight,
+    )
+    grid = np.linspace(-10, 30, 40_001)
+    by_grid = float(np.log(np.trapezoid(expit(grid) ** 10 * expit(-grid), grid)))
+    got = items._log_likelihood(found, found.count) + 0.5 * np.log(2 * np.pi)
+    assert got == pytest.approx(by_grid, abs=0.2)
+
+
+def test_where_answers_are_read_changes_what_they_say_of_nobody_else():
+    """Beliefs far above what answers say move a measurement little, and cases not at all."""
     found, _ = drawn(2)
     items = ItemResponse.estimate(found)
     assert items is not None
-    again = items.believing(found, items.expected(items.ability) @ found.case_weight)
-    assert again.easiness == pytest.approx(items.easiness, abs=0.05)
-    assert again.variance == pytest.approx(items.variance, rel=0.05)
-    assert again.ability == pytest.approx(items.ability, abs=0.05)
+    plain = items.measure(found)
+    believed = items.believing(np.minimum(plain.mean + 0.2, 0.99))
+    assert np.array_equal(believed.easiness, items.easiness)
+    assert believed.variance == items.variance
+    assert np.median(np.abs(believed.measure(found).mean - plain.mean)) < 0.05
+    one = replace(items, ability=np.where(np.arange(40) == 3, believed.ability, items.ability))
+    assert np.delete(one.measure(found).mean, 3) == pytest.approx(np.delete(plain.mean, 3))
 
 
 @pytest.mark.statistical
@@ -134,6 +152,26 @@ def test_means_are_right_and_their_intervals_hold(case_sd):
     assert stats.ttest_1samp(inside, 0.87, alternative="greater").pvalue < 1e-3, np.mean(inside)
     assert stats.ttest_1samp(inside, 0.95, alternative="less").pvalue < 1e-3, np.mean(inside)
     assert abs(np.mean(bias)) < 0.01
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("n_cases", "n_shown"), [(500, 100), (200, 60), (60, 60)])
+def test_able_candidates_are_not_read_too_high_where_cases_were_hardly_asked(n_cases, n_shown):
+    """At the mean of ease an able candidate has more than its mean chance (Jensen): 30 worlds."""
+    bias = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        p = expit(rng.normal(1.5, 0.7, 40)[:, None] + rng.normal(0, 2.0, n_cases))
+        count = np.zeros(p.shape)
+        for i in range(40):
+            count[i, rng.choice(n_shown, 20, replace=False)] = 1
+        found = evidence((rng.random(p.shape) < p).astype(float), count)
+        items = ItemResponse.estimate(found)
+        assert items is not None
+        bias.append((items.measure(found).mean - p.mean(axis=1)).mean())
+    error = np.std(bias, ddof=1) / 30**0.5
+    assert abs(np.mean(bias)) < 0.005 + 3 * error
+    assert error < 0.007
 
 
 @pytest.mark.statistical
@@ -185,7 +223,6 @@ def test_the_margin_is_of_the_likelihood_without_differences():
     )
     few = replace(few, mean=few.mean[:2], count=few.count[:2], ids=few.ids[:2])
     assert ItemResponse.estimate(few) is None
-    assert MARGIN > 0
 
 
 def with_more(found: Evidence, row: int, cases: np.ndarray, answer: float) -> Evidence:
@@ -213,7 +250,7 @@ def test_an_answer_that_all_give_tells_nothing_of_an_ability():
         after = CaseEffects.estimate(more, with_items=with_items)
         moved.append(after.mean[0] - before.mean[0])
         narrowed.append(after.errors[0, 0] / before.errors[0, 0])
-    assert abs(moved[0]) < 0.01 < abs(moved[1]), moved
+    assert abs(moved[0]) < 0.3 * abs(moved[1]), moved
     assert narrowed[0] > 0.9, narrowed
     assert narrowed[1] < 0.75, narrowed
 
@@ -222,6 +259,7 @@ def test_information_is_greatest_where_half_are_right():
     items = ItemResponse(
         ability=np.zeros(3),
         easiness=np.array([-3.0, 0.0, 0.0, 1.0, 3.0]),
+        easiness_variance=np.zeros(5),
         variance=1.0,
         case_weight=np.array([0.2, 0.2, 0.1, 0.3, 0.2]),
     )
@@ -270,7 +308,8 @@ def test_abilities_are_those_of_the_mean_rewards(mean):
     assert back == pytest.approx(np.clip(mean, 0.002, 0.998), abs=1e-4)
 
 
-def test_a_case_that_nobody_was_asked_is_of_average_easiness_and_widens_errors():
+def test_a_case_that_nobody_was_asked_counts_as_any_case_and_widens_errors():
+    """Of b ~ N(0, 4) nothing is known: the chance is its mean over b, nearer to a half."""
     found, _ = drawn(7, n_members=200, n_cases=30)
     count = found.count.copy()
     count[:, 3] = 0
@@ -278,9 +317,13 @@ def test_a_case_that_nobody_was_asked_is_of_average_easiness_and_widens_errors()
     items = ItemResponse.estimate(less)
     assert items is not None
     assert items.easiness[3] == pytest.approx(0.0, abs=1e-12)
+    assert items.easiness_variance[3] == pytest.approx(items.variance, rel=0.02)
+    b = np.random.default_rng(0).normal(0, items.variance**0.5, 200_000)
+    for ability in (-1.0, 0.5, 2.0):
+        expected = items.expected(np.array([ability]))[0, 3]
+        assert expected == pytest.approx(expit(ability + b).mean(), abs=0.015)
     of_three = replace(items, case_weight=np.eye(30)[3]).measure(less).errors
-    p = expit(items.ability)
-    assert (np.diag(of_three) >= 0.99 * (p * (1 - p)) ** 2 * items.variance).all()
+    assert np.diag(of_three).min() > 4 * np.diag(items.measure(less).errors).max()
 
 
 def test_answers_alone_say_what_the_tangent_says():
@@ -293,26 +336,30 @@ def test_answers_alone_say_what_the_tangent_says():
     p = items.expected(items.ability[rows])
     mean, variance = items.alone(rows, count, count * p)
     assert mean == pytest.approx(p @ found.case_weight)
-    better, _ = items.alone(rows, count, count * p + 0.1 * (count > 0))
-    slope = (p * (1 - p)) @ found.case_weight
-    information = (count * np.maximum(p * (1 - p), EDGE)).sum(axis=1)
-    assert better - mean == pytest.approx(slope * 1.5 / information)
-    assert variance == pytest.approx(slope**2 / information)
+    # A step of the ability moves the mean by slope, and is told by what it moves these answers.
+    step = 1e-4
+    moves = (items.expected(items.ability[rows] + step) - p) / step
+    slope = moves @ found.case_weight
+    better, _ = items.alone(rows, count, count * (p + 0.005 * moves))
+    assert better - mean == pytest.approx(0.005 * slope, rel=0.05)
+    information = (count * moves**2 / np.maximum(p * (1 - p), EDGE)).sum(axis=1)
+    assert variance == pytest.approx(slope**2 / information, rel=0.05)
+    worst, _ = items.alone(rows, count, 0.0 * count)
+    assert (worst >= 0).all()
 
 
 def test_the_noise_is_that_of_an_answer_where_cases_are_asked_as_they_tell():
-    """Errors of a candidate alone, b known, against what cells asked in that proportion would leave."""
+    """Ease known: n answers shared out by what they tell leave an nth of it."""
     found, _ = drawn(9)
     items = ItemResponse.estimate(found)
     assert items is not None
-    read = expit(items.ability[:, None] + items.easiness)
-    v = np.maximum(read * (1 - read), EDGE)
-    share = v * found.case_weight / (v * found.case_weight).sum(axis=1, keepdims=True)
-    after = items.measure(found)
-    n = 50
-    slopes = np.array([after.noise[i] * (n * share[i] * v[i]).sum() for i in range(40)]) ** 0.5
-    p = expit(items.ability[:, None] + items.easiness)
-    assert slopes == pytest.approx(((p * (1 - p)) @ found.case_weight) * n**0.5, rel=0.05)
+    items = replace(items, easiness_variance=np.zeros(60), variance=1e-9)
+    p = items.expected(items.ability)
+    share = np.maximum(p * (1 - p), EDGE)
+    n = 1e5
+    count = n * share / share.sum(axis=1, keepdims=True)
+    asked = items.measure(evidence(p, count))
+    assert asked.rest.own == pytest.approx(asked.noise / n, rel=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -330,7 +377,7 @@ def test_whatever_was_asked_the_estimates_are_finite_and_the_errors_a_covariance
     items = ItemResponse.estimate(found)
     if items is None:
         return
-    for one in (items, items.believing(found, rng.uniform(-0.5, 1.5, n_members))):
+    for one in (items, items.believing(rng.uniform(-0.5, 1.5, n_members))):
         measured = one.measure(found)
         for part in (measured.mean, measured.errors, measured.noise, measured.rest.loading):
             assert np.isfinite(part).all()

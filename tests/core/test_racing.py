@@ -169,6 +169,15 @@ def test_cases_that_are_no_longer_offered_are_not_asked(sampler):
 
 
 @EACH
+def test_cases_that_nobody_was_asked_are_searched_from_scratch(sampler):
+    state = tell(sampler, sampler.start(), sampler.ask(sampler.start(), rng(), request()))
+    for generation in (1, 9):  # a search, and an end game
+        plan = sampler.ask(state, rng(1), request(generation, case_ids=("new-01", "new-02")))
+        assert plan.n_cells
+        assert {cell.case_id for a in plan.assignments for cell in a.cells} == {"new-01", "new-02"}
+
+
+@EACH
 def test_a_space_of_one_point_can_be_searched(sampler):
     single = Space(parameters={"n": Integer(min=3, max=3)})
     changes: dict[str, object] = {"space": single}
