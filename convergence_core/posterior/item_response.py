@@ -139,7 +139,7 @@ class ItemResponse:
     def measure(self, evidence: Evidence) -> Measurement:
         """Return mean rewards, by the tangent of theta at the abilities."""
         p = self.expected(self.ability)
-        noise = np.maximum(p * (1.0 - p), EDGE)  # of an answer
+        noise = _information(p)  # of an answer
         information = self._scale**2 * noise
         cells = cell_weights(evidence)
         cases = Absorbed.solve(np.zeros_like(p), cells * information, self.variance)
@@ -175,7 +175,7 @@ class ItemResponse:
         """
         p = self.expected(self.ability[rows])
         slope = self._slopes(p).sum(axis=1)
-        information = self._scale**2 * np.maximum(p * (1.0 - p), EDGE)
+        information = self._scale**2 * _information(p)
         total = (count * information).sum(axis=1)
         apart = (self._scale * (rewards - count * p)).sum(axis=1) / total
         return np.clip(p @ self.case_weight + slope * apart, 0.0, 1.0), slope**2 / total
@@ -197,7 +197,7 @@ class ItemResponse:
         information = _information(p)
         response = np.where(cells > 0, log_odds + (evidence.mean - p) / information, 0.0)
         cases = Absorbed.solve(response, cells * information, self.variance)
-        return _Read(p=p, information=information, cases=cases)
+        return _Read(p=p, cases=cases)
 
     def _settled(self, evidence: Evidence, cells: np.ndarray) -> "ItemResponse":
         """Return the fixed point."""
@@ -250,12 +250,11 @@ class _Read:
 
     p: np.ndarray
     """(M, N)."""
-    information: np.ndarray
-    """p (1 - p), (M, N)."""
     cases: Absorbed
 
 
 def _information(p: np.ndarray) -> np.ndarray:
+    """Return p (1 - p): the variance of an answer, and what it tells of the log-odds."""
     return np.asarray(np.maximum(p * (1.0 - p), EDGE), np.float64)
 
 
