@@ -28,7 +28,7 @@ from convergence_core.posterior.evidence import Evidence
 
 MARGIN = 8.0
 """Log-likelihood that differences between cases must be worth. Newcomers that share a chunk and are
-of one kind by chance look like easy cases, to the worth of six."""
+of one kind by chance look like easy cases, in one first generation of ninety to the worth of more."""
 N_ROUNDS = 30
 """Rounds of estimating at most."""
 TOLERANCE = 0.01
@@ -142,6 +142,7 @@ class ItemResponse:
         noise = _information(p)  # of an answer
         information = self._scale**2 * noise
         cells = cell_weights(evidence)
+        # For what is not known of b alone: its mean is that of the first reading.
         cases = Absorbed.solve(np.zeros_like(p), cells * information, self.variance)
         slopes = self._slopes(p)
         slope = slopes.sum(axis=1)
@@ -191,13 +192,13 @@ class ItemResponse:
 
     # -- estimating ----------------------------------------------------------------------------
 
-    def _read(self, evidence: Evidence, cells: np.ndarray) -> "_Read":
+    def _read(self, evidence: Evidence, cells: np.ndarray) -> Absorbed:
+        """Return what answers, read by their tangents, say of abilities and b."""
         log_odds = self.ability[:, None] + self.easiness
         p = expit(log_odds)
         information = _information(p)
         response = np.where(cells > 0, log_odds + (evidence.mean - p) / information, 0.0)
-        cases = Absorbed.solve(response, cells * information, self.variance)
-        return _Read(p=p, cases=cases)
+        return Absorbed.solve(response, cells * information, self.variance)
 
     def _settled(self, evidence: Evidence, cells: np.ndarray) -> "ItemResponse":
         """Return the fixed point."""
@@ -206,7 +207,7 @@ class ItemResponse:
         prior = N_PRIOR_CELLS * center * (1.0 - center)
         now = self
         for _ in range(N_ROUNDS):
-            cases = now._read(evidence, cells).cases
+            cases = now._read(evidence, cells)
             pull = prior * float(np.median(now.ability))
             ability = (cases.total * cases.free + pull) / (cases.total + prior)
             variance = now.variance
@@ -232,25 +233,16 @@ class ItemResponse:
 
     def _log_likelihood(self, evidence: Evidence, cells: np.ndarray) -> float:
         """Return the log-likelihood with abilities and b integrated out by Laplace's method."""
-        read = self._read(evidence, cells)
-        p = np.clip(read.p, 1e-9, 1.0 - 1e-9)
+        cases = self._read(evidence, cells)
+        p = np.clip(expit(self.ability[:, None] + self.easiness), 1e-9, 1.0 - 1e-9)
         of_cells = float(
             (cells * (xlogy(evidence.mean, p) + xlogy(1.0 - evidence.mean, 1.0 - p))).sum()
         )
-        of_abilities = float(np.log(read.cases.total).sum())
+        of_abilities = float(np.log(cases.total).sum())
         if not self.variance:
             return of_cells - 0.5 * of_abilities
         squares = float(self.easiness @ self.easiness) / self.variance
-        return of_cells - 0.5 * (squares + read.cases.log_det + of_abilities)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Read:
-    """Answers by their tangents."""
-
-    p: np.ndarray
-    """(M, N)."""
-    cases: Absorbed
+        return of_cells - 0.5 * (squares + cases.log_det + of_abilities)
 
 
 def _information(p: np.ndarray) -> np.ndarray:
@@ -265,11 +257,11 @@ def _average(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def _center(evidence: Evidence, cells: np.ndarray) -> float:
     """Return the mean reward of all cells."""
     center = float((cells * evidence.mean).sum() / cells.sum())
-    return min(max(center, 0.02), 0.98)
+    return min(max(center, CERTAIN), 1.0 - CERTAIN)
 
 
 def _first_abilities(evidence: Evidence, cells: np.ndarray) -> np.ndarray:
     """Return log-odds of mean rewards, drawn to the center a little, (M,)."""
     n = cells.sum(axis=1)
     right = (cells * evidence.mean).sum(axis=1) + N_PRIOR_CELLS * _center(evidence, cells)
-    return np.asarray(logit(np.clip(right / (n + N_PRIOR_CELLS), 0.005, 0.995)), np.float64)
+    return np.asarray(logit(right / (n + N_PRIOR_CELLS)), np.float64)

@@ -20,6 +20,7 @@ from convergence_core.records import Candidate, Trial
 from convergence_core.sampler import AskRequest, Plan, SearchState
 from convergence_core.samplers import ThompsonSampler
 from convergence_core.space import Choice, Space
+from tests.support import racing
 from tests.support.mixed_problem import trial
 
 N_MODELS, N_STYLES = 12, 5
@@ -68,14 +69,8 @@ class Exam:
 
 
 def request(generation: int, **changes: object) -> AskRequest:
-    settings: dict[str, object] = {
-        "n_generations": 6,
-        "n_candidates": 10,
-        "n_cells": 200,
-        "case_ids": CASES,
-        **changes,
-    }
-    return AskRequest(generation=generation, **settings)  # type: ignore[arg-type]
+    settings = {"n_generations": 6, "n_candidates": 10, "n_cells": 200, "case_ids": CASES}
+    return racing.request(generation, **{**settings, **changes})
 
 
 def told(sampler: ThompsonSampler, exam: Exam, n_told: int, **changes: object) -> SearchState:
