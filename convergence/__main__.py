@@ -12,12 +12,11 @@ from convergence_core.errors import ConvergenceError
 from convergence_core.garbage import collect_rarely
 from convergence_core.packages import check_packages
 
-EXIT_INTERRUPTED = 130
-
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; never raises but with ``--debug``."""
     from convergence.cli import console  # noqa: PLC0415 - after the interpreter's own start
+    from convergence.cli.interrupts import EXIT_INTERRUPTED  # noqa: PLC0415 - as above
 
     console.settings.debug = False
     console.settings.json = False
@@ -54,6 +53,9 @@ def _debug_first(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line's arguments and leave with the exit code."""
+    from convergence.cli.interrupts import raise_on_ctrl_c  # noqa: PLC0415 - as in ``run``
+
+    raise_on_ctrl_c()
     # Parallelism comes from the workers. Our matrices are small, and a second BLAS thread spends
     # more time waiting for work than doing it. Must be set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

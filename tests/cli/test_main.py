@@ -1,14 +1,19 @@
 """Exit codes, messages without tracebacks, and what goes to which stream."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, model_serializer
+from pydantic_core import PydanticSerializationError
 
 import convergence.__main__ as main_module
 from convergence.cli import console
+from convergence.cli.interrupts import Interrupt, stops_cleanly
 from convergence_core.errors import ConfigurationError, ForeignPackageError, Problem, StoreError
+from tests.cli.test_running import ROOT, write_project
 from tests.support.commands import Runner
 
 
@@ -128,14 +133,66 @@ def test_ctrl_c_outside_a_run_is_130(cli: Runner, monkeypatch: pytest.MonkeyPatc
     assert cli("version").code == 130
 
 
+def test_ctrl_c_while_a_module_defines_its_classes_is_130(tmp_path: Path):
+    # The interpreter takes note of a KeyboardInterrupt that leaves an `exec`, and ends by SIGINT.
+    write_project(tmp_path)
+    press = "import os, signal; os.kill(os.getpid(), signal.SIGINT); signal.sigpending()"
+    (tmp_path / "target.py").write_text(f"exec({press!r})\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "convergence", "validate"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def never(*_: object) -> None:
+    raise AssertionError
+
+
+def test_ctrl_c_before_a_run_has_begun_raises_what_the_interpreter_takes_no_note_of():
+    with (
+        pytest.raises(KeyboardInterrupt) as caught,
+        stops_cleanly(never, never, "", has_begun=lambda: False),
+    ):
+        signal.raise_signal(signal.SIGINT)
+    assert caught.type is Interrupt
+
+
+class Slow(BaseModel):
+    @model_serializer
+    def give(self) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "never"
+
+
+def test_ctrl_c_that_another_error_hides_is_ctrl_c_before_a_run_has_begun():
+    with pytest.raises(Interrupt), stops_cleanly(never, never, "", has_begun=lambda: False):
+        Slow().model_dump()
+    begins = iter([False, True]).__next__
+    with (
+        pytest.raises(PydanticSerializationError, match="Interrupt"),
+        stops_cleanly(never, never, "", has_begun=begins),
+    ):
+        Slow().model_dump()
+    with (
+        pytest.raises(ZeroDivisionError),
+        stops_cleanly(never, never, "", has_begun=lambda: False),
+    ):
+        1 / 0  # noqa: B018 - raises
+
+
 def test_reader_that_leaves_early_is_no_error(tmp_path: Path):
-    root = Path(__file__).parents[2]
     done = subprocess.run(
         ["bash", "-c", f"'{sys.executable}' -m convergence schema | head -1"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         timeout=120,
         check=False,
     )
