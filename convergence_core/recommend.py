@@ -121,6 +121,7 @@ def recommend(
     case_weights: Mapping[str, float] | None = None,
     rival_id: str | None = None,
     goals: FittedGoals | None = None,
+    bounds: tuple[float, float] | None = (0.0, 1.0),
 ) -> Recommendation | None:
     """Return whom the evidence would hand over; ``None`` when no candidate has a reward.
 
@@ -133,6 +134,7 @@ def recommend(
         case_weights: search case → positive weight; absent ones weigh 1.
         rival_id: candidate to compare with, see ``Recommendation.lead``.
         goals: hard constraints as the same archive tells them; ``None``: there are none.
+        bounds: where rewards lie, and so means and intervals; ``None``: anywhere.
 
     Raises:
         ValueError: level or delta is out of range.
@@ -152,11 +154,12 @@ def recommend(
         range(len(members)),
         key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
-    mean, low, high = _claims(posterior, level, order, Optimism.of_memory(state.memory))
+    optimism = Optimism.of_memory(state.memory)
+    mean, low, high = _claims(posterior, level, order, optimism, bounds or (-math.inf, math.inf))
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
-            mean=_clip(mean[i]),
+            mean=float(mean[i]),
             low=float(low[i]),
             high=float(high[i]),
             n_cells=members[i].n,
@@ -181,25 +184,24 @@ def recommend(
 
 
 def _claims(
-    posterior: Posterior, level: float, order: Sequence[int], optimism: Optimism
+    posterior: Posterior,
+    level: float,
+    order: Sequence[int],
+    optimism: Optimism,
+    bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means and ends of intervals, (n,) each: of leaders, less what leaders did not show.
 
     Followers, the baseline among them, are believed as the posterior has them.
     """
-    low, high = posterior.interval(level)
-    mean = posterior.mean.copy()
-    if optimism.square == 0.0:
-        return mean, low, high
-    leads = np.zeros(len(mean), dtype=bool)
-    leads[list(order[:N_LEADERS])] = True
-    below, above = (mean - low) * optimism.widening, (high - mean) * optimism.widening
-    middle = mean - optimism.zeta * posterior.sd
-    return (
-        np.where(leads, middle, mean),
-        np.where(leads, np.maximum(middle - below, 0.0), low),
-        np.where(leads, np.minimum(middle + above, 1.0), high),
-    )
+    mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
+    if optimism.square > 0.0:
+        leaders = list(order[:N_LEADERS])
+        below = (mean - low)[leaders] * optimism.widening
+        above = (high - mean)[leaders] * optimism.widening
+        mean[leaders] -= optimism.zeta * posterior.sd[leaders]
+        low[leaders], high[leaders] = mean[leaders] - below, mean[leaders] + above
+    return np.clip(mean, *bounds), np.clip(low, *bounds), np.clip(high, *bounds)
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:
@@ -348,7 +350,3 @@ def _half_width(
     dof = max(n_effective - 1, 1e-6)
     variance = float(w @ (x - mean) ** 2) / dof  # of the weighted mean; s²/n where all weigh 1
     return float(stdtrit(max(dof, 1.0), 1 - tail)) * math.sqrt(variance)
-
-
-def _clip(value: float) -> float:
-    return min(1.0, max(0.0, float(value)))

@@ -10,6 +10,10 @@ zeta, in posterior standard deviations, is the optimism: least squares, drawn to
 normal prior. It would be 0 of a posterior that is right, however candidates are chosen. Claims are
 lowered by it and their intervals widened by its own error; who is chosen owes nothing to it.
 
+Where cells tell the noise, leaders are candidates that had been asked before: of others nobody knew
+their own effect. Where there is one case and the process learns the noise, few are asked again, and
+newcomers of whom as much was believed count as well.
+
 Notation: i are leaders, noise_i the variance that chance gives the mean of their new cells.
 """
 
@@ -39,38 +43,46 @@ class Optimism:
 
     @classmethod
     def shown(
-        cls, before: FittedSpaceModel, archive: Archive, after: FittedSpaceModel
+        cls, before: FittedSpaceModel, archive: Archive, after: FittedSpaceModel, told: Archive
     ) -> "Optimism":
-        """Return what a generation showed; nothing, where cells do not tell the noise.
+        """Return what a generation showed; nothing, where several cases do not tell the noise.
 
         Args:
             before: what was believed before the generation, of the cases of ``after``.
             archive: the evidence behind it.
             after: what is believed since.
+            told: the evidence behind that.
         """
         then, now = before.learned, after.learned
-        if (
-            then is None
-            or now is None
-            or not (then.effects.is_measured and now.effects.is_measured)
-        ):
+        if then is None or now is None:
             return cls()
-        members = [archive.members[name].candidate for name in then.evidence.ids]
-        beliefs = before.posterior(members)
-        leaders = np.argsort(-beliefs.mean, kind="stable")[:N_LEADERS]
-        rows = after.rows([then.evidence.ids[i] for i in leaders])
-        leaders, rows = leaders[rows >= 0], rows[rows >= 0]
+        is_measured = then.effects.is_measured and now.effects.is_measured
         old, new = then.evidence, now.evidence
-        count = new.count[rows] - old.count[leaders]  # of new rewards, (n_leaders, n_cases)
-        rewards = new.count[rows] * new.mean[rows] - old.count[leaders] * old.mean[leaders]
-        again = count.sum(axis=1) > 0
-        leaders, rows, count, rewards = leaders[again], rows[again], count[again], rewards[again]
-        shown, noise = now.effects.alone(new, rows, count, rewards)
-        sd = beliefs.sd[leaders]
+        if not is_measured and len(new.case_ids) > 1:
+            return cls()
+        newcomers = () if is_measured else (name for name in new.ids if name not in archive)
+        ids = (*old.ids, *newcomers)
+        beliefs = before.posterior([told.members[name].candidate for name in ids])
+        leaders = np.argsort(-beliefs.mean, kind="stable")[:N_LEADERS]
+        rows = after.rows([ids[i] for i in leaders])
+        leaders, rows = leaders[rows >= 0], rows[rows >= 0]
+        was_asked = leaders < len(old.ids)
+        count = new.count[rows]  # of new rewards, (n_leaders, n_cases)
+        rewards = count * new.mean[rows]
+        before_count = old.count[leaders[was_asked]]
+        count[was_asked] -= before_count
+        rewards[was_asked] -= before_count * old.mean[leaders[was_asked]]
+        asked = count.sum(axis=1) > 0
+        leaders, rows, count, rewards = leaders[asked], rows[asked], count[asked], rewards[asked]
+        mean, sd = beliefs.mean[leaders], beliefs.sd[leaders]
+        if is_measured:
+            shown, noise = now.effects.alone(new, rows, count, rewards)
+        else:
+            n = count.sum(axis=1)
+            shown = rewards.sum(axis=1) / n
+            noise = then.process.noise / then.warp.slope(mean) ** 2 / n
         weight = sd / (sd**2 + noise)
-        return cls(
-            cross=float(weight @ (beliefs.mean[leaders] - shown)), square=float(weight @ sd)
-        )
+        return cls(cross=float(weight @ (mean - shown)), square=float(weight @ sd))
 
     @classmethod
     def of_memory(cls, memory: Mapping[str, Json]) -> "Optimism":

@@ -102,7 +102,7 @@ class ThompsonSampler:
         rng = np.random.default_rng([generation_of(told), len(told.archive)])  # noqa: TID251
         competitors = self._field(told.archive, fitted, told.memory, n_steps=N_STEPS)
         memory: dict[str, Json] = {
-            **self._shown(state, fitted).noted(told.memory, generation_of(state)),
+            **self._shown(state, fitted, told.archive).noted(told.memory, generation_of(state)),
             MEMORY_KEY: fitted.log_params.tolist(),
             LEFT_TO_GAIN: competitors.left_to_gain(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
@@ -112,14 +112,12 @@ class ThompsonSampler:
             memory[GOALS_KEY] = competitors.goals.memory
         return SearchState(archive=told.archive, memory=memory)
 
-    def _shown(self, state: SearchState, after: FittedSpaceModel) -> Optimism:
+    def _shown(self, state: SearchState, after: FittedSpaceModel, told: Archive) -> Optimism:
         """Return what a generation showed of those who led before it."""
-        if after.learned is None or not after.learned.effects.is_measured:
-            return Optimism()
         before = self.surrogate.warm(state.memory).fit(
             state.archive, case_ids=after.case_ids, case_weights=self.case_weights
         )
-        return Optimism.shown(before, state.archive, after)
+        return Optimism.shown(before, state.archive, after, told)
 
     def _contested(
         self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest

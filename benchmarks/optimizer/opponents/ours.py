@@ -115,9 +115,10 @@ class Run:
         sampler: Any = make_sampler(
             _configuration(algorithm, setup.batch, self.n_generations), self.space
         )
-        if setup.n_cases is None and hasattr(sampler, "surrogate"):
-            # Rewards of a product's run lie in [0, 1]; values of these tasks lie anywhere.
-            sampler = override(sampler, "surrogate.bounds", None)
+        # Rewards of a product's run lie in [0, 1]; values of tasks without cases lie anywhere.
+        self.bounds = (0.0, 1.0) if setup.n_cases is not None else None
+        if hasattr(sampler, "surrogate"):
+            sampler = override(sampler, "surrogate.bounds", self.bounds)
         for path, value in settings.items():
             sampler = override(sampler, path, value)
         self.sampler: Sampler = sampler
@@ -178,16 +179,13 @@ class Run:
             level=self.level,
             delta=self.delta,
             surrogate=surrogate,
+            bounds=self.bounds,
         )
         assert found is not None, "nothing was told yet"
         winner = self._state.archive.members[found.candidate_id].candidate
-        mean = found.mean
-        if self.setup.n_cases is None and surrogate is not None:
-            # Values of these tasks lie anywhere; rewards of a product's run are held in [0, 1].
-            mean = float(surrogate.fit(self._state.archive).posterior([winner]).mean[0])
         return Claim(
             point=self._point(winner.params),
-            mean=mean,
+            mean=found.mean,
             low=found.low,
             high=found.high,
             level=found.level,
