@@ -12,7 +12,7 @@ from benchmarks.optimizer.records import Job, Row
 from benchmarks.optimizer.spaces import Point
 from benchmarks.optimizer.tasks import CaseTask, Task
 
-_NOISE_SEED = 1000
+NOISE_SEED = 1000
 """Added to a run's seed for the noise, which owes nothing to an opponent's own draws."""
 
 
@@ -69,7 +69,7 @@ def run(
                 name, task, seed=seed, budgets=[budget], batch=batch, with_pick=with_pick
             )
         ]
-    rng = np.random.default_rng(_NOISE_SEED + seed)
+    rng = np.random.default_rng(NOISE_SEED + seed)
     progress = Progress()
     rows, n_done = [], 0
     for budget in budgets:

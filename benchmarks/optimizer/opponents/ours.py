@@ -124,7 +124,7 @@ class Run:
         self.sampler: Sampler = sampler
         search, final = np.random.SeedSequence(setup.seed).spawn(2)
         self._rng, self._final_rng = np.random.default_rng(search), np.random.default_rng(final)
-        self._state = self.sampler.start()
+        self.state = self.sampler.start()
         self._generation = 0
         self._plan = Plan(assignments=())
         n_cases = setup.n_cases or 1
@@ -133,7 +133,7 @@ class Run:
     def ask(self, n_cells: int) -> list[tuple[Point, list[int]]]:
         """Plan a generation: points and the indices of their cases."""
         self._plan = self.sampler.ask(
-            self._state,
+            self.state,
             self._rng,
             AskRequest(
                 generation=self._generation,
@@ -164,13 +164,13 @@ class Run:
             )
             for assignment, row in zip(self._plan.assignments, rewards, strict=True)
         ]
-        self._state = self.sampler.tell(self._state, trials)
+        self.state = self.sampler.tell(self.state, trials)
         self._generation += 1
 
     def recommend(self) -> Claim:
         """Return what the product would hand over, and what it would say of it."""
         surrogate: Any = getattr(self.sampler, "surrogate", None)
-        state = self._state
+        state = self.state
         if not self.is_corrected:
             state = replace(state, memory=optimism.until(state.memory, -1))
         found = recommend(
@@ -182,7 +182,7 @@ class Run:
             bounds=self.bounds,
         )
         assert found is not None, "nothing was told yet"
-        winner = self._state.archive.members[found.candidate_id].candidate
+        winner = self.state.archive.members[found.candidate_id].candidate
         return Claim(
             point=self._point(winner.params),
             mean=found.mean,
@@ -213,12 +213,12 @@ class OursOnValues(PointOpponent):
 
     def __init__(self, setup: Setup, overrides: Overrides) -> None:
         super().__init__(setup)
-        self._run = Run(setup, overrides)
+        self.run = Run(setup, overrides)
         self._lengths: list[int] = []
 
     def ask(self, n: int) -> list[Point]:
         """Plan a generation; a point with several cells is evaluated as often."""
-        planned = self._run.ask(n)
+        planned = self.run.ask(n)
         self._lengths = [len(cells) for _, cells in planned]
         return [point for point, cells in planned for _ in cells]
 
@@ -226,11 +226,11 @@ class OursOnValues(PointOpponent):
         """Learn the values."""
         del points
         rest = iter(values)
-        self._run.tell([[next(rest) for _ in range(n)] for n in self._lengths])
+        self.run.tell([[next(rest) for _ in range(n)] for n in self._lengths])
 
     def recommend(self) -> Claim:
         """Return the product's recommendation."""
-        return self._run.recommend()
+        return self.run.recommend()
 
 
 class OursOnCases(CellOpponent):
@@ -240,20 +240,20 @@ class OursOnCases(CellOpponent):
 
     def __init__(self, setup: Setup, overrides: Overrides) -> None:
         super().__init__(setup)
-        self._run = Run(setup, overrides)
+        self.run = Run(setup, overrides)
 
     def ask_cells(self, n_cells: int) -> list[Asked]:
         """Plan a generation."""
-        return [Asked(point=p, cases=tuple(cases)) for p, cases in self._run.ask(n_cells)]
+        return [Asked(point=p, cases=tuple(cases)) for p, cases in self.run.ask(n_cells)]
 
     def tell_cells(self, asked: Sequence[Asked], rewards: Sequence[Sequence[float]]) -> None:
         """Learn the rewards."""
         del asked
-        self._run.tell(rewards)
+        self.run.tell(rewards)
 
     def recommend(self) -> Claim:
         """Return the product's recommendation."""
-        return self._run.recommend()
+        return self.run.recommend()
 
 
 def make_ours(setup: Setup, settings: str) -> PointOpponent | CellOpponent:
