@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from convergence_core.store.query import ExportFormat, QueryResult
 
 JSON_HELP = "Answer as JSON."
+MOST_ROWS = 1_000
+"""Of a table for people: laying out more takes longer than the query, and nobody reads them."""
 
 
 class QueryFormat(StrEnum):
@@ -176,10 +178,12 @@ def _print(result: "QueryResult", form: QueryFormat) -> None:
                 for name, kind in zip(result.columns, result.types, strict=True)
                 if kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or "INT" in kind
             ]
-            cells = [[_cell(value) for value in row] for row in result.rows]
+            cells = [[_cell(value) for value in row] for row in result.rows[:MOST_ROWS]]
             console.show(console.simple_table(result.columns, cells, right=numeric))
             n = len(result.rows)
             console.say(f"{n:,} row{'' if n == 1 else 's'}")
+            if n > MOST_ROWS:
+                console.say(f"The first {MOST_ROWS:,} are shown; --format csv or json has all.")
 
 
 def _records(result: "QueryResult") -> list[dict[str, object]]:
