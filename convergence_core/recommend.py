@@ -155,7 +155,10 @@ def recommend(
         key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
     optimism = Optimism.of_memory(state.memory)
-    mean, low, high = _claims(posterior, level, order, optimism, bounds or (-math.inf, math.inf))
+    # A candidate that is passed over as infeasible leads by what is believed of its reward, too.
+    by_reward = sorted(order, key=lambda i: -cautious[i])
+    leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
+    mean, low, high = _claims(posterior, level, leaders, optimism, bounds or (-math.inf, math.inf))
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],
@@ -186,7 +189,7 @@ def recommend(
 def _claims(
     posterior: Posterior,
     level: float,
-    order: Sequence[int],
+    leaders: Sequence[int],
     optimism: Optimism,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -196,7 +199,6 @@ def _claims(
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
     if optimism.square > 0.0:
-        leaders = list(order[:N_LEADERS])
         below = (mean - low)[leaders] * optimism.widening
         above = (high - mean)[leaders] * optimism.widening
         mean[leaders] -= optimism.zeta * posterior.sd[leaders]

@@ -10,6 +10,7 @@ from convergence_core.config import parse_mapping
 from convergence_core.explanation.discards import discards
 from convergence_core.goals import MEMORY_KEY, PROBABLY, Goals
 from convergence_core.posterior import SpaceModel
+from convergence_core.posterior.optimism import N_LEADERS, Optimism
 from convergence_core.racing import Field, Rules
 from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import canonical_json
@@ -197,6 +198,21 @@ def test_the_recommended_is_feasible_and_what_was_passed_over_is_told(searched):
     among = [r.candidate_id for r in plain.ranking if r.candidate_id in kept]
     assert among == [ranked.candidate_id for ranked in feasible]
     assert plain.passed_over is None
+
+
+def test_what_is_believed_of_those_passed_over_is_lowered_as_the_leaders_claim_is(searched):
+    """Or whoever is infeasible would seem better than the leader by the leader's correction."""
+    plain = handed_over(searched, CONSTRAINED)
+    memory = Optimism(3.0, 2.0).noted(searched.memory, 1)  # by one standard deviation
+    lower = handed_over(replace(searched, memory=memory), CONSTRAINED)
+    assert [r.candidate_id for r in lower.ranking] == [r.candidate_id for r in plain.ranking]
+    before = {r.candidate_id: r for r in plain.ranking}
+    by_reward = [r.candidate_id for r in handed_over(searched, None).ranking]
+    leaders = {*by_reward[:N_LEADERS], *(r.candidate_id for r in plain.ranking[:N_LEADERS])}
+    assert any(not before[one].is_feasible for one in leaders)
+    for said in lower.ranking:
+        was = before[said.candidate_id]
+        assert said.mean < was.mean if said.candidate_id in leaders else said == was
 
 
 def test_who_left_the_race_is_compared_with_the_feasible_leader(searched):
