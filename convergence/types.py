@@ -123,9 +123,6 @@ class RunnerConfig(_Section):
             "generations": self.generations,
             "population_size": self.population,
         }
-        if self.population <= 2:
-            # The default of two elites would leave no room for anything new.
-            evolution["elite_size"] = max(0, self.population - 1)
         section: dict[str, Any] = {"evolution": evolution}
         if self.seed is not None:
             section["seed"] = self.seed

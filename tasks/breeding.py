@@ -121,7 +121,11 @@ def _configuration(search_space: Mapping[str, Any], evolution: Mapping[str, Any]
                 "test_cases": {"path": "none.json"},
                 "metrics": {"exact_match": {"weight": 1}},
             },
-            "optimization": {"evolution": {"elite_size": 0, **evolution}},
+            "optimization": {
+                # The algorithm that reads these keys; arms stay on offer, so none is an elite.
+                "algorithm": "evolution",
+                "evolution": {"elite_size": 0, **evolution},
+            },
         }
     )
 

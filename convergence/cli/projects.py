@@ -203,6 +203,7 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
 def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
     from convergence.progress import count  # noqa: PLC0415 - with its only user
+    from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
     api = configuration.api
@@ -240,12 +241,15 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
         ),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
     ]
+    rows += [("no effect", told) for told in without_effect(configuration)]
     for name, is_set in _environment(loaded).items():
         rows.append(("needs", f"{name} ({'set' if is_set else 'NOT set'} in the environment)"))
     return rows
 
 
 def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
+    from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as above
+
     configuration = loaded.configuration
     return {
         "ok": True,
@@ -269,6 +273,7 @@ def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any
             "calls_with_retries": run.n_calls_with_retries,
             "max_calls": run.max_calls,
         },
+        "without_effect": without_effect(configuration),
         "environment": _environment(loaded),
     }
 

@@ -85,11 +85,15 @@ def optimize(  # noqa: PLR0917 - Typer's options
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
+        from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as below
         from tasks.loading import load  # noqa: PLC0415 - brings pydantic and numpy
         from tasks.opening import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 
+        loaded = load(config)
+        for told in without_effect(loaded.configuration):
+            console.say(f"No effect: {told}.", style="yellow")
         return prepare_run(
-            load(config),
+            loaded,
             seed=seed,
             generations=generations,
             budget=budget,

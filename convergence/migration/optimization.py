@@ -5,6 +5,7 @@ from typing import Any, get_args
 from convergence.migration.migrator import Migrator, Path, Section, number, take
 from convergence_core.config.normalize import ALGORITHMS, VISUALIZATIONS
 from convergence_core.config.optimization import Algorithm, OutputFormat
+from convergence_core.config.without_effect import READ_BY, read_by
 from convergence_core.visualization import Visualization
 
 
@@ -25,11 +26,15 @@ def migrate_optimization(m: Migrator, old: Section, _whole: Section) -> Section:
             m.say((*path, "algorithm"), f"was {algorithm!r}")
     for key, section in (
         ("mab", _mab(m, mab)),
-        ("evolution", _evolution(m, evolution)),
+        ("evolution", _evolution(m, evolution, has_elite=new.get("algorithm") == "evolution")),
         ("execution", _execution(m, execution)),
     ):
         if section:
             new[key] = section
+    for (*section_path, key), readers in READ_BY.items():
+        reads = new.get("algorithm", "mab_evolution") in readers
+        if key in new.get(section_path[-1], {}) and not reads:
+            m.say((*section_path, key), f"read by {read_by(readers)} only")
     return new
 
 
@@ -44,7 +49,7 @@ def _mab(m: Migrator, old: Section) -> Section:
     return new
 
 
-def _evolution(m: Migrator, old: Section) -> Section:
+def _evolution(m: Migrator, old: Section, *, has_elite: bool) -> Section:
     path: Path = ("optimization", "evolution")
     new = m.keep_known(old, path)
     m.clamp(new, (*path, "population_size"), 2, 10_000)
@@ -52,7 +57,7 @@ def _evolution(m: Migrator, old: Section) -> Section:
     for key in ("mutation_rate", "crossover_rate"):
         m.clamp(new, (*path, key), 0, 1)
     size = new.get("population_size", 20)
-    if isinstance(size, int) and size <= 2:
+    if has_elite and isinstance(size, int) and size <= 2:
         new.setdefault("elite_size", 1)
     if isinstance(size, int):
         m.clamp(new, (*path, "elite_size"), 0, size - 1)

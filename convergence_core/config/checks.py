@@ -33,11 +33,12 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
     path: Path = ("optimization", "evolution")
     about = ((*path, "population_size"),)
     size = evolution.population_size
-    if evolution.elite_size >= size:
+    algorithm = configuration.optimization.algorithm
+    at_default = "elite_size" not in evolution.model_fields_set
+    if evolution.elite_size >= size and not (at_default and algorithm != "evolution"):
         rule = f"must be below `population_size` ({size})"
         fix = f"Write {size - 1} or less."
         elite = str(evolution.elite_size)
-        at_default = "elite_size" not in evolution.model_fields_set
         where = (*path, "population_size") if at_default else (*path, "elite_size")
         if at_default:
             rule = f"must exceed `elite_size` ({elite} unless written)"
@@ -51,7 +52,6 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
         rule = f"must not exceed `population_size` ({size})"
         fix = f"Write {size} or less."
         report.add((*path, "tournament_size"), rule, fix, value=str(tournament), about=about)
-    algorithm = configuration.optimization.algorithm
     if evolution.selection == "rank" and algorithm != "evolution":
         rule = f"has no effect with `optimization.algorithm: {algorithm}`"
         of_algorithm: tuple[Path, ...] = (("optimization", "algorithm"),)

@@ -401,3 +401,13 @@ def test_a_thinker_without_a_price_is_unknown(here: Path, cli: Runner):
     found = role(cli("estimate", "--json").json, "thought")
     assert found["usd"]["expected"] is None
     assert "nobody-knows" in found["unknown"]
+
+
+def test_keys_without_effect_are_told_before_a_run(here: Path, cli: Runner):
+    evolution = {"population_size": 6, "generations": 4, "mutation_rate": 0.2}
+    write_project(here, optimization__evolution=evolution)
+    told = "`optimization.evolution.mutation_rate` is read by `algorithm: evolution` only"
+    assert cli("validate", "--json").json["without_effect"] == [told]
+    assert f"no effect   {told}" in cli("validate").out
+    write_project(here)
+    assert "no effect" not in cli("validate").out

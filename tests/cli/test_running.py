@@ -93,6 +93,7 @@ def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Ru
     done = cli("optimize")
     assert done.code == 0, done.err
     assert "generation 00" in done.err
+    assert "No effect: `optimization.evolution.elite_size` is read by" in done.err
     assert "generation" not in done.out.split("Recommended:")[1]
     assert "held-out cases" in done.out
     assert "Winner minus defaults" in done.out

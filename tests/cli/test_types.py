@@ -60,11 +60,10 @@ def test_every_runner_key_arrives():
     assert optimization.execution.early_stopping.patience == 9
 
 
-def test_population_of_two_leaves_room_for_one_elite():
-    optimization = load_config(
-        config(runner=RunnerConfig(population=2))
-    ).configuration.optimization
-    assert optimization.evolution.elite_size == 1
+def test_population_of_two_is_allowed_where_there_is_no_elite():
+    runner = RunnerConfig(population=2)
+    evolution = load_config(config(runner=runner)).configuration.optimization.evolution
+    assert evolution.population_size == 2
 
 
 def test_auth_names_the_environment(monkeypatch: pytest.MonkeyPatch):

@@ -164,6 +164,7 @@ def test_models_and_inline_cases_are_kept():
         ("optimization.algorithm", "was 'mab_only'"),
         ("optimization.mab.strategy", "Thompson sampling only"),
         ("optimization.evolution.population_size", "was 1"),
+        ("optimization.evolution.elite_size", "read by `algorithm: evolution` only"),
         ("optimization.execution.experiments_per_generation", "never read it"),
         ("optimization.execution.retry_delay_seconds", "did not read it"),
         ("output.formats", "'pdf'"),
@@ -287,3 +288,10 @@ def test_scalars_are_read_back_by_both_versions_of_yaml(value):
 def test_comments_stand_above_their_keys():
     text = to_yaml({"a": {"b": 1, "c": {}}}, {("a", "c"): ["why"], ("a", ""): ["gone"]})
     assert text == "a:\n  b: 1\n  # why\n  c: {}\n  # gone\n"
+
+
+def test_a_genetic_population_of_two_leaves_room_for_one_elite():
+    old = "optimization: {algorithm: genetic, evolution: {population_size: 2}}"
+    optimization = yaml.safe_load(migrate_text(old, "old.yaml").text)["optimization"]
+    assert optimization["algorithm"] == "evolution"
+    assert optimization["evolution"]["elite_size"] == 1

@@ -22,6 +22,7 @@ M = "evaluation/metrics/"
         {P + "b": {"type": "boolean"}, "search_space/constraints": ["b or not b", "b == True"]},
         {P + "k": [1, 2.5], "search_space/constraints": ["k <= n"]},
         {"optimization/evolution": {"population_size": 2, "elite_size": 0}},
+        {"optimization/evolution": {"population_size": 2}},  # nobody is an elite there
         {"budget": None, "society": {}, "api/auth": None},
         {M + "x": {"type": "regex", "pattern": r"\d+", "case_sensitive": False}},
         {"legacy": {"enabled": False}},

@@ -150,7 +150,7 @@ EVALUATION: dict[str, Rule] = {
         "3 or less",
     ),
     "population as small as the elite": (
-        {"optimization/evolution": {"population_size": 2}},
+        {"optimization": {"algorithm": "evolution", "evolution": {"population_size": 2}}},
         "optimization.evolution.population_size",
         "must exceed `elite_size`",
         "3 or more",

@@ -83,6 +83,17 @@ def test_a_space_says_where_children_may_lie(system: str):
     )
 
 
+def test_parents_are_chosen_as_the_evolution_says(system: str):
+    by_rank = convergence.runtime_evolve_arms_sync(
+        system, evolution_config={"selection": "rank", "population_size": 12}
+    )
+    greedy = convergence.runtime_evolve_arms_sync(
+        system, evolution_config={"tournament_size": 8, "population_size": 12}
+    )
+    assert len(by_rank) == len(greedy) == 12
+    assert by_rank != greedy
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

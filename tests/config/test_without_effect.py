@@ -1,0 +1,64 @@
+"""Keys that nothing reads beside the others are told, and told truly."""
+
+from typing import Any, get_args
+
+import pytest
+
+from convergence_core.config import parse_mapping
+from convergence_core.config.optimization import Algorithm
+from convergence_core.config.without_effect import READ_BY, without_effect
+from convergence_core.samplers import make_sampler
+from tests.support import problems
+from tests.support.config_examples import edited
+
+OTHER: dict[str, Any] = {
+    "mutation_rate": 0.9,
+    "crossover_rate": 0.0,
+    "elite_size": 6,
+    "selection": "rank",
+    "tournament_size": 12,
+    "exploration_rate": 0.7,
+}
+"""Values far from the defaults."""
+EARLY_STOPPING = "optimization.execution.early_stopping."
+
+
+def asked(algorithm: str, section: str, settings: dict[str, Any]) -> list[Any]:
+    """Return the plans of a search with these settings."""
+    cfg = problems.configuration(algorithm, **{section: settings})
+    sampler = make_sampler(cfg, problems.space())
+    _, plans = problems.search(sampler, seed=3, n_generations=4)
+    return [assignment for plan in plans for assignment in plan.assignments]
+
+
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+@pytest.mark.parametrize("path", READ_BY, ids="/".join)
+def test_a_key_changes_what_is_asked_by_those_who_read_it_only(
+    path: tuple[str, str, str], algorithm: str
+):
+    _, section, key = path
+    reads = algorithm in READ_BY[path]
+    if key == "selection" and not reads:
+        pytest.skip("refused there")
+    plain = asked(algorithm, section, {})
+    assert (asked(algorithm, section, {key: OTHER[key]}) != plain) == reads
+
+
+def test_what_is_written_in_vain_is_told_and_what_is_read_or_absent_is_not():
+    written = {"optimization/evolution": {"mutation_rate": 0.2, "generations": 3}}
+    (told,) = without_effect(parse_mapping(edited(written)))
+    assert told == "`optimization.evolution.mutation_rate` is read by `algorithm: evolution` only"
+    genetic = {**written, "optimization/algorithm": "evolution"}
+    assert without_effect(parse_mapping(edited(genetic))) == []
+    assert without_effect(parse_mapping(edited({}))) == []
+
+
+def test_a_front_knows_no_early_stopping():
+    metrics = {"exact_match": {"weight": 1}, "latency_ms": {"weight": 0.5}}
+    front = {"evaluation/objective": "pareto", "evaluation/metrics": metrics}
+    patient = {**front, "optimization/execution": {"early_stopping": {"patience": 2}}}
+    (told,) = without_effect(parse_mapping(edited(patient)))
+    assert told == f"`{EARLY_STOPPING}patience`: a `pareto` run never stops early"
+    off = {"early_stopping": {"enabled": False, "patience": 2}}
+    assert without_effect(parse_mapping(edited({**front, "optimization/execution": off}))) == []
+    assert without_effect(parse_mapping(edited(front))) == []
