@@ -14,7 +14,7 @@ READ_BY: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("optimization", "evolution", "tournament_size"): ("evolution",),
     ("optimization", "mab", "exploration_rate"): ("thompson", "mab_evolution"),
 }
-"""Key → algorithms that read it; all others are read by every algorithm."""
+"""Key → algorithms that read it; what else an algorithm does not read is refused beside it."""
 
 
 def without_effect(configuration: Configuration) -> list[str]:
