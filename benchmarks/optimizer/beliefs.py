@@ -17,14 +17,13 @@ from benchmarks.optimizer.opponents.base import Setup
 from benchmarks.optimizer.opponents.ours import OursOnCases, override, parse_overrides, task_point
 from benchmarks.optimizer.running import NOISE_SEED, Progress, step
 from benchmarks.optimizer.tasks import CaseTask
+from convergence_core.posterior.gaussian_process import cholesky_factor
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.samplers import ThompsonSampler
 
 N_SCORED = 20
 """Candidates whose rewards are scored: of those asked most, the ones asked first."""
-JITTER = 1e-6
-"""Times the mean variance, as in the engine's own draws."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,7 @@ def score(beliefs: WarpedBeliefs, true: np.ndarray) -> Score:
     assert beliefs.process is not None
     assert beliefs.places is not None
     mean, covariance = beliefs.process.joint(beliefs.places, beliefs.rows)
-    covariance += JITTER * float(np.diag(covariance).mean()) * np.eye(len(mean))
-    factor = np.linalg.cholesky(covariance)
+    factor = cholesky_factor(covariance)
     gap = beliefs.warp.forward(true) - mean
     log_density = (
         -0.5 * float(gap @ cho_solve((factor, True), gap))

@@ -1,6 +1,7 @@
 """The command line; ``README.md`` has examples."""
 
 import argparse
+import os
 import sys
 import time
 import traceback
@@ -13,6 +14,9 @@ from benchmarks.optimizer.opponents.registry import check, runs_on
 from benchmarks.optimizer.regret import read_scales
 from benchmarks.optimizer.running import run
 from benchmarks.optimizer.tasks import CaseTask, PromptTask, choose, get_task
+
+LEAST_SEEDS = 2
+"""Of a mean with its error."""
 
 
 def seeds_of(text: str) -> range:
@@ -44,6 +48,26 @@ def _opponents(parts: Sequence[str]) -> list[str]:
     return names
 
 
+def _tasks(parts: Sequence[str]) -> list[str]:
+    """Return the names of tasks; end the program with what is wrong otherwise."""
+    try:
+        return choose(_names(parts))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+
+
+def _several(text: str) -> int:
+    """Read a number of seeds that has a standard error.
+
+    Raises:
+        ValueError: it is no whole number.
+        ArgumentTypeError: it is below 2.
+    """
+    if int(text) < LEAST_SEEDS:
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_SEEDS}, not {text}")
+    return int(text)
+
+
 def run_all(options: argparse.Namespace) -> int:
     """Do what is not done yet; return how many runs failed."""
     opponents = _opponents(options.opts)
@@ -51,7 +75,7 @@ def run_all(options: argparse.Namespace) -> int:
     done = {row.job for row in records.read(records.shards_of(out))}
     shard, n_shards = (int(part) for part in options.shard.split("/"))
     target = out if n_shards == 1 else out.with_name(f"{out.stem}.{shard}{out.suffix}")
-    tasks = choose(_names(options.tasks))
+    tasks = _tasks(options.tasks)
     # Seed by seed: what is done at any time is paired.
     jobs = [(o, t, s) for s in seeds_of(options.seeds) for t in tasks for o in opponents]
     n_failed = 0
@@ -86,7 +110,7 @@ def report(options: argparse.Namespace) -> int:
     """Print tables."""
     results = reporting.Results.read(options.files, pick=options.recommendation)
     opponents = _names(options.opts) or results.opponents
-    tasks = choose(_names(options.tasks)) if options.tasks else results.tasks
+    tasks = _tasks(options.tasks) if options.tasks else results.tasks
     for budget in options.budgets or results.budgets:
         print(f"\n## {budget} evaluations: mean normalised regret x 100\n")
         print(reporting.task_table(results, opponents, tasks, budget))
@@ -107,7 +131,7 @@ def plot(options: argparse.Namespace) -> int:
 
     results = reporting.Results.read(options.files, pick="native")
     opponents = _names(options.opts) or results.opponents
-    panels = {name: choose([name]) for name in _names(options.panels)}
+    panels = {name: _tasks([name]) for name in _names(options.panels)}
     try:
         plotting.learning_curves(results, opponents, panels, options.out)
     except ValueError as error:
@@ -140,7 +164,7 @@ def measure_scaling(options: argparse.Namespace) -> int:
 def measure_told(options: argparse.Namespace) -> int:
     """Print what searches reach that know more than any opponent."""
     scales = read_scales()
-    tasks = [(get_task(name), scales[name]) for name in choose(_names(options.tasks))]
+    tasks = [(get_task(name), scales[name]) for name in _tasks(options.tasks)]
     prompts = [(task, scale) for task, scale in tasks if isinstance(task, PromptTask)]
     if not prompts:
         raise SystemExit("`--tasks` must name tasks of prompts, e.g. `llm:prompt-snarks` or `llm`")
@@ -150,7 +174,7 @@ def measure_told(options: argparse.Namespace) -> int:
 
 def measure_beliefs(options: argparse.Namespace) -> int:
     """Print what parts of the surrogate are worth to what it believes."""
-    tasks = [get_task(name) for name in choose(_names(options.tasks))]
+    tasks = [get_task(name) for name in _tasks(options.tasks)]
     with_cases = [task for task in tasks if isinstance(task, CaseTask)]
     if not with_cases:
         raise SystemExit("`--tasks` must name tasks with cases, e.g. `llm`")
@@ -221,7 +245,7 @@ def parser() -> argparse.ArgumentParser:
         "told", help="prompts, by searches told each model's mean and spread"
     )
     tolds.add_argument("--tasks", nargs="+", default=["llm"], help="sets, names or patterns")
-    tolds.add_argument("--seeds", type=int, default=60)
+    tolds.add_argument("--seeds", type=_several, default=60)
     tolds.add_argument("--budgets", type=_budgets, default=[100, 200], help="e.g. 100,200")
     tolds.add_argument("--batch", type=int, default=20)
     tolds.set_defaults(command=measure_told)
@@ -229,7 +253,7 @@ def parser() -> argparse.ArgumentParser:
     believed = commands.add_parser("beliefs", help="one evidence, read with and without a part")
     believed.add_argument("--parts", nargs="+", required=True, help="e.g. interaction=False")
     believed.add_argument("--tasks", nargs="+", default=["llm"], help="sets, names or patterns")
-    believed.add_argument("--seeds", type=int, default=20)
+    believed.add_argument("--seeds", type=_several, default=20)
     believed.add_argument("--budgets", type=_budgets, default=[40, 100], help="e.g. 40,100")
     believed.add_argument("--batch", type=int, default=20)
     believed.set_defaults(command=measure_beliefs)
@@ -239,4 +263,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 1 if something failed."""
     options = parser().parse_args(arguments)
-    return min(1, int(options.command(options)))
+    try:
+        code = int(options.command(options))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it, such as `head`, has seen enough; nothing is left to flush at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return min(1, code)

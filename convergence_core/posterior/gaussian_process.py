@@ -98,7 +98,7 @@ class GaussianProcess:
                 options={"maxiter": n_steps, "maxfun": n_steps + 5},
             )
             begin = np.asarray(found.x, np.float64)
-        factor = _factor(problem.covariance(begin))
+        factor = cholesky_factor(problem.covariance(begin))
         return cls(
             layout=layout,
             of_choices=tuple(of_choices),
@@ -126,7 +126,7 @@ class GaussianProcess:
             covariance: of the targets, errors included, (n, n).
             log_params: of the kernel, then log v.
         """
-        factor = _factor(covariance)
+        factor = cholesky_factor(covariance)
         return cls(
             layout=like.layout,
             of_choices=like.of_choices,
@@ -187,7 +187,7 @@ class GaussianProcess:
         return cross @ self.weights, np.asarray(half, np.float64)
 
 
-def _factor(covariance: np.ndarray) -> np.ndarray:
+def cholesky_factor(covariance: np.ndarray) -> np.ndarray:
     """Return the lower Cholesky factor, (n, n).
 
     Rounding may leave the matrix indefinite by a little; then as much is added to its diagonal as

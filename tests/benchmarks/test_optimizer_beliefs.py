@@ -40,7 +40,6 @@ def test_the_score_is_the_density_of_rewards():
     assert found.process is not None
     assert found.places is not None
     mean, covariance = found.process.joint(found.places, found.rows)
-    covariance = covariance + beliefs.JITTER * np.diag(covariance).mean() * np.eye(12)
     true = np.append(rewards[:-1] + 0.01, 0.2)
     step = 1e-6
     slopes = (found.warp.forward(true + step) - found.warp.forward(true - step)) / (2 * step)
@@ -70,6 +69,9 @@ def test_its_table_and_what_it_refuses(capsys):
     assert lines[4].startswith("| | case_effects=False |")
     with pytest.raises(SystemExit, match="SpaceModel"):
         main([*arguments, "--parts", "nothing=False"])
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--parts", "n_readings=1", "--seeds", "1"])
+    assert "must be at least 2, not 1" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="cases"):
         main(["beliefs", "--tasks", "tab:hpobench-kc1", "--parts", "n_readings=1"])
 

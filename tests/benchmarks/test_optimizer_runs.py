@@ -1,12 +1,16 @@
 """The benchmark's spaces, opponents and runs, without the libraries of its environments."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.optimizer.commands import main
 from benchmarks.optimizer.opponents.base import Asked, CellOpponent, Claim, Setup
 from benchmarks.optimizer.opponents.ours import core_parameter, parse_overrides, task_point
 from benchmarks.optimizer.opponents.registry import check, make_opponent, runs_on
@@ -188,3 +192,35 @@ def test_settings_are_read_and_unknown_ones_refused_at_once():
         check("ours:draws")
     with pytest.raises(ValueError, match="`nobody` is no opponent"):
         check("nobody")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--opts", "random", "--out", "never.csv", "--tasks"],
+        ["plot", "never.csv", "--out", "never.png", "--panels"],
+        ["told", "--tasks"],
+        ["beliefs", "--parts", "n_readings=1", "--tasks"],
+    ],
+)
+def test_commands_refuse_a_task_that_there_is_not_in_a_sentence(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("never.csv").touch()
+    with pytest.raises(SystemExit, match="`nothing` is no task: use one of all, "):
+        main([*arguments, "nothing"])
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback(tmp_path: Path):
+    out = tmp_path / "runs.csv"
+    arguments = ["run", "--opts", "random", "--tasks", "llm:jhu-acc", "--seeds", "2"]
+    assert main([*arguments, "--budgets", "20", "--out", str(out)]) == 0
+    report = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.optimizer", "report", str(out)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert report.stdout is not None
+    report.stdout.close()
+    assert report.communicate(timeout=60)[1] == b""
+    assert report.returncode == 1

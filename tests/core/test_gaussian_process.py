@@ -9,9 +9,9 @@ from scipy import stats
 from convergence_core.posterior.gaussian_process import (
     JITTER,
     GaussianProcess,
-    _factor,
     _Prior,
     _Problem,
+    cholesky_factor,
 )
 from convergence_core.posterior.kernel import Distances, Layout
 from convergence_core.space import Choice, Float, Space
@@ -234,16 +234,16 @@ def test_a_matrix_that_rounding_left_indefinite_is_factored_with_jitter():
     matrix = (vectors * values) @ vectors.T
     with pytest.raises(np.linalg.LinAlgError):
         np.linalg.cholesky(matrix)
-    factor = _factor(matrix)
+    factor = cholesky_factor(matrix)
     assert factor @ factor.T == pytest.approx(matrix, abs=1e-6)
     exact = np.diag([1.0, 2.0])
-    assert np.array_equal(_factor(exact), np.linalg.cholesky(exact))
+    assert np.array_equal(cholesky_factor(exact), np.linalg.cholesky(exact))
 
 
 @pytest.mark.parametrize("broken", [-1.0, np.nan])
 def test_a_matrix_that_no_jitter_mends_is_refused(broken):
     with pytest.raises(np.linalg.LinAlgError):
-        _factor(np.diag([1.0, broken]))
+        cholesky_factor(np.diag([1.0, broken]))
 
 
 def test_the_optimizer_turns_away_from_what_cannot_be_factored():
