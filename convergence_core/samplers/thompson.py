@@ -209,6 +209,8 @@ class ThompsonSampler:
         n_rounds = -(-len(draft.request.case_ids) * draft.request.repeats // chunk)
         for _ in range(n_rounds):
             for candidate in newcomers:
+                if not draft.n_left:
+                    return
                 draft.add(candidate, draft.open_cells(candidate.candidate_id)[:chunk])
 
 

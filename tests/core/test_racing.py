@@ -12,7 +12,7 @@ from convergence_core.archive import Archive
 from convergence_core.evolution import Breeder
 from convergence_core.posterior import SpaceModel
 from convergence_core.racing import Field, Rules
-from convergence_core.racing.planning import default_chunk, telling_chunk
+from convergence_core.racing.planning import CellKey, Draft, default_chunk, telling_chunk
 from convergence_core.records import Cell, Params
 from convergence_core.sampler import Advice, Plan, Sampler, SearchState
 from convergence_core.samplers import (
@@ -93,6 +93,22 @@ def chunks_of(plan: Plan, state: SearchState) -> list[frozenset[str]]:
         for a in plan.assignments
         if a.candidate.candidate_id in new
     ]
+
+
+def test_the_first_generation_looks_for_cells_only_while_it_has_some_to_give(monkeypatch):
+    """However often a case may be repeated: each look lists all cells of a candidate."""
+    n_looks = 0
+    open_cells = Draft.open_cells
+
+    def counted(draft: Draft, candidate_id: str) -> list[CellKey]:
+        nonlocal n_looks
+        n_looks += 1
+        return open_cells(draft, candidate_id)
+
+    monkeypatch.setattr(Draft, "open_cells", counted)
+    once = request(n_candidates=20, n_cells=20, case_ids=("only",), repeats=1000)
+    plan = RACING.ask(RACING.start(), rng(), once)
+    assert plan.n_cells == n_looks == 20
 
 
 def test_newcomers_of_a_small_generation_share_their_cases():
