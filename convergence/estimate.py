@@ -291,10 +291,13 @@ def _capped(total: RoleEstimate, configuration: Configuration) -> RoleEstimate:
 
 def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) -> Iterator[str]:
     budget, cache = configuration.budget, configuration.cache
-    n_retries = plan.max_attempts_per_cell - 1
-    if n_retries:
-        times = "once more" if n_retries == 1 else f"up to {n_retries} times more"
-        yield f"Without retries: a call that fails is made {times} (max_retries={n_retries})."
+    execution = configuration.optimization.execution
+    if execution.max_retries:
+        yield (
+            f"Without retries: a call is attempted up to {execution.most_attempts} times, "
+            f"{execution.max_retries} of them after a fault (max_retries), "
+            f"{execution.max_rate_limit_retries} after a rate limit (max_rate_limit_retries)."
+        )
     if plan.final_shortage is not None:
         yield f"{plan.final_shortage}."
     if cache.shared:

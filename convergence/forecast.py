@@ -37,7 +37,7 @@ class Forecast:
     max_calls: int | None
     """``budget.max_calls``: a hard limit, retries included."""
     max_attempts_per_cell: int
-    """First call and retries."""
+    """First call, retries after faults and after rate limits."""
 
     @property
     def n_calls(self) -> int:
@@ -81,5 +81,5 @@ def forecast(loaded: "Loaded") -> Forecast:
         calls_per_cell=schedule.calls_per_cell,
         champion_calls=schedule.champion_calls,
         max_calls=configuration.budget.max_calls,
-        max_attempts_per_cell=1 + configuration.optimization.execution.max_retries,
+        max_attempts_per_cell=configuration.optimization.execution.most_attempts,
     )

@@ -167,7 +167,8 @@ class Breaker:
         """Failures since the last answer."""
         self._host = host
         self._rules = rules
-        self._has_answered = False
+        self.has_answered = False
+        """Whether it has ever dealt with a request."""
         self._n_refused = 0
         self._n_probes = 0
         self._retry_s = -math.inf
@@ -203,7 +204,7 @@ class Breaker:
         self.state = "closed"
         self.n_failed = self._n_probes = 0
         if is_success:
-            self._has_answered = True
+            self.has_answered = True
             self._n_refused = 0
         return was_open
 
@@ -215,7 +216,7 @@ class Breaker:
             self._opened_s = now_s
         elif self.state == "half_open":
             self._n_probes += 1
-            if self._n_probes >= (rules.n_probes if self._has_answered else rules.n_first_probes):
+            if self._n_probes >= (rules.n_probes if self.has_answered else rules.n_first_probes):
                 self._give_up(why, now_s)
                 return False
         else:
@@ -225,26 +226,28 @@ class Breaker:
         self._retry_s = now_s + min(cool_down_s, rules.longest_cool_down_s)
         return True
 
-    def refused(self, why: str, *, is_final: bool = False) -> None:
+    def refused(self, why: str, *, is_final: bool = False, most: int | None = None) -> None:
         """Take in that somebody is there who refuses us, e.g. for a wrong key.
 
         Args:
             why: in words, with what to do about it.
             is_final: whether earlier answers change nothing, e.g. since the credit is spent now.
+            most: refusals after which it is given up; ``None``: as its rules say.
         """
         if self.state == "dead":
             return
         self.answered(is_success=False)
         self._n_refused += 1
-        if self._n_refused >= self._rules.n_refusals and (is_final or not self._has_answered):
+        n_refusals = self._rules.n_refusals if most is None else most
+        if self._n_refused >= n_refusals and (is_final or not self.has_answered):
             self.state = "dead"
-            none = "" if self._has_answered else " and has answered none"
+            none = "" if self.has_answered else " and has answered none"
             self.verdict = f"{self._host} refused {self._n_refused} calls{none}. {why}"
 
     def _give_up(self, why: str, now_s: float) -> None:
         self.state = "dead"
-        ever = "any more" if self._has_answered else "at all"
-        fix = "" if self._has_answered else "Check the address and the network. "
+        ever = "any more" if self.has_answered else "at all"
+        fix = "" if self.has_answered else "Check the address and the network. "
         self.verdict = (
             f"{self._host} does not answer {ever}: {self.n_failed} calls in a row failed, the "
             f"last {self._n_probes} of them probes over {now_s - self._opened_s:.0f} s. "

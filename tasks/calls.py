@@ -24,17 +24,14 @@ from convergence_core.store.protocols import Answer
 from tasks.journaling import JournalQueue
 from tasks.lanes import Call, Lane, Outcome
 from tasks.outcomes import Record, Redact, fault_outcome, record_of, redacted, reply_outcome
-from tasks.retries import Backoff
+from tasks.retries import LONGEST_PAUSE_S, Backoff
 from tasks.settlements import is_usable, settle_place, settlement_of_fault, settlement_of_reply
 from tasks.stopwatch import checked_by
-from tasks.traffic import HELD, Gate
+from tasks.traffic import HELD, THROTTLED, Gate
 
 BUSY_LOOK_S = (0.05, 2.0)
 """First and longest pause before looking again at a call that another process makes."""
 
-THROTTLED = "http_429"
-MOST_THROTTLED = 10
-"""Rate-limited attempts of one call that use up no retry, where retries are allowed at all."""
 STOPPED = "the run was stopped before this was answered"
 
 
@@ -49,6 +46,7 @@ class Calls:
         budget: Budget,
         lanes: Mapping[str, int],
         max_retries: int,
+        max_rate_limit_retries: int,
         keep_text: bool,
         redact: Redact,
         now_us: Callable[[], int],
@@ -63,7 +61,9 @@ class Calls:
             journal: where calls are claimed and settled.
             budget: what may still be spent, over all lanes.
             lanes: name → most calls in flight.
-            max_retries: further tries after a fault that a retry may heal.
+            max_retries: further tries of a call after a fault that a retry may heal.
+            max_rate_limit_retries: further tries of a call after a rate limit, beside those; none
+                where ``max_retries`` is 0.
             keep_text: whether details of faults are stored.
             redact: takes secrets out of a text.
             now_us: clock, in microseconds since the epoch.
@@ -76,6 +76,8 @@ class Calls:
         self._budget = budget
         self._lanes = {name: Lane(limit) for name, limit in lanes.items()}
         self._max_retries = max_retries
+        self._max_rate_limit_retries = max_rate_limit_retries if max_retries else 0
+        self._max_held = max_rate_limit_retries
         self._keep_text = keep_text
         self._redact = redact
         self._now_us = now_us
@@ -384,25 +386,42 @@ class Calls:
         """Ask again later, or end the call with its fault when that is of no use."""
         await durable
         call.last = Outcome(record=record, fault=fault)
-        if self._is_no_try(call, fault):
-            call.n_tries -= 1
-        delay_s = None
-        if fault.retryable and call.n_tries <= self._max_retries and not self._stopping:
-            delay_s = self._backoff.delay_s(call.n_tries, fault.retry_after_s, self._rng)
+        delay_s = self._delay_s(call, fault)
         if delay_s is None:
             self._end(call, call.last)
             self._free(call)
         else:
             self._pause(call, delay_s)
 
-    def _is_no_try(self, call: Call, fault: InfrastructureFault) -> bool:
-        """Whether an attempt uses up no retry: it never left, or the endpoint just said not now."""
-        if fault.error_type == HELD:
-            return True
-        if fault.error_type != THROTTLED or self._max_retries == 0:
-            return False
-        call.n_throttled += 1
-        return call.n_throttled <= MOST_THROTTLED
+    def _delay_s(self, call: Call, fault: InfrastructureFault) -> float | None:
+        """Return the seconds until a call is asked again; ``None``: it is not.
+
+        One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
+        answers ask it to wait comes to ``LONGEST_PAUSE_S`` at most.
+        """
+        is_held = fault.error_type == HELD
+        is_limited = is_held or fault.error_type in THROTTLED
+        if is_limited:
+            call.n_throttled += 1
+            # What was never sent is asked again even where nothing is retried.
+            most = self._max_held if is_held else self._max_rate_limit_retries
+            if call.n_throttled <= most:
+                call.n_tries -= 1  # it uses up none of the retries that faults have
+        call.asked_s += fault.retry_after_s or 0.0
+        if not fault.retryable or self._stopping:
+            return None
+        if call.n_tries > self._max_retries or call.asked_s > LONGEST_PAUSE_S:
+            return None
+        n_tries = call.n_tries + min(call.n_throttled, self._max_rate_limit_retries)
+        delay_s = self._backoff.delay_s(n_tries, fault.retry_after_s, self._rng)
+        if is_limited and delay_s is not None and call.gate is not None:
+            call.gate.tell_wait(
+                delay_s,
+                self._loop.time(),
+                n_attempts=n_tries,
+                most=1 + self._max_retries + self._max_rate_limit_retries,
+            )
+        return delay_s
 
     def _replay(self, call: Call, answer: Answer) -> None:
         """End a call with an answer of the journal, exactly as the first time."""

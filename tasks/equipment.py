@@ -118,6 +118,7 @@ def open_session(
         judge_workers=max(1, judge_workers(configuration) // n_places),
         thought_workers=thought_workers(configuration),
         max_retries=execution.max_retries,
+        max_rate_limit_retries=execution.max_rate_limit_retries,
         timeout_s=configuration.api.request.timeout_seconds,
         credential=secret_name(configuration.api),
         run_label=label,

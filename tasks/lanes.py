@@ -53,7 +53,9 @@ class Call:
     n_tries: int = 0
     """Attempts made by this process."""
     n_throttled: int = 0
-    """How often its endpoint said that it was too much."""
+    """How often its endpoint said that it was too much, or had it held back."""
+    asked_s: float = 0.0
+    """Seconds that answers asked it to wait, over all attempts."""
     n_looks: int = 0
     """How often another process was found at the same call."""
     last: Outcome | None = None

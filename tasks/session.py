@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from convergence_core.budget.limits import Budget
+from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.events import BudgetWarned, TrafficChanged
 from convergence_core.records import (
@@ -82,7 +83,8 @@ class EvaluationSession:
         workers: most calls of the target in flight, over all assignments.
         judge_workers: most calls of judges in flight.
         thought_workers: most calls of thoughts in flight.
-        max_retries: further tries after a fault that a retry may heal.
+        max_retries: further tries of a call after a fault that a retry may heal.
+        max_rate_limit_retries: further tries of a call after a rate limit, beside those.
         timeout_s: how long the target lets one call go on.
         credential: name of the variable with the target's key; rate limits are counted per key.
         run_label: what `convergence resume` is to be given, for messages.
@@ -112,6 +114,7 @@ class EvaluationSession:
         judge_workers: int = 1,
         thought_workers: int = 1,
         max_retries: int,
+        max_rate_limit_retries: int = ExecutionConfig().max_rate_limit_retries,
         timeout_s: float,
         credential: str | None = None,
         run_label: str | None = None,
@@ -165,6 +168,7 @@ class EvaluationSession:
                 THOUGHT_LANE: thought_workers,
             },  # judges first: they finish a cell
             max_retries=max_retries,
+            max_rate_limit_retries=max_rate_limit_retries,
             keep_text=keep_text,
             redact=redact,
             now_us=now_us,

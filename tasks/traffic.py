@@ -21,18 +21,21 @@ from convergence_core.traffic import Aimd, Breaker, Pacer, RateInfo
 from tasks.pacing import Pace, Pacing
 from tasks.retries import LONGEST_PAUSE_S
 
-__all__ = ["HELD", "Gate", "Gates", "TrafficEvent"]
+__all__ = ["HELD", "THROTTLED", "Gate", "Gates", "TrafficEvent"]
 
 HELD = "held"
 """Error type of a call that was held back: nothing was sent."""
 LONGEST_HOLD_S = 60.0
 """How long a call that has entered is held back: a claim in the journal does not last for ever."""
+LONG_PAUSES = 8
+"""Answers in a row that ask for a longer pause than a run waits, after which an endpoint that has
+answered before is given up; one that has not is at the first."""
 SHORTEST_TOLD_S = 5.0
 """Shorter pauses are no news for people."""
 
 _UNSENT = frozenset({HELD, "stopped"})
-_THROTTLED = frozenset({"http_429", "http_498"})
-"""498 is Groq's for a tier without capacity."""
+THROTTLED = frozenset({"http_429", "http_498"})
+"""Rate limits; 498 is Groq's for a tier without capacity."""
 _OVERLOADED = frozenset({"http_503", "http_529"})
 """Too much for the endpoint, or it is down: both are taken in."""
 _ALIVE = frozenset({"http_408", "http_409", "http_425"})
@@ -42,12 +45,15 @@ _SPENT = frozenset({"http_402", "http_429"})
 _Meaning = Literal["answered", "alive", "throttled", "overloaded", "failed", "refused", "unsent"]
 
 
+TrafficKind = Literal["slower", "paused", "waiting", "silent", "back", "down"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficEvent:
     """Something about an endpoint that is worth a line of progress."""
 
     endpoint: str
-    kind: Literal["slower", "paused", "silent", "back", "down"]
+    kind: TrafficKind
     text: str
     """For people, e.g. ``slowed down to 3 in flight: HTTP 429, 12 s``."""
     limit: int
@@ -85,6 +91,8 @@ class Gate:
         self._pacer = Pacer()
         self._breaker = Breaker(endpoint)
         self._why_down: str | None = None
+        self._told_until_s = -math.inf
+        """When the wait ends that people were told of last."""
 
     @property
     def limit(self) -> int:
@@ -134,7 +142,18 @@ class Gate:
         n_in_flight = self.n_in_flight
         self.n_in_flight -= 1
         meaning = _meaning_of(fault)
-        self._pause(_rate_of(fault), now_s)
+        rate = _rate_of(fault)
+        self._pause(rate, now_s)
+        if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
+            self._aimd.ended()
+            self._breaker.refused(
+                f"{self.endpoint} asks to wait {rate.retry_after_s:.0f} s, and a run waits no "
+                f"longer than {LONGEST_PAUSE_S:.0f} s",
+                is_final=True,
+                most=LONG_PAUSES if self._breaker.has_answered else 1,
+            )
+            self._mind_verdict()
+            return
         if meaning == "answered":
             self._aimd.answered(n_in_flight)
             self._pacer.answered()
@@ -144,6 +163,25 @@ class Gate:
         else:
             self._aimd.ended()
         self._mind(meaning, fault, now_s)
+
+    def tell_wait(self, delay_s: float, now_s: float, *, n_attempts: int, most: int) -> None:
+        """Say what a call waits for, unless it is short or another one's wait was just told.
+
+        Args:
+            delay_s: until the call is asked again.
+            now_s: by the clock of the calls.
+            n_attempts: that the call has had; the first one's pause is told by who asked for it.
+            most: attempts that it may have.
+        """
+        wait_s = max(delay_s, self._pacer.wait_s(now_s))
+        if wait_s < SHORTEST_TOLD_S or n_attempts < 2 or now_s < self._told_until_s:
+            return
+        self._told_until_s = now_s + wait_s
+        self._tell(
+            "waiting",
+            f"waiting {wait_s:.0f} s for {self.endpoint.partition('://')[2] or self.endpoint}: rate limit, {n_attempts} of "
+            f"{most} attempts",
+        )
 
     # -- at the edges of each exchange (``tasks.stopwatch.Checkpoint``)
 
@@ -193,8 +231,11 @@ class Gate:
                 "silent",
                 f"{breaker.n_failed} calls in a row failed, trying one in {after_s:.0f} s: {fault}",
             )
-        if breaker.verdict is not None:
-            self._give_up(breaker.verdict)
+        self._mind_verdict()
+
+    def _mind_verdict(self) -> None:
+        if self._breaker.verdict is not None:
+            self._give_up(self._breaker.verdict)
 
     def _slow_down(self, n_in_flight: int, fault: EvaluationFault | None, now_s: float) -> None:
         before = self.limit
@@ -212,14 +253,10 @@ class Gate:
         self._tell("slower", f"slowed down to {self.limit} in flight: {status}{pause}")
 
     def _pause(self, rate: RateInfo, now_s: float) -> None:
+        if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
+            return  # a refusal: whether of this request or of all, the next ones show
         longer_s = self._pacer.observe(rate, now_s)
-        asked_s = rate.retry_after_s or 0.0
-        if asked_s > LONGEST_PAUSE_S:
-            self._give_up(
-                f"{self.endpoint} asks to wait {asked_s:.0f} s, and a run waits no longer than "
-                f"{LONGEST_PAUSE_S:.0f} s."
-            )
-        elif longer_s >= SHORTEST_TOLD_S:
+        if longer_s >= SHORTEST_TOLD_S:
             wait_s = self._pacer.wait_s(now_s)
             self._tell("paused", f"paused for {wait_s:.0f} s, as {self.endpoint} asks")
 
@@ -231,9 +268,7 @@ class Gate:
             )
             self._tell("down", why)
 
-    def _tell(
-        self, kind: Literal["slower", "paused", "silent", "back", "down"], text: str
-    ) -> None:
+    def _tell(self, kind: TrafficKind, text: str) -> None:
         event = TrafficEvent(endpoint=self.endpoint, kind=kind, text=text, limit=self.limit)
         self.events.append(event)
         if self._on_event is not None:
@@ -305,7 +340,7 @@ def _meaning_of(fault: EvaluationFault | None) -> _Meaning:
         return "unsent"
     if not fault.retryable:
         return "refused"
-    if kind in _THROTTLED:
+    if kind in THROTTLED:
         return "throttled"
     if kind in _OVERLOADED:
         return "overloaded"

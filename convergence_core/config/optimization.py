@@ -71,7 +71,11 @@ class ExecutionConfig(Section):
     parallel_workers: int = Field(default=5, ge=1, le=512)
     """Calls in flight at most."""
     max_retries: int = Field(default=3, ge=0, le=20)
-    """Further attempts after a fault of network, rate limit or server; 0: none."""
+    """Further attempts of one call after a fault of network or server; 0: none, nor after a rate
+    limit."""
+    max_rate_limit_retries: int = Field(default=5, ge=0, le=100)
+    """Further attempts of one call after a rate limit (HTTP 429, Groq's 498), beside `max_retries`.
+    So a call is attempted at most 1 + both times; the waits it is asked for come to 600 s at most."""
     early_stopping: EarlyStoppingConfig = Field(default_factory=EarlyStoppingConfig)
     runner: Runner = "threads"
     """Where candidates are evaluated: in this process, in others of this machine, or on a cluster of
@@ -87,6 +91,11 @@ class ExecutionConfig(Section):
     """Host, as in its URL → calls per second at most, over all processes that share the store, or
     with `storage.journal` all hosts that share the journal, e.g. `{api.openai.com: 10}`. Calls leave
     evenly, without bursts. Absent: as fast as the endpoint takes them."""
+
+    @property
+    def most_attempts(self) -> int:
+        """Attempts of one call at most: the first, and all that faults and rate limits allow."""
+        return 1 + (self.max_retries + self.max_rate_limit_retries if self.max_retries else 0)
 
 
 class WarmStartConfig(Section):

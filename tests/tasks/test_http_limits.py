@@ -218,6 +218,36 @@ def test_chaos_that_heals_leaves_no_trace_in_the_rewards():
     assert {e.fault for e in trial.evaluations} == {None}
 
 
+@pytest.mark.parametrize(
+    "retry_after",
+    [
+        "-5",
+        "soon",
+        "",
+        "inf",
+        "nan",
+        "1e400",
+        "99999999999",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "0x1F",
+    ],
+)
+def test_a_case_that_is_always_throttled_is_missing_and_the_others_are_not(retry_after: str):
+    def answer(request):
+        if request.body["x"] == 3:
+            return Answer({}, 429, {"retry-after": retry_after})
+        return Answer({"result": request.body["x"]})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(server, workers=1, n_cases=6, max_retries=1, max_rate_limit_retries=1) as s,
+    ):
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(6)]), 0)
+    assert [e.reward for e in trial.evaluations] == [1.0, 1.0, 1.0, None, 1.0, 1.0]
+    assert trial.evaluations[3].fault == "infrastructure"
+    assert sum(request.body["x"] == 3 for request in server.requests) <= 3
+
+
 def test_a_wrong_key_ends_the_run_before_all_its_cells_are_lost():
     with (
         LoopbackServer(lambda _: Answer({}, 401)) as server,

@@ -1,11 +1,14 @@
 """The session: results, limits, retries, budget, stop."""
 
 import asyncio
+import random
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import (
     CandidateFault,
     ConfigurationError,
@@ -102,6 +105,63 @@ def test_a_call_that_heals_counts_with_its_last_attempt():
         assert s.calls_used == 6
     assert [(e.reward, e.attempt) for e in trial.evaluations] == [(1.0, 3), (1.0, 3)]
     assert sorted(str(row["state"]) for row in journal.ledger) == ["done"] * 2 + ["failed"] * 4
+
+
+@pytest.mark.parametrize("kind", ["http_429", "http_498"])
+@pytest.mark.parametrize(("retries", "waits"), [(0, 0), (0, 5), (1, 0), (1, 2), (3, 5)])
+def test_a_call_that_is_always_throttled_ends_as_missing_after_the_attempts_that_are_documented(
+    kind: str, retries: int, waits: int
+):
+    def answer(params, case):
+        if case.case_id == "c1":
+            return InfrastructureFault("busy", error_type=kind)
+        return case.input["x"]
+
+    journal = MemoryJournal()
+    limits = ExecutionConfig(max_retries=retries, max_rate_limit_retries=waits)
+    with session(
+        ScriptedTarget(answer),
+        max_retries=retries,
+        max_rate_limit_retries=waits,
+        journal=journal,
+    ) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
+        assert s.calls_used == 2 + limits.most_attempts == len(journal.ledger)
+    assert [e.reward for e in trial.evaluations] == [1.0, None, 1.0]
+    assert (trial.evaluations[1].fault, trial.evaluations[1].attempt) == (
+        "infrastructure",
+        limits.most_attempts,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_mixture_of_faults_and_rate_limits_takes_more_attempts_than_is_documented(seed: int):
+    rng = random.Random(seed)
+    retries, waits = rng.randrange(4), rng.randrange(4)
+    tries: Counter[str] = Counter()
+
+    def answer(params, case):
+        tries[case.case_id] += 1
+        kind = rng.choice(["http_429", "http_429", "http_503", "timeout", "held"])
+        return InfrastructureFault(kind, error_type=kind)
+
+    with session(ScriptedTarget(answer), max_retries=retries, max_rate_limit_retries=waits) as s:
+        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
+    # Of what was held back nothing was sent, so it is asked again even where nothing is retried.
+    assert max(tries.values()) <= 1 + retries + waits
+
+
+def test_what_answers_ask_one_call_to_wait_is_bounded_in_seconds_too():
+    class Patient(Backoff):
+        def delay_s(self, n_tries, retry_after_s, rng):
+            return 0.0  # as if it had waited
+
+    fault = InfrastructureFault("busy", error_type="http_429", retry_after_s=250.0)
+    target = ScriptedTarget(lambda p, c: fault)
+    with session(target, max_retries=9, max_rate_limit_retries=9, backoff=Patient()) as s:
+        (evaluation,) = s.evaluate(assignment({"k": 1}, ["c0"]), 0).evaluations
+    assert target.n_calls == 3  # 250 s and 500 s, but not 750 s
+    assert evaluation.reward is None
 
 
 def test_metric_that_raises_is_missing_with_its_traceback_kept():

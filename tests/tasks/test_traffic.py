@@ -233,6 +233,31 @@ def test_a_refusal_of_one_request_among_answers_ends_nothing():
     assert gate.enter(0.0) is None
 
 
+def test_one_request_that_is_asked_to_wait_for_hours_ends_nothing_but_a_row_of_them_does():
+    gate = gate_of(8)
+    for _ in range(20):
+        ends(gate, None, *[throttled(1e9)] * 7)
+        assert gate.enter(0.0) is None
+        gate.leave_unused()
+    ends(gate, throttled(1e9))
+    with pytest.raises(EndpointDownError, match="waits no longer than 600 s"):
+        gate.enter(0.0)
+
+
+def test_a_wait_for_a_rate_limit_says_how_long_for_whom_and_which_attempt_it_was():
+    told: list[TrafficEvent] = []
+    gate = gate_of(4, on_event=told.append)
+    gate.tell_wait(12.2, 0.0, n_attempts=3, most=6)
+    gate.tell_wait(12.2, 1.0, n_attempts=4, most=6)  # while the first one is told
+    gate.tell_wait(4.0, 50.0, n_attempts=5, most=6)  # too short to be told
+    gate.tell_wait(30.0, 60.0, n_attempts=1, most=6)  # its pause is told already
+    gate.tell_wait(8.0, 60.0, n_attempts=6, most=6)
+    assert [event.text for event in told] == [
+        "waiting 12 s for host: rate limit, 3 of 6 attempts",
+        "waiting 8 s for host: rate limit, 6 of 6 attempts",
+    ]
+
+
 def test_spent_credit_ends_it_though_it_has_answered():
     gate = gate_of(8)
     ends(gate, None, *[refused("http_429")] * 3)
