@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
 
 from convergence_core.archive import Member
 from convergence_core.goals import PROBABLY, FittedGoals
+from convergence_core.intervals import grouped, mean_ends
 from convergence_core.posterior import Fitted, Posterior, Surrogate
 from convergence_core.posterior.optimism import N_LEADERS, Optimism
 from convergence_core.sampler import SearchState
@@ -109,6 +109,8 @@ class Interval:
     level: float
     n: int
     """Cases."""
+    n_groups: int
+    """Groups of cases; a case without one is a group of its own."""
 
 
 def recommend(
@@ -251,35 +253,23 @@ def mean_interval(
     *,
     level: float = 0.95,
     weights: Mapping[str, float] | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> Interval | None:
     """Return the mean reward over cases with a confidence interval; ``None`` without a case.
 
-    Cases count as a random sample of cases like them. Where all rewards are 0 or 1 the interval is
-    Jeffreys' (Brown, Cai & DasGupta 2001), else Student's t; one case that is neither says nothing
-    of the spread, so its interval is [0, 1].
+    Cases, or groups of them, count as a random sample of such; nothing else is assumed, see
+    ``convergence_core.intervals``. The interval is never of width zero.
 
     Args:
         reward_by_case: case → reward in [0, 1].
         level: confidence, in (0, 1).
         weights: case → positive weight; absent ones weigh 1.
+        groups: case → group of cases that are alike; absent ones are groups of their own.
 
     Raises:
-        ValueError: the level is out of range.
+        ValueError: the level, a reward or a weight is out of range.
     """
-    tail = _tail(level)
-    if not reward_by_case:
-        return None
-    x, w, n_effective = _weighted(reward_by_case, weights)
-    mean = min(1.0, float(w @ x))
-    if np.all((x == 0) | (x == 1)):
-        hits = n_effective * mean
-        a, b = hits + 0.5, n_effective - hits + 0.5
-        low = 0.0 if not x.any() else float(betaincinv(a, b, tail))
-        high = 1.0 if x.all() else float(betaincinv(a, b, 1 - tail))
-    else:
-        half = _half_width(x, w, mean, n_effective, tail)
-        low, high = mean - half, mean + half
-    return Interval(mean=mean, low=max(0.0, low), high=min(1.0, high), level=level, n=len(x))
+    return _interval(reward_by_case, 0.0, level, weights, groups)
 
 
 def paired_difference(
@@ -288,67 +278,52 @@ def paired_difference(
     *,
     level: float = 0.95,
     weights: Mapping[str, float] | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> Interval | None:
     """Return mean(a - b) over the cases that both have; ``None`` if they share none.
 
-    Student's t over the cases' differences. Where all rewards are 0 or 1, two pseudo-cases are
-    added as Agresti & Min (2005) do, since a few equal pairs would otherwise give an interval of
-    width zero; the mean stays that of the real cases.
+    As ``mean_interval``, of the cases' differences in [-1, 1].
 
     Args:
         a_by_case: case → reward in [0, 1].
         b_by_case: the same of the candidate to compare with.
         level: confidence, in (0, 1).
         weights: case → positive weight; absent ones weigh 1.
+        groups: case → group of cases that are alike; absent ones are groups of their own.
 
     Raises:
-        ValueError: the level is out of range.
+        ValueError: the level, a reward or a weight is out of range.
     """
-    tail = _tail(level)
     shared = {
         case: reward - b_by_case[case] for case, reward in a_by_case.items() if case in b_by_case
     }
-    if not shared:
-        return None
-    x, w, n_effective = _weighted(shared, weights)
-    mean = float(w @ x)
-    is_binary = all(r in (0, 1) for case in shared for r in (a_by_case[case], b_by_case[case]))
-    if is_binary:
-        # Half a case each of (1, 1), (1, 0), (0, 1), (0, 0).
-        n = n_effective + 2
-        middle = mean * n_effective / n
-        square = (float(w @ x**2) * n_effective + 1) / n
-        half = float(stdtrit(n - 1, 1 - tail)) * math.sqrt((square - middle**2) / n)
-    else:
-        middle = mean
-        half = _half_width(x, w, mean, n_effective, tail)
-    low, high = min(mean, middle - half), max(mean, middle + half)
-    return Interval(mean=mean, low=max(-1.0, low), high=min(1.0, high), level=level, n=len(x))
+    return _interval(shared, -1.0, level, weights, groups)
 
 
-def _tail(level: float) -> float:
+def _interval(
+    value_by_case: Mapping[str, float],
+    lowest: float,
+    level: float,
+    weights: Mapping[str, float] | None,
+    groups: Mapping[str, str] | None,
+) -> Interval | None:
     if not 0 < level < 1:
         raise ValueError(f"level must lie within (0, 1), not {level}")
-    return (1 - level) / 2
-
-
-def _weighted(
-    value_by_case: Mapping[str, float], weights: Mapping[str, float] | None
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return values, shares that sum to 1, and Kish's effective number, in the order of cases."""
+    if not value_by_case:
+        return None
     cases = sorted(value_by_case)
-    x = np.array([value_by_case[case] for case in cases], dtype=np.float64)
-    w = np.array([(weights or {}).get(case, 1.0) for case in cases], dtype=np.float64)
-    w = w / w.sum()
-    return x, w, float(1.0 / (w**2).sum())
-
-
-def _half_width(
-    x: np.ndarray, w: np.ndarray, mean: float, n_effective: float, tail: float
-) -> float:
-    """Return half of Student's interval; infinite for a single case."""
-    if len(x) == 1:
-        return math.inf
-    dof = max(n_effective - 1, 1e-6)
-    variance = float(w @ (x - mean) ** 2) / dof  # of the weighted mean; s²/n where all weigh 1
-    return float(stdtrit(max(dof, 1.0), 1 - tail)) * math.sqrt(variance)
+    units = grouped(
+        [value_by_case[case] for case in cases],
+        [(weights or {}).get(case, 1.0) for case in cases],
+        [(groups or {}).get(case) for case in cases],
+    )
+    low, high = mean_ends(units.values, weights=units.weights, tail=(1 - level) / 2, lowest=lowest)
+    mean = float(np.clip(np.average(units.values, weights=units.weights), lowest, 1.0))
+    return Interval(
+        mean=mean,
+        low=min(low, mean),
+        high=max(high, mean),
+        level=level,
+        n=len(cases),
+        n_groups=len(units.values),
+    )

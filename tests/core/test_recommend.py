@@ -1,6 +1,6 @@
 """Whom the evidence hands over, and intervals of what is measured after the choice."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -117,35 +117,49 @@ def test_stated_certainty_of_being_near_the_best_comes_true():
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
-def test_a_mean_has_students_interval(level):
-    x = np.random.default_rng(5).uniform(0.3, 0.6, 12)
-    made = mean_interval(cases(x), level=level)
-    assert made is not None
-    exact = stats.t(11, x.mean(), x.std(ddof=1) / 12**0.5).interval(level)
-    assert (made.low, made.high) == pytest.approx(exact)
-    assert made.mean == pytest.approx(x.mean())
-    assert (made.n, made.level) == (12, level)
-
-
 @pytest.mark.parametrize(("hits", "n"), [(0, 1), (3, 10), (10, 10), (0, 30)])
-def test_zeros_and_ones_have_jeffreys_interval(hits, n):
-    made = mean_interval(cases([1] * hits + [0] * (n - hits)))
+def test_zeros_and_ones_have_clopper_and_pearsons_interval(hits, n, level):
+    made = mean_interval(cases([1] * hits + [0] * (n - hits)), level=level)
     assert made is not None
-    low, high = stats.beta(hits + 0.5, n - hits + 0.5).interval(0.95)
-    assert made.low == pytest.approx(0 if hits == 0 else low)
-    assert made.high == pytest.approx(1 if hits == n else high)
-    assert made.low < made.high
+    exact = stats.binomtest(hits, n).proportion_ci(level, method="exact")
+    assert (made.low, made.high) == pytest.approx((exact.low, exact.high), abs=1e-5)
+    assert (made.mean, made.n, made.level) == (hits / n, n, level)
 
 
-def test_a_difference_has_students_paired_interval():
-    rng = np.random.default_rng(6)
-    a, b = rng.uniform(0, 1, (2, 15))
+def test_many_values_have_nearly_students_interval():
+    x = np.random.default_rng(5).uniform(0.0, 1.0, 2_000)
+    made = mean_interval(cases(x))
+    assert made is not None
+    low, high = stats.t(1999, x.mean(), x.std(ddof=1) / 2000**0.5).interval(0.95)
+    assert 1.0 < (made.high - made.low) / (high - low) < 1.03
+    assert made.mean == pytest.approx(x.mean())
+
+
+def test_a_difference_is_of_the_cases_that_both_have():
+    a, b = np.random.default_rng(6).uniform(0, 1, (2, 15))
     made = paired_difference({**cases(a), "only_a": 1.0}, {**cases(b), "only_b": 0.0})
     assert made is not None
-    exact = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert (made.low, made.high) == pytest.approx((exact.low, exact.high))
     assert made.mean == pytest.approx((a - b).mean())
-    assert made.n == 15
+    assert (made.n, made.n_groups) == (15, 15)
+    moved = mean_interval(cases((a - b + 1.0) / 2.0))
+    assert moved is not None
+    assert (made.low, made.high) == pytest.approx(
+        (2 * moved.low - 1, 2 * moved.high - 1), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 200])
+@pytest.mark.parametrize("value", [0.0, 0.4, 0.9, 1.0])
+def test_no_interval_has_width_zero(n, value):
+    made = mean_interval(cases([value] * n))
+    difference = paired_difference(cases([value] * n), cases([0.4] * n))
+    assert made is not None
+    assert difference is not None
+    for found, lowest in ((made, 0.0), (difference, -1.0)):
+        # By the values so far each chance below 1 - 0.025^(1/n) of the worst is possible.
+        unseen = 1.0 - 0.025 ** (1.0 / n)
+        assert found.low == pytest.approx(found.mean - unseen * (found.mean - lowest), abs=1e-4)
+        assert found.high == pytest.approx(found.mean + unseen * (1.0 - found.mean), abs=1e-4)
 
 
 def test_a_difference_changes_sign_with_its_order():
@@ -160,23 +174,6 @@ def test_a_difference_changes_sign_with_its_order():
         assert (one.mean, one.low, one.high) == pytest.approx(
             (-other.mean, -other.high, -other.low)
         )
-
-
-def test_equal_zeros_and_ones_do_not_prove_equality():
-    made = paired_difference(cases([1, 0, 1, 1]), cases([1, 0, 1, 1]))
-    assert made is not None
-    assert made.mean == 0
-    assert made.low < -0.1
-    assert made.high > 0.1
-
-
-def test_one_case_says_nothing_of_the_spread():
-    made = mean_interval({"c0": 0.4})
-    assert made is not None
-    assert (made.mean, made.low, made.high) == (0.4, 0, 1)
-    difference = paired_difference({"c0": 0.4}, {"c0": 0.1})
-    assert difference is not None
-    assert (difference.low, difference.high) == (-1, 1)
 
 
 def test_no_case_gives_no_interval():
@@ -199,8 +196,8 @@ def test_intervals_stay_within_their_range():
     difference = paired_difference(cases([1.0, 0.9]), cases([0.0, 0.3]), level=0.99)
     assert made is not None
     assert difference is not None
-    assert (made.low, made.high) == (0, 1)
-    assert (difference.low, difference.high) == (-1, 1)
+    assert 0 <= made.low < made.high <= 1
+    assert -1 <= difference.low < difference.high <= 1
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -211,12 +208,116 @@ def test_a_level_out_of_range_is_refused(level):
         paired_difference({"c0": 0.4}, {"c0": 0.4}, level=level)
 
 
+def test_copies_of_a_case_in_its_group_change_nothing():
+    x, rng = {"c0": 0.2, "c1": 0.8, "c2": 0.5}, np.random.default_rng(9)
+    other = {case: float(rng.random()) for case in x}
+    copies = {f"{case}-{k}": v for case, v in x.items() for k in range(10)}
+    others = {f"{case}-{k}": v for case, v in other.items() for k in range(10)}
+    groups = {name: name.partition("-")[0] for name in copies}
+    for one, ten in (
+        (mean_interval(x), mean_interval(copies, groups=groups)),
+        (paired_difference(x, other), paired_difference(copies, others, groups=groups)),
+    ):
+        assert one is not None
+        assert ten is not None
+        assert (ten.mean, ten.low, ten.high) == pytest.approx((one.mean, one.low, one.high))
+        assert (one.n, one.n_groups, ten.n, ten.n_groups) == (3, 3, 30, 3)
+
+
+def test_groups_of_any_size_leave_the_mean_that_of_cases():
+    x = {"a": 0.0, "b": 0.3, "c": 0.9, "alone": 1.0}
+    made = mean_interval(x, weights={"c": 3.0}, groups={"a": "g", "b": "g", "c": "g"})
+    assert made is not None
+    assert made.mean == pytest.approx((0.0 + 0.3 + 2.7 + 1.0) / 6.0)
+    assert (made.n, made.n_groups) == (4, 2)
+
+
+def test_rewards_and_weights_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        mean_interval({"c0": 1.2, "c1": 0.3})
+    with pytest.raises(ValueError, match="weight"):
+        mean_interval({"c0": 0.2, "c1": 0.3}, weights={"c0": 0.0})
+
+
+SMALL_NUMBERS = (1, 2, 3, 4, 5, 8, 20)
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+KINDS: dict[str, tuple[float, Draw]] = {
+    "constant": (0.9, lambda _, n: np.full(n, 0.9)),
+    "two points": (0.44, lambda rng, n: np.where(rng.random(n) < 0.8, 0.3, 1.0)),
+    "beta": (2 / 7, lambda rng, n: rng.beta(2, 5, n)),
+    "rare failures": (0.891, lambda rng, n: np.where(rng.random(n) < 0.01, 0.0, 0.9)),
+    "rare hits": (0.01, lambda rng, n: (rng.random(n) < 0.01) * 1.0),
+    "skewed": (1 / 21, lambda rng, n: rng.beta(0.1, 2.0, n)),
+    "near the end": (50 / 51, lambda rng, n: rng.beta(5, 0.1, n)),
+}
+
+
+def coverage(kind: str, n: int, n_runs: int) -> int:
+    """Return how many of so many intervals held the mean; weights know nothing of the rewards."""
+    truth, draw = KINDS[kind]
+    rng, hits = np.random.default_rng([10, n]), 0
+    for _ in range(n_runs):
+        made = mean_interval(cases(draw(rng, n)), weights=cases(rng.uniform(0.5, 2.0, n)))
+        assert made is not None
+        hits += made.low <= truth <= made.high
+    return hits
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["rare failures", "skewed"])
+def test_intervals_of_eight_cases_cover_what_students_do_not(kind):
+    hits = coverage(kind, 8, 60)
+    # Significance 1e-3 against 94 %. Student's holds the mean in 4 of 60 runs with rare failures and in 49 skewed ones.
+    assert stats.binomtest(hits, 60, 0.94, alternative="less").pvalue > 1e-3, hits
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_cover_whatever_the_distribution(kind):
+    for n in SMALL_NUMBERS:
+        hits = coverage(kind, n, 150)
+        test = stats.binomtest(hits, 150, 0.94, alternative="less")
+        assert test.pvalue > 1e-3, f"{n} cases: {hits} of 150 covered"
+
+
+@pytest.mark.statistical
+def test_an_interval_of_groups_covers_where_one_of_cases_would_not():
+    rng, hits = np.random.default_rng(11), {"groups": 0, "cases": 0}
+    groups = {f"c{j}": f"g{j // 10}" for j in range(200)}
+    for _ in range(60):
+        hard = np.repeat(rng.uniform(0.1, 0.9, 20), 10)
+        x = cases(np.clip(hard + rng.normal(0, 0.05, 200), 0, 1))
+        for name, given in (("groups", groups), ("cases", None)):
+            made = mean_interval(x, groups=given)
+            assert made is not None
+            hits[name] += made.low <= 0.5 <= made.high
+    assert stats.binomtest(hits["groups"], 60, 0.94, alternative="less").pvalue > 1e-3, hits
+    assert hits["cases"] < 45, hits
+
+
+@pytest.mark.parametrize("kind", ["uniform", "hits", "differences"])
+def test_two_hundred_cases_cost_little_beyond_students_width(kind):
+    rng, ratios = np.random.default_rng(12), []
+    for _ in range(10):
+        a, b = rng.uniform(0, 1, (2, 200))
+        if kind == "hits":
+            a = (a < 0.9) * 1.0
+        x = a - b if kind == "differences" else a
+        made = paired_difference(cases(a), cases(b)) if kind == "differences" else None
+        made = mean_interval(cases(x)) if made is None else made
+        assert made is not None
+        low, high = stats.t(199, x.mean(), x.std(ddof=1) / 200**0.5).interval(0.95)
+        ratios.append((made.high - made.low) / (high - low))
+    assert np.mean(ratios) < 1.2, ratios
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("binary", [False, True])
 def test_paired_intervals_hold_the_true_difference(binary):
     rng = np.random.default_rng(8)
     hits = 0
-    for _ in range(400):
+    for _ in range(100):
         case = rng.uniform(-0.2, 0.2, 25)
         a, b = 0.6 + case, 0.5 + case
         if binary:
@@ -226,4 +327,4 @@ def test_paired_intervals_hold_the_true_difference(binary):
         made = paired_difference(cases(a), cases(b))
         assert made is not None
         hits += made.low <= 0.1 <= made.high
-    assert stats.binomtest(hits, 400, 0.95).pvalue > 1e-3, hits / 400
+    assert stats.binomtest(hits, 100, 0.94, alternative="less").pvalue > 1e-3, hits
