@@ -35,6 +35,14 @@ def serve(  # noqa: PLR0917 - Typer's options
             min=0.0, help="Requests a second of each token; 0: no limit.", rich_help_panel=LIMITS
         ),
     ] = 2_000.0,
+    connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Open connections at once. Default: 1000, or as many as `ulimit -n` allows.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
     grace: Annotated[
         int,
         typer.Option(
@@ -65,6 +73,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         max_body=max_body,
         rate=rate or None,
         grace_s=grace,
+        connections=connections,
         has_docs=docs,
     )
     with RuntimeStore(places.store_path(store, config)) as opened:

@@ -1,4 +1,4 @@
-"""Numbers of the service for Prometheus: requests, decisions, rewards, alarms, time, line."""
+"""Numbers of the service for Prometheus: requests, decisions, rewards, alarms, time, line, connections."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,8 +13,13 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2
 class Metrics:
     """Of one process."""
 
-    def __init__(self, n_waiting: Callable[[], float]) -> None:
-        """Count from zero; ``n_waiting`` tells how many requests are in line."""
+    def __init__(self, n_waiting: Callable[[], float], n_open: Callable[[], float]) -> None:
+        """Count from zero.
+
+        Args:
+            n_waiting: tells how many requests are in line.
+            n_open: tells how many connections are open.
+        """
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "convergence_requests", "Requests answered.", ("route", "status"),
@@ -39,6 +44,14 @@ class Metrics:
             "convergence_waiting", "Requests that wait for their commit.", registry=self._registry
         )
         waiting.set_function(n_waiting)
+        connections = Gauge(
+            "convergence_connections", "Connections that are open.", registry=self._registry
+        )
+        connections.set_function(n_open)
+        self._closed = Counter(
+            "convergence_connections_closed", "Connections that a limit closed, by the limit.",
+            ("why",), registry=self._registry,
+        )  # fmt: skip
         # Finding a child by its labels costs more than counting does.
         self._request = lru_cache(1_024)(self._requests.labels)
         self._second = lru_cache(256)(self._seconds.labels)
@@ -59,6 +72,10 @@ class Metrics:
         self._reward(system, status).inc()
         if is_alarm:
             self._alarms.labels(system).inc()
+
+    def closed(self, why: str) -> None:
+        """Count a connection that a limit closed."""
+        self._closed.labels(why).inc()
 
     def page(self) -> bytes:
         """Return all numbers as text."""

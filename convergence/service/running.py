@@ -7,17 +7,24 @@ either but answers on their way.
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 
 from convergence.service.app import make_app
+from convergence.service.connections import (
+    ACCEPTED_AT_ONCE,
+    Connections,
+    GuardedProtocol,
+    most_connections,
+)
 from convergence.service.door import Door
 from convergence.service.metrics import Metrics
 from convergence.service.tokens import Tokens
@@ -52,6 +59,11 @@ class ServiceOptions:
     """Requests in line for their commit; further ones are refused."""
     grace_s: int = 30
     """Seconds that requests on their way get when it ends."""
+    connections: int | None = None
+    """Open at once; ``None``: 1,000, or as many as the limit of open files allows."""
+    step_s: float = 10.0
+    """Seconds for a request's head to arrive, for the rest of a refused body, and for an answer to
+    be read."""
     has_docs: bool = False
     """Whether ``/docs`` and ``/openapi.json`` are open to all."""
 
@@ -65,6 +77,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_BACKLOG)
         self.listens.set()
 
     @contextlib.contextmanager
@@ -90,9 +104,11 @@ class Service:
         """Listen; serve from ``run`` or ``with`` on.
 
         Raises:
+            ConnectionLimitError: more connections are asked for than files may be open.
             ServiceError: the address cannot be listened on.
         """
         self.options = options or ServiceOptions()
+        most = most_connections(self.options.connections)
         host, port = self.options.host, self.options.port
         try:
             self._socket = _listening(host, port)
@@ -105,7 +121,8 @@ class Service:
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         """Root of all paths, without a slash at its end."""
         self._committer = Committer(store, most_waiting=self.options.most_waiting)
-        metrics = Metrics(lambda: self._committer.n_waiting)
+        metrics = Metrics(lambda: self._committer.n_waiting, lambda: len(connections))
+        connections = Connections(most, self.options.step_s, metrics.closed)
         app = make_app(
             Systems(store),
             self._committer,
@@ -123,7 +140,7 @@ class Service:
         )
         config = uvicorn.Config(
             door,
-            http="h11",
+            http=_protocol(connections),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -135,7 +152,8 @@ class Service:
             date_header=True,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=self.options.grace_s,
-            backlog=_BACKLOG,
+            # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
+            backlog=ACCEPTED_AT_ONCE,
         )
         self._server = _Server(config)
         self._thread: threading.Thread | None = None
@@ -179,6 +197,11 @@ class Service:
             self._failure = error
         finally:
             self._server.listens.set()
+
+
+def _protocol(connections: Connections) -> Any:
+    """Return what uvicorn calls to make a connection's protocol."""
+    return functools.partial(GuardedProtocol, connections=connections)
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -22,8 +22,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def serving(store: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    store: Path, *options: str, n_files: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, "-m", "convergence", "serve", "--token", "BOT_TOKEN", "--port", "0"]
+    if n_files is not None:
+        command = ["bash", "-c", f'ulimit -n {n_files} && exec "$@"', "bash", *command]
     process = subprocess.Popen(
         [*command, "--store", str(store), "--rate", "0", *options],
         env={**os.environ, "BOT_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "COLUMNS": "400"},

@@ -1,0 +1,194 @@
+"""Limits of the service's connections: their number, and the seconds each step of one may take.
+
+uvicorn ends idle connections between requests, and nothing else: a head sent in part, a body sent
+after its refusal and an answer that is not read keep theirs open for ever. Here each of these steps
+has a deadline that further bytes do not move, and where all connections are taken, a new one takes
+the place of the one that has waited longest without a request; those that never showed a known token
+go first. So whoever opens sockets and sends nothing displaces itself, not clients with a token.
+"""
+
+import asyncio
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from convergence.service.door import TOKEN
+from convergence_core.errors import ConvergenceError
+
+ACCEPTED_AT_ONCE = 16
+"""Connections taken from the system's queue before the next look at the limit."""
+_RESERVED = 128
+"""Files kept for the store, libraries, and connections accepted but not yet counted."""
+_DEFAULT_MOST = 1_000
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+_LATE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class ConnectionLimitError(ConvergenceError):
+    """More connections were asked for than the process may open files."""
+
+
+def most_connections(wanted: int | None) -> int:
+    """Return the number of connections to allow at once.
+
+    Args:
+        wanted: the number asked for; ``None``: 1,000, or fewer where the process may open fewer
+            files.
+
+    Raises:
+        ConnectionLimitError: the process may not open as many files.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted or _DEFAULT_MOST
+    possible = max(1, files - _RESERVED)
+    if wanted is None:
+        return min(_DEFAULT_MOST, possible)
+    if wanted > possible:
+        raise ConnectionLimitError(
+            f"`--connections` must leave {_RESERVED} of the {files:,} files that this process may "
+            f"open (`ulimit -n`), but got {wanted:,}. Choose at most {possible:,}, or raise "
+            "`ulimit -n`."
+        )
+    return wanted
+
+
+class Connections:
+    """The open connections of one service, and those among them that wait for a request."""
+
+    def __init__(self, most: int, step_s: float, closed: Callable[[str], None]) -> None:
+        """Begin with none.
+
+        Args:
+            most: open at once.
+            step_s: seconds for the head of a request, for the rest of a body already refused, and
+                for an answer that is not read.
+            closed: told why a connection was closed from here.
+        """
+        self.most, self.step_s, self.closed = most, step_s, closed
+        self._open: set[GuardedProtocol] = set()
+        # In the order in which they began to wait.
+        self._strangers: dict[GuardedProtocol, None] = {}
+        self._known: dict[GuardedProtocol, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, new: "GuardedProtocol") -> bool:
+        """Count a new connection, in another's place if need be; return whether there was one."""
+        if len(self._open) >= self.most:
+            waiting = self._strangers or self._known
+            if not waiting:
+                self.closed("all busy")
+                return False
+            oldest = next(iter(waiting))
+            self.forget(oldest)
+            self.closed("displaced")
+            oldest.transport.abort()
+        self._open.add(new)
+        return True
+
+    def forget(self, one: "GuardedProtocol") -> None:
+        """Count a connection no more."""
+        self._open.discard(one)
+        self.works(one)
+
+    def waits(self, one: "GuardedProtocol") -> None:
+        """Take note that a connection has no request under way."""
+        if one in self._open and one not in self._strangers and one not in self._known:
+            (self._known if one.is_known else self._strangers)[one] = None
+
+    def works(self, one: "GuardedProtocol") -> None:
+        """Take note that a connection has a request under way."""
+        self._strangers.pop(one, None)
+        self._known.pop(one, None)
+
+
+class GuardedProtocol(H11Protocol):
+    """A connection of uvicorn's with a deadline for each step of a request."""
+
+    def __init__(self, *, connections: Connections, **made_by_uvicorn: Any) -> None:
+        super().__init__(**made_by_uvicorn)
+        self.is_known = False
+        """Whether a request of this connection bore a known token."""
+        self._guard = connections
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit the connection, or refuse it."""
+        super().connection_made(transport)
+        if not self._guard.admit(self):
+            transport.write(_BUSY)
+            transport.close()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free its place."""
+        self._guard.forget(self)
+        self._cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, as far as the step's deadline lets it."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Begin the wait for the next request."""
+        self.is_known = self.is_known or TOKEN in self.scope
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Begin the time for the other side to read."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """End it."""
+        super().resume_writing()
+        self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection."""
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Set the deadline of the step that the connection is in; a step once timed stays so."""
+        cycle: RequestResponseCycle | None = self.cycle
+        answered = cycle is None or cycle.response_complete
+        if answered:
+            self._guard.waits(self)
+        else:
+            self._guard.works(self)
+        is_idle = self.timeout_keep_alive_task is not None
+        sends = answered and not (is_idle and self.conn.their_state is h11.IDLE)
+        if not (sends or self.transport.is_closing() or self.flow.write_paused):
+            self._cancel()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self._guard.step_s, self._end)
+
+    def _cancel(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end(self) -> None:
+        """Close a connection whose step took too long."""
+        self._deadline = None
+        if self.transport.is_closing() or self.flow.write_paused:
+            self._guard.closed("not read")
+            self.transport.abort()
+            return
+        self._guard.closed("not sent")
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+            self.transport.write(_LATE)
+        self.transport.close()
+        self._watch()
