@@ -53,14 +53,22 @@ def _debug_first(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line's arguments and leave with the exit code."""
-    from convergence.cli.interrupts import raise_on_ctrl_c  # noqa: PLC0415 - as in ``run``
+    from convergence.cli.interrupts import Terminated, raise_on_ctrl_c  # noqa: PLC0415 - as in ``run``
 
     raise_on_ctrl_c()
     # Parallelism comes from the workers. Our matrices are small, and a second BLAS thread spends
     # more time waiting for work than doing it. Must be set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     collect_rarely()
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except Terminated as ended:
+        if ended.farewell:
+            from convergence.cli import console  # noqa: PLC0415 - as in ``run``
+
+            console.say(ended.farewell)
+        ended.end_process()
+        raise
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,8 @@
-"""Ctrl-C: any command leaves with 130; in a run the first ends it cleanly, the second at once."""
+"""Signals that end a command: Ctrl-C, SIGTERM and SIGHUP.
+
+At Ctrl-C any command leaves with 130; in a run the first ends it cleanly, the second at once. SIGTERM
+and SIGHUP end a run cleanly, name the command that resumes it, and then the process by that signal.
+"""
 
 import contextlib
 import os
@@ -9,6 +13,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 EXIT_INTERRUPTED = 130
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""By which a machine ends a process: a service manager, and a terminal that is closed."""
 
 
 class Interrupt(KeyboardInterrupt):
@@ -18,6 +24,21 @@ class Interrupt(KeyboardInterrupt):
     a dataclass that an import defines) ends by SIGINT, whoever caught it and whatever exit code was
     asked for. A subclass it does not take for that.
     """
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP, once what it left has been saved."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+        self.farewell = ""
+        """What a person is to do next; empty: nothing was begun."""
+
+    def end_process(self) -> None:
+        """End this process by the signal, so that whoever started it sees which one it was."""
+        signal.signal(self.number, signal.SIG_DFL)
+        signal.raise_signal(signal.Signals(self.number))
 
 
 def raise_on_ctrl_c() -> None:
@@ -38,53 +59,96 @@ def stops_cleanly(
     *,
     has_begun: Callable[[], bool] = lambda: True,
 ) -> Iterator[None]:
-    """While the body runs, call ``stop`` at the first Ctrl-C and end the process at the second.
+    """While the body runs, let the first Ctrl-C and each SIGTERM or SIGHUP end it cleanly.
 
-    Before the run has begun, the first raises `Interrupt` instead: starting Prefect takes seconds,
-    and there is nothing yet to end cleanly. It may come out of there in the clothes of another error
-    (Pydantic's serializers dress all that is raised in them), and is raised again as itself. Outside
-    the main thread, where Python allows no signal handlers, nothing is changed.
+    Ctrl-C calls ``stop``, and a second one ends the process. SIGTERM and SIGHUP leave the body by an
+    exception: Prefect's within a flow run, which then sends the signal again, and `Terminated` outside
+    of one. SIGHUP reaches Prefect as SIGTERM, the one that it knows.
+
+    Before the run has begun, the first Ctrl-C raises `Interrupt` instead: starting Prefect takes
+    seconds, and there is nothing yet to end cleanly. It may come out of there in the clothes of another
+    error (Pydantic's serializers dress all that is raised in them), and is raised again as itself.
+    Outside the main thread, where Python allows no signal handlers, nothing is changed.
 
     Args:
         stop: asks the run to end; may be called in any thread.
         say: writes a line for people.
         farewell: what is written before the process ends at once.
         has_begun: whether there is work to end cleanly.
+
+    Raises:
+        Interrupt: Ctrl-C before the run has begun.
+        Terminated: SIGTERM or SIGHUP.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from convergence.ephemeral import stop_server  # noqa: PLC0415 - only for runs
-
-    times = 0
-    was_early = False
-
-    def stop_and_say() -> None:
-        say("Stopping: no new calls, waiting for those in flight. Ctrl-C again ends at once.")
-        stop()
-
-    def on_interrupt(_signum: int, _frame: FrameType | None) -> None:
-        nonlocal times, was_early
-        times += 1
-        if times == 1 and not has_begun():
-            was_early = True
-            raise Interrupt
-        if times == 1:
-            # In a thread: a handler runs between any two steps of the main thread, which may
-            # hold the locks that stopping and saying need.
-            threading.Thread(target=stop_and_say, name="stop", daemon=True).start()
-        else:
-            # Answered calls are in the journal, as they are after kill -9.
-            os.write(sys.stderr.fileno(), f"\n{farewell}\n".encode())
-            stop_server()
-            os._exit(EXIT_INTERRUPTED)
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    handlers = _Handlers(stop, say, farewell, has_begun)
+    # One that is ignored stays so, as SIGHUP under nohup.
+    numbers = [one for one in END_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, handlers.on_end) for one in numbers}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, handlers.on_interrupt)
     try:
         yield
     except Exception:
-        if was_early and not has_begun():
-            raise Interrupt from None
+        if handlers.early is not None and not has_begun():
+            raise handlers.early from None
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Handlers:
+    """What a process does at its signals while a run lasts."""
+
+    def __init__(
+        self,
+        stop: Callable[[], None],
+        say: Callable[[str], None],
+        farewell: str,
+        has_begun: Callable[[], bool],
+    ) -> None:
+        self._stop, self._say, self._farewell, self._has_begun = stop, say, farewell, has_begun
+        self._n_interrupts = 0
+        self._ended_by: int | None = None
+        self._terminals = [number for number in (1, 2) if os.isatty(number)]
+        self.early: BaseException | None = None
+        """What was raised before the run had begun."""
+
+    def on_interrupt(self, _signum: int, _frame: FrameType | None) -> None:
+        """Take a Ctrl-C."""
+        self._n_interrupts += 1
+        if self._n_interrupts == 1 and not self._has_begun():
+            self.early = Interrupt()
+            raise self.early
+        if self._n_interrupts == 1:
+            # In a thread: a handler runs between any two steps of the main thread, which may
+            # hold the locks that stopping and saying need.
+            threading.Thread(target=self._stop_and_say, name="stop", daemon=True).start()
+        else:
+            from convergence.ephemeral import stop_server  # noqa: PLC0415 - only for runs
+
+            # Answered calls are in the journal, as they are after kill -9.
+            os.write(sys.stderr.fileno(), f"\n{self._farewell}\n".encode())
+            stop_server()
+            os._exit(EXIT_INTERRUPTED)
+
+    def on_end(self, number: int, _frame: FrameType | None) -> None:
+        """Take a SIGTERM or SIGHUP."""
+        if self._ended_by is None:
+            self._ended_by = number
+            for descriptor in self._terminals:
+                if not os.isatty(descriptor):  # it was closed: writing there would fail
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        if number == signal.SIGHUP and signal.getsignal(signal.SIGTERM) != self.on_end:
+            signal.raise_signal(signal.SIGTERM)  # to Prefect, whose flow run is in progress
+            return
+        ended = Terminated(self._ended_by)
+        if not self._has_begun():
+            self.early = ended
+        raise ended
+
+    def _stop_and_say(self) -> None:
+        self._say("Stopping: no new calls, waiting for those in flight. Ctrl-C again ends at once.")
+        self._stop()

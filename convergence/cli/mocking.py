@@ -143,7 +143,7 @@ def mock(  # noqa: PLR0917 - Typer's options
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
-    """Within the body, Ctrl-C and SIGTERM set an event in place of ending the process."""
+    """Within the body, Ctrl-C, SIGTERM and SIGHUP set an event in place of ending the process."""
     stopped = threading.Event()
 
     def stop(_signum: int, _frame: FrameType | None) -> None:
@@ -152,7 +152,9 @@ def _until_stopped() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stopped  # signals are the main thread's
         return
-    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    wanted = [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, stop) for one in wanted}
     try:
         yield stopped
     finally:

@@ -187,7 +187,8 @@ def _run(
     as_json: bool,
 ) -> None:
     """Prepare a run, execute its flow, show progress and result."""
-    from convergence.cli.interrupts import stops_cleanly  # noqa: PLC0415 - only for runs
+    from convergence.cli.interrupts import Terminated, stops_cleanly  # noqa: PLC0415 - only for runs
+    from convergence.ephemeral import stop_server  # noqa: PLC0415 - as above
     from convergence.execution import execute  # noqa: PLC0415 - as above
     from convergence.progress import Progress, open_screen  # noqa: PLC0415 - brings Rich
 
@@ -208,6 +209,11 @@ def _run(
                 result = execute(running, verbose=console.settings.debug)
         except KeyboardInterrupt:
             raise RunInterruptedError("interrupted before anything was asked.") from None
+        except Terminated as ended:
+            if running.has_begun and running.record.status != "done":
+                ended.farewell = go_on
+            stop_server()
+            raise
         except RunInterruptedError:
             if place:  # else the error's own advice is enough
                 progress.say(go_on)

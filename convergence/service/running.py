@@ -1,6 +1,6 @@
 """The service as a process: listens, serves, and ends without losing an answer.
 
-On SIGTERM or Ctrl-C nothing new is accepted, requests on their way are answered, and what is in
+On SIGTERM, SIGHUP or Ctrl-C nothing new is accepted, requests on their way are answered, and what is in
 line is committed. What was acknowledged is on the disk at every moment, so a kill loses nothing
 either but answers on their way.
 """
@@ -36,7 +36,7 @@ from tasks.version import code_version
 
 _BACKLOG = 2048
 _START_S = 30.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DOCS = ("/docs", "/openapi.json")
 
 
@@ -87,7 +87,9 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {one: signal.signal(one, self.handle_exit) for one in _SIGNALS}
+        # One that is ignored stays so, as SIGHUP under nohup.
+        wanted = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {one: signal.signal(one, self.handle_exit) for one in wanted}
         try:
             yield
         finally:
@@ -160,7 +162,7 @@ class Service:
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C; every answer that was begun is given."""
+        """Serve until SIGTERM, SIGHUP or Ctrl-C; every answer that was begun is given."""
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         finally:

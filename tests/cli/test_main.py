@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError
 
 import convergence.__main__ as main_module
 from convergence.cli import console
-from convergence.cli.interrupts import Interrupt, stops_cleanly
+from convergence.cli.interrupts import Interrupt, Terminated, stops_cleanly
 from convergence_core.errors import ConfigurationError, ForeignPackageError, Problem, StoreError
 from tests.cli.test_running import ROOT, write_project
 from tests.support.commands import Runner
@@ -184,6 +184,33 @@ def test_ctrl_c_that_another_error_hides_is_ctrl_c_before_a_run_has_begun():
         stops_cleanly(never, never, "", has_begun=lambda: False),
     ):
         1 / 0  # noqa: B018 - raises
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_outside_of_a_flow_leaves_the_block(number: signal.Signals):
+    with pytest.raises(Terminated, match=number.name), stops_cleanly(never, never, ""):
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_a_hang_up_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stops_cleanly(never, never, ""):
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_hang_up_reaches_whoever_has_taken_the_request_to_end():
+    taken = []
+    with stops_cleanly(never, never, ""):
+        before = signal.signal(signal.SIGTERM, lambda *_: taken.append("as Prefect"))
+        signal.raise_signal(signal.SIGHUP)
+        signal.signal(signal.SIGTERM, before)
+        with pytest.raises(Terminated, match="SIGHUP"):
+            signal.raise_signal(signal.SIGTERM)  # which Prefect sends once more
+    assert taken == ["as Prefect"]
 
 
 def test_reader_that_leaves_early_is_no_error(tmp_path: Path):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from convergence.cli.interrupts import Terminated
 from convergence_core.store import Lease
 from tests.support.commands import Done, Runner
 
@@ -224,6 +225,35 @@ def test_ctrl_c_ends_cleanly_and_resume_repeats_nothing(tmp_path: Path):
     all_calls = calls(tmp_path / "broken")
     assert sorted(all_calls) == sorted(calls(tmp_path / "whole"))
     assert all_calls[: len(done_before)] == done_before
+
+
+@pytest.mark.prefect
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_request_to_end_saves_the_run_and_names_the_command_that_resumes_it(
+    project: Path, cli: Runner, name: str
+):
+    told = f"import signal\n\ndef answer(case, x, kind):\n    signal.raise_signal(signal.{name})\n"
+    (project / "target.py").write_text(TARGET.replace("def answer(case, x, kind):\n", told))
+    with pytest.raises(Terminated, match=name) as caught:
+        cli("optimize", "--quiet")
+    (row,) = cli("runs", "--json").json
+    assert (row["status"], row["ended_at"] is None) == ("stopped", False)
+    assert caught.value.farewell == f"Go on with: convergence resume {row['label']}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_process_that_is_asked_to_end_says_how_to_go_on_and_ends_by_that_signal(
+    tmp_path: Path, number: signal.Signals
+):
+    write_project(tmp_path)
+    session = Session(tmp_path, "optimize", "--quiet", sleep_s=0.2)
+    wait_for_calls(tmp_path, 3)
+    session.process.send_signal(number)
+    done = session.end()
+    assert done.code == -number
+    assert "Go on with: convergence resume bot-" in done.err
+    assert "Error" not in done.err
 
 
 @pytest.mark.slow
