@@ -2,19 +2,22 @@
 
 Prefect would start the same one by itself, but only after importing the server's code into our
 process (three seconds), and would wait for it before anything else. Ours starts while we import the
-flows, and a watcher ends it if this process is killed: nobody else would, and it would keep its
-port, its memory and our standard output.
+flows, and it ends if this process is killed: otherwise it would keep its port, its memory and our
+standard output.
 """
 
 import atexit
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Final
 
-from convergence.watcher import start_watcher
+from convergence.watcher import PARENT
 from convergence_core.errors import PrefectServerError
 
 _OF_A_TEMPORARY_SERVER = {
@@ -23,8 +26,29 @@ _OF_A_TEMPORARY_SERVER = {
     "PREFECT__SERVER_FINAL": "1",
 }
 """What Prefect itself sets for its own temporary server."""
+ROOM: Final = 16 * 2**20
+"""Bytes that must be free for Prefect's database: a new one takes a few megabytes."""
 _STOP_S = 5.0
 """What the server has to end by itself, before it is killed."""
+
+
+def full_disk() -> str | None:
+    """Return what to do where the disk under Prefect's home is full; ``None``: it is not."""
+    from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - takes a second
+
+    home = Path(PREFECT_HOME.value())
+    try:
+        free = shutil.disk_usage(home).free
+    except OSError:
+        return None  # there is no such folder, which is told by whoever needs it
+    if free >= ROOM:
+        return None
+    return (
+        f"Prefect's server keeps its database in {home}, and the disk there is full: "
+        f"{free / 2**20:.1f} MB are free, and it needs {ROOM // 2**20}; fix: free some space, or set "
+        "PREFECT_HOME to a folder elsewhere. Nothing paid is lost: `convergence resume` goes on with a run "
+        "that had begun"
+    )
 
 
 class TemporaryServer:
@@ -50,14 +74,15 @@ class TemporaryServer:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
                 [
                     sys.executable, "-m", "convergence.program", "uvicorn", "--factory",
-                    "prefect.server.api.server:create_app",
+                    "convergence.temporary_app:create_app",
                     "--fd", str(descriptor), "--log-level", "error", "--lifespan", "on",
                 ],
-                env={**os.environ, **_OF_A_TEMPORARY_SERVER, **settings},
+                env={
+                    **os.environ, **_OF_A_TEMPORARY_SERVER, **settings, PARENT: str(os.getpid()),
+                },
                 pass_fds=[descriptor],
                 start_new_session=True,
             )  # fmt: skip
-        self._watcher = start_watcher(self._process.pid)
         atexit.register(self.stop)
 
     def wait(self) -> None:
@@ -87,7 +112,8 @@ class TemporaryServer:
             code = self._process.poll()
             self.stop()
             raise PrefectServerError(
-                f"Prefect's temporary server ended with exit code {code} at its start; "
+                full_disk()
+                or f"Prefect's temporary server ended with exit code {code} at its start; "
                 "fix: see what `prefect server start` says"
             ) from error
 
@@ -97,7 +123,7 @@ class TemporaryServer:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End the server, then its watcher; does nothing the second time."""
+        """End the server; does nothing the second time."""
         atexit.unregister(self.stop)
         if self.is_running:
             self._process.terminate()
@@ -106,8 +132,6 @@ class TemporaryServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._watcher.kill()
-        self._watcher.wait()
 
 
 _LOCK = threading.Lock()

@@ -22,7 +22,9 @@ LEFT_OUT: Final = frozenset(
     f"prefect.task-run.{state}" for state in ("Pending", "Running", "Completed")
 )
 """Of every other state, such as Failed, Crashed or AwaitingRetry, the feed tells."""
-_CREATES_SERVER: Final = "prefect.server.api.server:create_app"
+_CREATES_SERVER: Final = frozenset(
+    {"prefect.server.api.server:create_app", "convergence.temporary_app:create_app"}
+)
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -36,7 +38,9 @@ _Handler = Callable[[_Message], Awaitable[None]]
 
 def is_server(arguments: Sequence[str]) -> bool:
     """Whether a module with its arguments is a Prefect server."""
-    return list(arguments[:3]) == ["prefect", "server", "start"] or _CREATES_SERVER in arguments
+    return list(arguments[:3]) == ["prefect", "server", "start"] or bool(
+        _CREATES_SERVER & set(arguments)
+    )
 
 
 def keep_what_went_wrong() -> bool:

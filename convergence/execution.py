@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from convergence_core.errors import PrefectServerError
+from convergence_core.errors import ConvergenceError, PrefectServerError
 
 if TYPE_CHECKING:
     from convergence_core.result import RunResult
@@ -61,7 +61,7 @@ def _prefect_server() -> Iterator[None]:
         with flows_beat_themselves():
             yield
         return
-    from convergence.ephemeral import temporary_server  # noqa: PLC0415 - only where it is needed
+    from convergence.ephemeral import full_disk, temporary_server  # noqa: PLC0415 - where needed
 
     server = temporary_server()
     _import_what_a_run_needs()  # while the server starts
@@ -69,7 +69,16 @@ def _prefect_server() -> Iterator[None]:
     with temporary_settings(
         updates={PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
     ):
-        yield
+        try:
+            yield
+        except ConvergenceError:
+            raise
+        except Exception as error:
+            # A server that cannot write answers with an error of its own, which says nothing of it.
+            told = full_disk()
+            if told is None:
+                raise
+            raise PrefectServerError(told) from error
 
 
 def _import_what_a_run_needs() -> None:

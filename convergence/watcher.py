@@ -1,66 +1,37 @@
-"""Ends a server when the process that started it is gone, also after ``kill -9``.
+"""End of a server whose parent process is gone, also after ``kill -9``.
 
-This file is run as a script in a process of its own, with nothing but the standard library: the
-dead cannot clean up after themselves. It looks at its parent's number, which the kernel changes
-when the parent dies. A pipe would say so too, but a fork of the parent can keep its end open; and
-Linux's parent-death signal fires when the *thread* that started the server ends.
+The dead cannot clean up after themselves, so the server looks at its parent's number, which the kernel
+changes when the parent dies. A pipe would say so too, but a fork of the parent can keep its end open;
+and Linux's parent-death signal fires when the *thread* that started the server ends.
 """
 
 import os
 import signal
-import sys
+import threading
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    import subprocess
-
-LOOK_S = 0.5
+PARENT: Final = "CONVERGENCE_PARENT"
+"""Variable of a server's environment that holds the number of the process it must not outlive."""
+LOOK_S: Final = 0.5
 """Pause between two looks."""
-GRACE_S = 5.0
+GRACE_S: Final = 5.0
 """What the server has to end by itself, before it is killed."""
 
 
-def start_watcher(server: int) -> "subprocess.Popen[bytes]":
-    """Start a process that ends process ``server`` when this one is gone.
+def end_with_parent() -> None:
+    """Let this process end soon after the parent that its environment names; none: do nothing.
 
-    It ends by itself with the server. A session of its own keeps the terminal's signals from it.
+    A parent that died before this was called is found as well.
     """
-    import subprocess  # noqa: PLC0415 - the watcher itself needs none
-
-    return subprocess.Popen(  # noqa: S603 - this interpreter, this file, two numbers
-        [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid()), str(server)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    parent = os.environ.pop(PARENT, "")  # not for children of our own
+    if parent:
+        threading.Thread(target=_watch, args=(int(parent),), name="watcher", daemon=True).start()
 
 
-def watch(parent: int, server: int) -> None:
-    """Wait until either process is gone; the server does not outlive its parent."""
+def _watch(parent: int) -> None:
     while os.getppid() == parent:
-        if not _signalled(server, 0):
-            return
         time.sleep(LOOK_S)
-    deadline = time.monotonic() + GRACE_S
-    _signalled(server, signal.SIGTERM)
-    while _signalled(server, 0):
-        if time.monotonic() > deadline:
-            _signalled(server, signal.SIGKILL)
-            return
-        time.sleep(0.05)
-
-
-def _signalled(pid: int, number: int) -> bool:
-    """Send a signal, 0 for none; return whether there is such a process."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-if __name__ == "__main__":
-    watch(int(sys.argv[1]), int(sys.argv[2]))
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_S)
+    os.kill(os.getpid(), signal.SIGKILL)

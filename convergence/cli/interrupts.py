@@ -150,5 +150,7 @@ class _Handlers:
         raise ended
 
     def _stop_and_say(self) -> None:
-        self._say("Stopping: no new calls, waiting for those in flight. Ctrl-C again ends at once.")
+        self._say(
+            "Stopping: no new calls, waiting for those in flight. Ctrl-C again ends at once."
+        )
         self._stop()

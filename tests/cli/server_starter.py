@@ -1,29 +1,35 @@
-"""Child process: start a process and its watcher, say their numbers, and wait to be killed.
+"""Child process: start a server that is to end with it, say the server's number, and wait to be killed.
 
-Argument: ``yes`` for a process that does not end when it is asked to.
+Argument: ``yes`` for a server that does not end when it is asked to. The server is this module, too.
 """
 
-import json
+import os
 import signal
 import subprocess
 import sys
 
-from convergence.watcher import start_watcher
-
-SERVER = """
-import signal, sys
-if sys.argv[1] == "yes":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("ready", flush=True)
-signal.pause()
-"""
+from convergence.watcher import PARENT
 
 if __name__ == "__main__":
-    server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, sys.argv[1]], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    server.stdout.readline()
-    watcher = start_watcher(server.pid)
-    print(json.dumps([server.pid, watcher.pid]), flush=True)  # noqa: T201 - the answer
-    signal.pause()
+    if sys.argv[1] == "serve":
+        if sys.argv[2] == "yes":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("ready", PARENT in os.environ, flush=True)  # noqa: T201 - the answer
+        while True:
+            signal.pause()
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "convergence.program",
+            "tests.cli.server_starter",
+            "serve",
+            sys.argv[1],
+        ],
+        env={**os.environ, PARENT: str(os.getpid())},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        print(server.pid, server.stdout.readline().strip(), flush=True)  # noqa: T201 - the answer
+        signal.pause()

@@ -1,11 +1,16 @@
 """A run needs Prefect's server: the one that is configured, or a temporary one."""
 
+import fcntl
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from convergence.ephemeral import ROOM, TemporaryServer, full_disk
+from convergence.temporary_app import LOCK_FILE, alone
 from tests.cli.test_running import ROOT, Session, calls, write_project
 
 
@@ -32,6 +37,57 @@ def test_a_temporary_server_that_ends_at_its_start_is_told(
     assert done.code == 1
     assert "temporary server ended with exit code" in done.err
     assert "`prefect server start`" in done.err
+    assert "not foreseen" not in done.err
+    assert calls(here) == []
+
+
+def test_one_server_of_a_home_starts_at_a_time(tmp_path: Path):
+    with (
+        alone(tmp_path / "home"),
+        (tmp_path / "home" / LOCK_FILE).open() as other,
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (tmp_path / "home" / LOCK_FILE).open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.slow
+def test_four_servers_that_begin_one_home_together_all_start(tmp_path: Path):
+    from prefect.settings import PREFECT_HOME, temporary_settings
+
+    with temporary_settings(updates={PREFECT_HOME: tmp_path / "home"}):
+        servers = [TemporaryServer() for _ in range(4)]
+        try:
+            for server in servers:
+                server.wait()
+            assert all(server.is_running for server in servers)
+        finally:
+            for server in servers:
+                server.stop()
+
+
+def test_a_full_disk_under_prefects_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from prefect.settings import PREFECT_HOME, temporary_settings
+
+    free = ROOM - 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with temporary_settings(updates={PREFECT_HOME: tmp_path}):
+        told = full_disk()
+        free = ROOM
+        assert full_disk() is None
+    assert told is not None
+    assert f"{tmp_path}, and the disk there is full: 16.0 MB are free" in told
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_write_its_database_ends_in_a_sentence(here: Path, small_disk: Path):
+    write_project(here)
+    session = Session(here, "optimize", sleep_s=0, prefect_home=small_disk)
+    done = session.end()
+    assert done.code == 1
+    assert "the disk there is full" in done.err
+    assert "set PREFECT_HOME to a folder elsewhere" in done.err
     assert "not foreseen" not in done.err
     assert calls(here) == []
 

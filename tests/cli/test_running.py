@@ -165,12 +165,17 @@ class Session:
     """`convergence` in a process group of its own, as in a terminal; Ctrl-C reaches all of it."""
 
     def __init__(
-        self, folder: Path, *arguments: str, sleep_s: float, api_url: str | None = None
+        self,
+        folder: Path,
+        *arguments: str,
+        sleep_s: float,
+        api_url: str | None = None,
+        prefect_home: Path | None = None,
     ) -> None:
         env = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_HOME": str(prefect_home or folder / "prefect"),
             "TARGET_SLEEP_S": str(sleep_s),
             "COLUMNS": "100",
         }

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_running import Session, calls, wait_for_calls, write_project
+from convergence.watcher import PARENT
+from tests.cli.test_running import ROOT, Session, calls, wait_for_calls, write_project
 from tests.support.children import start_child
 
 WAIT_S = 60.0
@@ -50,20 +51,24 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="re
 def test_a_server_ends_after_its_parent_was_killed(stubborn: str):
     with start_child("tests.cli.server_starter", stubborn) as parent:
         assert parent.stdout is not None
-        server, watcher = json.loads(parent.stdout.readline())
-        assert parent_of(server) == parent_of(watcher) == parent.pid
+        told = parent.stdout.readline().split()
+        server = int(told[0])
+        assert parent_of(server) == parent.pid
+        assert told[1:] == ["ready", "False"], "children of the server do not look for its parent"
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        wait_until_gone(server, watcher)
+        wait_until_gone(server)
 
 
-def test_a_watcher_ends_with_its_server():
-    from convergence.watcher import start_watcher
-
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
-        watcher = start_watcher(server.pid)
-        server.communicate(b"\n")
-    assert watcher.wait(WAIT_S) == 0
+def test_a_server_whose_parent_was_killed_before_it_could_look_ends_at_once():
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "convergence.program", "tests.cli.server_starter", "serve", "no"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), PARENT: str(dead.pid)},
+        stdout=subprocess.DEVNULL,
+    )
+    assert server.wait(WAIT_S) == -signal.SIGTERM
 
 
 @pytest.mark.slow

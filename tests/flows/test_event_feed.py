@@ -197,6 +197,7 @@ def test_a_prefect_made_otherwise_is_served_as_it_is_and_the_log_says_so(
     [
         ("prefect server start --host 127.0.0.1", True),
         ("uvicorn --factory prefect.server.api.server:create_app --fd 3", True),
+        ("uvicorn --factory convergence.temporary_app:create_app --fd 3", True),
         ("prefect worker start --pool local", False),
         ("prefect server database upgrade", False),
     ],

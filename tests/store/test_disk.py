@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -15,21 +14,6 @@ from convergence_core.store.protocols import CallIntent, Settlement
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 N_BALLAST = 1_000_000
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 3 MB of its own."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a tmpfs takes root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]
-    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 def random_text(n: int) -> str:
