@@ -69,6 +69,9 @@ class Case:
     weight: float = 1.0
     """Relative weight of the case in a candidate's mean reward; positive."""
     tags: tuple[str, ...] = ()
+    group: str | None = None
+    """Name of the cases that are alike, such as paraphrases of one question: they are held out
+    together, and count as one where chance is judged. ``None``: the case is like no other."""
     description: str = ""
 
 

@@ -42,6 +42,9 @@ class Estimate:
     """Probability that such an interval covers the mean."""
     n_cases: int
     """Distinct test cases behind it."""
+    n_groups: int | None = None
+    """Groups that these cases are counted as, where some are alike; ``None``: each stands alone, or
+    the interval is a posterior's, which does not know of groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class Difference:
     high: float
     level: float = 0.95
     n_cases: int
+    n_groups: int | None = None
+    """As of ``Estimate``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,8 @@ class GateReport:
     opponent_id: str
     n_cases: int
     """Held-out cases that both were asked."""
+    n_groups: int | None = None
+    """Groups of them, each of which was one bet; ``None``: each case was one."""
     mean: float
     """Mean difference, candidate less opponent, in [-1, 1]."""
     low: float
@@ -82,7 +89,8 @@ class GateReport:
     p_value: float
     """Valid at any look."""
     n_to_verdict: int | None
-    """Further cases until a verdict, if they go on like this; 0: there is one; ``None``: no telling."""
+    """Further cases, or groups of them where there are groups, until a verdict, if they go on like
+    this; 0: there is one; ``None``: no telling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pydantic import Field
 from convergence_core.result import RunResult
 from convergence_core.store.runtime import RuntimeStore
 from tasks.adopting import Concluded, adopt, obstacle, told
+from tasks.report.wording import counted
 
 KEY = "adoption"
 
@@ -82,7 +83,7 @@ def _question(result: RunResult) -> str:
     assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
     return (
         f"The gate says promote. `{winner.label}` is ahead of the {gate.opponent} by "
-        f"{gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on {gate.n_cases} held-out cases, "
+        f"{gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on {counted(gate, 'held-out case')}, "
         f"evidence {gate.log_e:.2f} of {gate.log_threshold:.2f} nats.\n\nResume with *adopt* on: it "
         f"becomes the champion of {result.system}. With *adopt* off it does not. "
         f"`convergence promote {result.label}` does the same as the first."

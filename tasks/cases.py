@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from tasks.case_files import RawCase, Reporter
 from tasks.comparisons import check_expected, needs_expected
 from tasks.values import MISSING, Missing, NotJsonError, pick, to_json
 
-CASE_KEYS = ("id", "input", "expected", "weight", "tags", "description")
+CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description")
 _MAX_PROBLEMS = 50
 
 
@@ -40,21 +41,44 @@ def split_holdout(
 ) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
     """Return search cases and held-out cases: stable over runs, seeds and the order of the file.
 
-    Which cases are held out depends on their ids alone; each side has at least one.
+    Which cases are held out depends on their ids and groups alone; each side has at least one, and
+    a group lies whole on one of them.
     """
-    if share <= 0 or len(cases) < 2:
+    n_units = len({_unit(case) for case in cases})
+    if share <= 0 or n_units < 2:
         return tuple(cases), ()
-    ranked = sorted(cases, key=lambda case: sha256_hex(f"holdout:{case.case_id}"))
-    n_holdout = min(max(1, round(share * len(cases))), len(cases) - 1)
-    held = {case.case_id for case in ranked[:n_holdout]}
-    search = tuple(case for case in cases if case.case_id not in held)
-    return search, tuple(case for case in cases if case.case_id in held)
+    sizes = Counter(_unit(case) for case in cases)
+    ranked = sorted(sizes, key=lambda unit: sha256_hex(f"holdout:{unit}"))
+    wanted = max(1, round(share * len(cases)))
+    held: set[str] = set()
+    n_held = 0
+    for unit in ranked:
+        # What would overshoot by more than it is short of now stays with the search.
+        if len(held) < n_units - 1 and n_held + sizes[unit] - wanted <= wanted - n_held:
+            held.add(unit)
+            n_held += sizes[unit]
+    held = held or {min(ranked, key=lambda unit: sizes[unit])}
+    search = tuple(case for case in cases if _unit(case) not in held)
+    return search, tuple(case for case in cases if _unit(case) in held)
+
+
+def _unit(case: Case) -> str:
+    """Return the name of what is held out as a whole."""
+    return case.case_id if case.group is None else f"group:{case.group}"
+
+
+def groups_of(cases: Sequence[Case]) -> dict[str, str]:
+    """Return case → group, of the cases that have one."""
+    return {case.case_id: case.group for case in cases if case.group is not None}
 
 
 def hash_of(cases: Sequence[Case]) -> str:
     """Return a hash of all that shapes evaluations; the order of the file does not matter."""
     rows = [
-        [case.case_id, case.input, case.expected, case.weight, list(case.tags)]
+        [
+            *(case.case_id, case.input, case.expected, case.weight, list(case.tags)),
+            *([] if case.group is None else [case.group]),
+        ]
         for case in sorted(cases, key=lambda case: case.case_id)
     ]
     return sha256_hex(canonical_json(rows))
@@ -91,6 +115,12 @@ class _Builder:
         if tags is None:
             fix = "Write e.g. `[easy, english]`."
             self._add(index, raw, ".tags", "must be a list of texts", fix, value.get("tags"))
+        group = value.get("group")
+        if isinstance(group, int) and not isinstance(group, bool):
+            group = str(group)
+        if group is not None and (not isinstance(group, str) or not group.strip()):
+            fix = "Write one name for all cases that are alike, or remove it."
+            self._add(index, raw, ".group", "must be a text that is not empty", fix, group)
         description = value.get("description") or ""
         if not isinstance(description, str):
             self._add(
@@ -107,6 +137,7 @@ class _Builder:
                     expected=value.get("expected"),
                     weight=float(weight),  # type: ignore[arg-type]  # checked above
                     tags=tags,
+                    group=None if group is None else str(group),
                     description=str(description),
                 )
             )

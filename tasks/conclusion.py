@@ -19,6 +19,7 @@ from convergence_core.result import RunResult
 from convergence_core.schedule import Schedule
 from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.rows import payload_rows
+from tasks.cases import groups_of
 from tasks.champions import tagged_champion
 from tasks.gating import judge, record
 from tasks.report.collect import collect
@@ -113,6 +114,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         opponent=reigning or baseline,
         is_champion=reigning is not None,
         weights={case.case_id: case.weight for case in run.loaded.cases},
+        groups=groups_of(run.loaded.cases),
     )
     if gate is not None and winner_id is not None:
         result = replace(result, gate=gate)

@@ -185,7 +185,7 @@ class _Arguments:
         if self._names & frozenset(_MORE_NAMES):
             numbers = {"latency_ms": reply.latency_ms, "cost_usd": reply.cost_usd, **reply.extra}
             whole = {"id": case.case_id, "input": case.input, "expected": case.expected,
-                     "weight": case.weight, "tags": list(case.tags), "description": case.description}  # fmt: skip
+                     "weight": case.weight, "tags": list(case.tags), "group": case.group, "description": case.description}  # fmt: skip
             offered |= {
                 "prediction": {"result": reply.value},
                 "context": {"params": plain_params, "test_case": whole, **numbers},

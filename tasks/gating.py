@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from convergence_core.config import Configuration
 from convergence_core.gate import PairedGate
+from convergence_core.intervals import grouped
 from convergence_core.records import Candidate, Trial, sha256_hex
 from convergence_core.result import GateReport, RunResult
 from convergence_core.store.clock import wall_clock_us
@@ -23,6 +24,7 @@ def judge(
     opponent: Candidate | None,
     is_champion: bool,
     weights: Mapping[str, float],
+    groups: Mapping[str, str] | None = None,
 ) -> GateReport | None:
     """Return what the held-out cases say about replacing the opponent; ``None``: nothing to compare.
 
@@ -33,25 +35,34 @@ def judge(
         opponent: the champion, or the defaults; ``None``: neither exists.
         is_champion: which of both.
         weights: case → weight.
+        groups: case → group of cases that are alike: the mean difference of each is one bet.
     """
     if candidate_id is None or opponent is None or opponent.candidate_id == candidate_id:
         return None
     own = _held_out(trials, candidate_id)
     other = _held_out(trials, opponent.candidate_id)
+    known = groups or {}
     # By hash: an order that knows nothing of the rewards.
-    cases = sorted(own.keys() & other.keys(), key=lambda case: sha256_hex(f"gate:{case}"))
+    cases = sorted(
+        own.keys() & other.keys(), key=lambda case: sha256_hex(f"gate:{known.get(case, case)}")
+    )
     if not cases:
         return None
     promotion = configuration.promotion
-    verdict = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect).judge(
+    units = grouped(
         [own[case] - other[case] for case in cases],
-        weights=[weights.get(case, 1.0) for case in cases],
+        [weights.get(case, 1.0) for case in cases],
+        [known.get(case) for case in cases],
+    )
+    verdict = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect).judge(
+        units.values, weights=units.weights
     )
     return GateReport(
         decision=verdict.decision,
         opponent="champion" if is_champion else "default",
         opponent_id=opponent.candidate_id,
-        n_cases=verdict.n,
+        n_cases=len(cases),
+        n_groups=verdict.n if verdict.n < len(cases) else None,
         mean=verdict.mean,
         low=verdict.low,
         high=verdict.high,

@@ -303,8 +303,11 @@ class _Loader:
         cases, problems = build_cases(raw.cases, self._configuration.evaluation, report)
         # A file of which no line can be read holds no case for that reason.
         self._problems += [] if raw.problems and not raw.cases else problems
-        if config.holdout > 0 and len(cases) == 1 and not problems:
+        units = {case.group or (case.case_id,) for case in cases}
+        if config.holdout > 0 and len(units) == 1 and not problems:
             rule = "needs at least two test cases, one for each side"
+            if len(cases) > 1:
+                rule += f", but all {len(cases)} are of one group"
             self._problem(("evaluation", "test_cases", "holdout"), rule, "Add cases, or write 0.")
         return cases
 

@@ -14,6 +14,7 @@ from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChange
 from convergence_core.result import RunResult
 from convergence_core.store.runtime_rows import StoredAlarm
 from tasks.process_redaction import redacted_text
+from tasks.report.wording import counted
 
 DRIFT: Final = "convergence.drift"
 BUDGET: Final = "convergence.budget"
@@ -55,8 +56,8 @@ def emit_gate(result: RunResult) -> None:
         GATE,
         result.system,
         f"The gate of {result.label} says promote: {winner.label} is ahead of the {gate.opponent} "
-        f"by {gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on {gate.n_cases} held-out "
-        f"cases. `convergence promote {result.label}` adopts it.",
+        f"by {gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on "
+        f"{counted(gate, 'held-out case')}. `convergence promote {result.label}` adopts it.",
         {"run_id": result.run_id, "label": result.label, "candidate_id": winner.candidate_id},
     )
 

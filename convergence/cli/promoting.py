@@ -54,6 +54,7 @@ def promote(  # noqa: PLR0917 - Typer's options
     """
     console.settings.json = as_json
     from tasks.adopting import adopt, obstacle, told  # noqa: PLC0415 - brings NumPy
+    from tasks.report.wording import counted  # noqa: PLC0415 - as above
     from tasks.runs import FLOW_RUN_TAG  # noqa: PLC0415 - as above
 
     record = _finished(store, config, run)
@@ -71,7 +72,7 @@ def promote(  # noqa: PLR0917 - Typer's options
         )
         console.say(
             f"The gate says {gate.decision}: difference {gate.mean:+.3f} [{gate.low:+.3f}, "
-            f"{gate.high:+.3f}] on {gate.n_cases} held-out cases, evidence {gate.log_e:.2f} of "
+            f"{gate.high:+.3f}] on {counted(gate, 'held-out case')}, evidence {gate.log_e:.2f} of "
             f"{gate.log_threshold:.2f} nats."
         )
         raise typer.Exit(EXIT_GATE)

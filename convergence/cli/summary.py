@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from convergence.cli import console
 from convergence.progress import count, shown_value
+from tasks.report.wording import counted, plural
 
 if TYPE_CHECKING:
     from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
@@ -88,12 +89,15 @@ def _estimates(who: str, candidate: "CandidateReport") -> Iterator[tuple[str, ..
     measured: tuple[tuple[str, Estimate | None], ...] = (
         ("held-out cases", candidate.holdout),
         ("search cases, asked again", candidate.fresh),
-        ("search cases, chosen by these", candidate.search),
+        ("search, chosen by these (posterior)", candidate.search),
     )
     for where, estimate in measured:
         if estimate is not None:
             interval = f"[{estimate.low:.3f}, {estimate.high:.3f}]"
-            yield who, where, f"{estimate.mean:.3f}", interval, f"{estimate.n_cases:,}"
+            n = f"{estimate.n_cases:,}"
+            if estimate.n_groups is not None:
+                n += f" in {plural(estimate.n_groups, 'group')}"
+            yield who, where, f"{estimate.mean:.3f}", interval, n
             who = ""
 
 
@@ -101,23 +105,23 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
     if result.winner_is_baseline:
         yield "The recommended candidate is the defaults."
         return
-    differences: tuple[tuple[Difference | None, str], ...] = (
-        (result.difference, "held-out cases"),
-        (result.difference_fresh, "search cases asked again"),
+    differences: tuple[tuple[Difference | None, str, str], ...] = (
+        (result.difference, "held-out case", ""),
+        (result.difference_fresh, "search case", ", asked again"),
     )
-    for difference, where in differences:
+    for difference, noun, how in differences:
         if difference is not None:
             level = f"{100 * difference.level:g} %"
             yield (
                 f"Winner minus defaults: {difference.mean:+.3f} "
                 f"[{difference.low:+.3f}, {difference.high:+.3f}] "
-                f"({level} interval, {difference.n_cases:,} {where})"
+                f"({level} interval, {counted(difference, noun)}{how})"
             )
     gate = result.gate
     if gate is not None:
         verdict = {"keep": f"keep the {gate.opponent}"}.get(gate.decision, gate.decision)
         yield (
-            f"Promotion gate: {verdict} ({gate.n_cases:,} held-out cases, evidence "
+            f"Promotion gate: {verdict} ({counted(gate, 'held-out case')}, evidence "
             f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats)"
         )
         if gate.decision == "promote":

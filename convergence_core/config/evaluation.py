@@ -35,9 +35,10 @@ class TestCasesConfig(Section):
     path: Text | None = None
     """File relative to the configuration: JSON, JSONL, YAML, CSV or parquet."""
     inline: list[dict[str, JsonValue]] | None = None
-    """The cases themselves: `id`, `input`, `expected`, `weight`, `tags`, `description`."""
+    """The cases themselves: `id`, `input`, `expected`, `weight`, `tags`, `group`, `description`."""
     holdout: float = Field(default=0.0, ge=0, le=0.9)
-    """Share of the cases that the search never sees; the winner is judged on them at the end."""
+    """Share of the cases that the search never sees; the winner is judged on them at the end. A `group`
+    of cases is held out whole."""
 
 
 class ScaleConfig(Section):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from convergence_core.archive import Member
 from convergence_core.recommend import Interval, Ranked, mean_interval, paired_difference
@@ -19,6 +20,7 @@ class Final:
     trials: Sequence[Trial]
     level: float
     weights: Mapping[str, float]
+    groups: Mapping[str, str]
 
     def candidate(self, candidate_id: str) -> Candidate | None:
         """Return a candidate of the re-estimation."""
@@ -39,22 +41,38 @@ class Final:
     def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
         """Return a candidate's mean on the cells of a role."""
         found = mean_interval(
-            self.rewards(candidate_id, role), level=self.level, weights=self.weights
+            self.rewards(candidate_id, role),
+            level=self.level,
+            weights=self.weights,
+            groups=self.groups,
         )
-        return None if found is None else Estimate(**_numbers(found), n_cases=found.n)
+        return None if found is None else Estimate(**_numbers(found), **_counts(found))
 
     def difference(self, a: str | None, b: str | None, role: Role) -> Difference | None:
         """Return the paired difference of two candidates on the cells of a role."""
         if a is None or b is None or a == b:
             return None
         found = paired_difference(
-            self.rewards(a, role), self.rewards(b, role), level=self.level, weights=self.weights
+            self.rewards(a, role),
+            self.rewards(b, role),
+            level=self.level,
+            weights=self.weights,
+            groups=self.groups,
         )
-        return None if found is None else Difference(**_numbers(found), n_cases=found.n)
+        return None if found is None else Difference(**_numbers(found), **_counts(found))
 
 
 def _numbers(found: Interval) -> dict[str, float]:
     return {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
+
+
+def _counts(found: Interval) -> "_Counts":
+    return {"n_cases": found.n, "n_groups": found.n_groups if found.n_groups < found.n else None}
+
+
+class _Counts(TypedDict):
+    n_cases: int
+    n_groups: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

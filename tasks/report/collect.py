@@ -21,7 +21,7 @@ from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrog
 from convergence_core.space import Space
 from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
-from tasks.cases import split_holdout
+from tasks.cases import groups_of, split_holdout
 from tasks.earlier import Past
 from tasks.report import wording
 from tasks.report.candidates import Final, View
@@ -97,7 +97,7 @@ def collect(
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
     weights = {case.case_id: case.weight for case in cases}
-    final = Final(trials=final_trials, level=level, weights=weights)
+    final = Final(trials=final_trials, level=level, weights=weights, groups=groups_of(cases))
     ranking = () if recommendation is None else recommendation.ranking
     standing = {ranked.candidate_id: ranked for ranked in ranking}
     view = View(

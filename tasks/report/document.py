@@ -161,7 +161,7 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
         other = None if baseline is None else baseline.estimate(role)
         if own is None and other is None:
             continue
-        shown: list[Inline] = [name, str((own or other).n_cases)]  # type: ignore[union-attr]
+        shown: list[Inline] = [name, _n_cases(own or other)]
         shown.append(wording.estimate(own))
         if baseline is not None:
             shown += [wording.estimate(other), wording.difference(result.gap(role))]
@@ -170,6 +170,12 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
     if baseline is not None:
         columns += ["default", "difference"]
     return Grid(tuple(columns), tuple(rows), frozenset(range(1, len(columns))))
+
+
+def _n_cases(value: Estimate | None) -> str:
+    if value is None or value.n_groups is None:
+        return "" if value is None else str(value.n_cases)
+    return f"{value.n_cases} in {wording.plural(value.n_groups, 'group')}"
 
 
 # -- the configuration and its metrics

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from convergence_core.records import ParamValue, Role
-from convergence_core.result import Difference, Estimate, RunResult
+from convergence_core.result import Difference, Estimate, GateReport, RunResult
 
 if TYPE_CHECKING:
     from convergence_core.recommend import Recommendation
@@ -52,6 +52,12 @@ def failure_example(error: str | None, n: int = 200) -> str:
 def plural(n: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun, e.g. ``1 case``, ``1,200 cases``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def counted(value: Estimate | Difference | GateReport, noun: str) -> str:
+    """Return what a number rests on, e.g. ``40 held-out cases in 4 groups``."""
+    cases = plural(value.n_cases, noun)
+    return cases if value.n_groups is None else f"{cases} in {plural(value.n_groups, 'group')}"
 
 
 def reward(value: float | None) -> str:
@@ -171,7 +177,7 @@ def holdout_sentence(result: RunResult) -> str:
     if winner.holdout is None:
         return _no_holdout(result)
     text = (
-        f"On {_cases(winner.holdout.n_cases, 'held-out case')} the recommended configuration "
+        f"On the {_cases(winner.holdout, 'held-out case')} the recommended configuration "
         f"scores {estimate(winner.holdout)}"
     )
     return text + _beside(result, "holdout")
@@ -193,10 +199,11 @@ def gate_sentence(result: RunResult) -> str | None:
         said = "keep the champion: it does not lie above it"
     more = ""
     if gate.n_to_verdict:
-        more = f" About {plural(gate.n_to_verdict, 'more case')} would decide, going on like this."
+        noun = "more case" if gate.n_groups is None else "more group"
+        more = f" About {plural(gate.n_to_verdict, noun)} would decide, going on like this."
     return (
         f"Promotion gate: {said}. Difference {signed(gate.mean)} [{signed(gate.low)}, "
-        f"{signed(gate.high)}] on {_cases(gate.n_cases, 'held-out case')}, evidence "
+        f"{signed(gate.high)}] on the {_cases(gate, 'held-out case')}, evidence "
         f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats; a wrong promotion has a probability "
         f"of at most {percent(gate.alpha)}, however often one looks.{more}"
     )
@@ -209,7 +216,7 @@ def fresh_sentence(result: RunResult) -> str:
     if winner.fresh is None:
         return "The search cases were not asked again after the choice."
     text = (
-        f"Asked again after the choice, {_cases(winner.fresh.n_cases, 'search case')} "
+        f"Asked again after the choice, the {_cases(winner.fresh, 'search case')} "
         f"{'gives' if winner.fresh.n_cases == 1 else 'give'} the recommended configuration "
         f"{estimate(winner.fresh)}"
     )
@@ -222,8 +229,8 @@ def search_sentence(result: RunResult) -> str:
     assert winner is not None  # noqa: S101 - callers ask only with a winner
     assert winner.search is not None  # noqa: S101 - as the field says
     return (
-        f"In the search itself it scored {estimate(winner.search)} over "
-        f"{plural(winner.search.n_cases, 'case')}. That number is biased upward by selection: it "
+        f"In the search itself it scored {estimate(winner.search)} ({percent(winner.search.level)} "
+        f"posterior interval) over {plural(winner.search.n_cases, 'case')}. That number is biased upward by selection: it "
         f"was recommended among {plural(result.n_candidates, 'configuration')} because it looked "
         "high there."
     )
@@ -281,8 +288,8 @@ def default_sentence(result: RunResult) -> str | None:
     )
 
 
-def _cases(n: int, noun: str) -> str:
-    return f"the {noun}" if n == 1 else f"the {n:,} {noun}s"
+def _cases(value: Estimate | GateReport, noun: str) -> str:
+    return noun if value.n_cases == 1 else counted(value, noun)
 
 
 def _beside(result: RunResult, role: Role) -> str:
@@ -295,7 +302,7 @@ def _beside(result: RunResult, role: Role) -> str:
     if gap is None:
         return text + ". The two share no case on which both have a reward."
     text += (
-        f"; the difference is {difference(gap)} (paired over {plural(gap.n_cases, 'case')}, "
+        f"; the difference is {difference(gap)} (paired over {counted(gap, 'case')}, "
         f"{percent(gap.level)}; one look, not a promotion decision)."
     )
     if gap.low <= 0 <= gap.high:

@@ -11,7 +11,14 @@ from tasks.cases import hash_of, split_holdout
 from tests.support.configurations import loaded
 
 CASES: list[dict[str, Any]] = [
-    {"id": "a", "input": {"q": "one"}, "expected": "1", "weight": 2.0, "tags": ["x", "y"]},
+    {
+        "id": "a",
+        "input": {"q": "one"},
+        "expected": "1",
+        "weight": 2.0,
+        "tags": ["x", "y"],
+        "group": "numbers",
+    },
     {"id": "b", "input": {"q": "two"}, "expected": "2", "description": "the second"},
 ]
 
@@ -45,10 +52,14 @@ def as_jsonl(cases) -> Any:
     return "".join(json.dumps(case) + "\n" for case in cases)
 
 
-CSV = 'id,input.q,expected,weight,tags,description\na,one,"""1""",2,x;y,\nb,two,"""2""",,,the second\n'
+CSV = (
+    "id,input.q,expected,weight,tags,group,description\n"
+    'a,one,"""1""",2,x;y,numbers,\nb,two,"""2""",,,,the second\n'
+)
 YAML = """
 test_cases:
-  - {id: a, input: {q: one}, expected: "1", weight: 2.0, tags: [x, y]}
+  - {id: a, input: {q: one}, expected: "1", weight: 2.0, tags: [x, y],
+     group: numbers}
   - {id: b, input: {q: two}, expected: "2", description: the second}
 """
 
@@ -73,6 +84,7 @@ def test_every_text_format_gives_the_same_cases(tmp_path, name, content):
     first, second = made.cases
     assert (first.case_id, first.input, first.expected) == ("a", {"q": "one"}, "1")
     assert (first.weight, first.tags) == (2.0, ("x", "y"))
+    assert (first.group, second.group) == ("numbers", None)
     assert (second.weight, second.tags, second.description) == (1.0, (), "the second")
     assert made.cases_sha256 == hash_of(loaded(evaluation__test_cases={"inline": CASES}).cases)
 
@@ -324,6 +336,45 @@ def test_each_side_has_at_least_one_case(n, share, n_held):
 def test_one_case_cannot_be_split(tmp_path):
     with pytest.raises(ConfigurationError, match="at least two"):
         loaded(evaluation__test_cases={"inline": _many(1), "holdout": 0.5})
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.9])
+def test_a_group_is_held_out_whole_or_not_at_all(share):
+    inline = [{**case, "group": f"q{i // 10}"} for i, case in enumerate(_many(200))]
+    made = loaded(evaluation__test_cases={"inline": inline, "holdout": share})
+    held = {case.group for case in made.holdout_cases}
+    assert held.isdisjoint({case.group for case in made.search_cases})
+    assert len(made.holdout_cases) == 200 * share
+    turned = loaded(evaluation__test_cases={"inline": inline[::-1], "holdout": share})
+    assert held == {case.group for case in turned.holdout_cases}
+
+
+def test_one_large_group_does_not_take_the_held_out_share():
+    inline = [{**case, **({"group": "g"} if i < 90 else {})} for i, case in enumerate(_many(100))]
+    made = loaded(evaluation__test_cases={"inline": inline, "holdout": 0.05})
+    assert {case.group for case in made.holdout_cases} == {None}
+    assert len(made.holdout_cases) == 5
+
+
+def test_cases_of_one_group_cannot_be_split():
+    inline = [{**case, "group": "g"} for case in _many(5)]
+    with pytest.raises(ConfigurationError, match="all 5 are of one group"):
+        loaded(evaluation__test_cases={"inline": inline, "holdout": 0.5})
+
+
+def test_a_group_changes_the_hash_of_cases_and_its_absence_does_not():
+    plain = loaded(evaluation__test_cases={"inline": _many(2)}).cases
+    grouped = loaded(
+        evaluation__test_cases={"inline": [{**case, "group": "g"} for case in _many(2)]}
+    ).cases
+    assert hash_of(plain) != hash_of(grouped)
+    assert [case.group for case in grouped] == ["g", "g"]
+
+
+@pytest.mark.parametrize("group", ["", "  ", ["a"], True, 1.5])
+def test_a_group_without_a_name_is_refused(group):
+    with pytest.raises(ConfigurationError, match=r"\[0\]\.group` must be a text"):
+        loaded(evaluation__test_cases={"inline": [{**_many(1)[0], "group": group}]})
 
 
 def _many(n) -> Any:
