@@ -14,7 +14,9 @@ Asking: TypeAlias = Callable[[AsyncOpenAI], Awaitable[Any]]
 
 def ask(server: MockServer, asking: Asking, **options: Any) -> Any:
     """Run requests with the real client; it does not retry."""
-    options = {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, **options}
+    # One number, for connecting too: five seconds, the client's own limit there, pass on a busy machine.
+    fixed = {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": 600.0}
+    options = {**fixed, **options}
 
     async def go() -> Any:
         # Loopback speaks no TLS, and loading the certificates takes longer than all requests.
