@@ -36,6 +36,8 @@ from convergence_core.records import Json
 
 BLOCK = 10
 """Rewards from one beginning to the next."""
+REWARDS_PER_FALSE_ALARM = 20_000.0
+"""Default of the least mean number of rewards from one false alarm to the next."""
 N_STARTS = 48
 SHARE_OF_WHOLE = 0.25
 
@@ -89,7 +91,7 @@ class ArmWatch:
 class DriftWatch:
     """All arms of a system."""
 
-    rewards_per_false_alarm: float = 20_000.0
+    rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
     """Least mean number of rewards, over all arms, from one false alarm to the next."""
     arms: tuple[ArmWatch, ...] = field(default=())
     whole: WholeWatch = field(default_factory=WholeWatch)
@@ -109,7 +111,9 @@ class DriftWatch:
             )
 
     @classmethod
-    def begin(cls, n_arms: int, *, rewards_per_false_alarm: float = 20_000.0) -> "DriftWatch":
+    def begin(
+        cls, n_arms: int, *, rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
+    ) -> "DriftWatch":
         """Return the watch before any reward."""
         return cls(
             rewards_per_false_alarm=rewards_per_false_alarm,

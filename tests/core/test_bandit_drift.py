@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from convergence_core.bandit import (
     Receipt,
     receive,
 )
-from convergence_core.bandit.drift import N_STARTS
+from convergence_core.bandit.drift import N_STARTS, REWARDS_PER_FALSE_ALARM
 from convergence_core.bandit.whole import WholeWatch
 
 
@@ -381,3 +382,12 @@ def test_impossible_measurements_are_refused(
 def test_constraints_out_of_range_are_refused(settings: dict[str, float]):
     with pytest.raises(ValueError, match="must lie"):
         QualityConstraint(**settings)
+
+
+def test_the_documented_rate_of_false_alarms_is_the_default():
+    assert DriftWatch().rewards_per_false_alarm == REWARDS_PER_FALSE_ALARM
+    assert DriftWatch.begin(2).rewards_per_false_alarm == REWARDS_PER_FALSE_ALARM
+    page = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text(encoding="utf-8")
+    assert f'"rewards_per_false_alarm": {REWARDS_PER_FALSE_ALARM:_.0f}' in page
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert f"one false alarm in {REWARDS_PER_FALSE_ALARM:,.0f} rewards" in page

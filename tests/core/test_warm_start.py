@@ -10,7 +10,12 @@ from scipy import stats
 from convergence_core.archive import Archive, Member
 from convergence_core.evolution import Breeder
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.earlier import LEVEL_VARIANCE, Agreement, with_earlier
+from convergence_core.posterior.earlier import (
+    LEVEL_VARIANCE,
+    Agreement,
+    _log_likelihoods,
+    with_earlier,
+)
 from convergence_core.posterior.gaussian_process import JITTER
 from convergence_core.posterior.kernel import Distances, covariance as kernel_of
 from convergence_core.posterior.space_model import FittedSpaceModel
@@ -175,6 +180,43 @@ def test_posterior_is_that_of_two_correlated_surfaces_by_hand():
     got_mean, got_covariance = warm.joint(some, rows)
     assert got_mean == pytest.approx(mean, abs=1e-6)
     assert got_covariance == pytest.approx(covariance, abs=1e-6)
+
+
+def test_likelihood_of_a_correlation_is_that_of_the_joint_normal_distribution():
+    now, then = night(12), past(night(15, seed=9)).runs[0]
+    cold = fit(now).learned
+    assert cold is not None
+    process, warp = cold.process, cold.warp
+    slope = warp.slope(cold.effects.mean)
+    targets, errors = warp.forward(cold.effects.mean), slope[:, None] * cold.effects.errors * slope
+    slope = warp.slope(then.mean)
+    there, noise = warp.forward(then.mean), slope[:, None] * then.errors * slope
+    log_params = process.log_params.copy()
+    log_params[-3:] = np.log([0.7, 0.11, 1.9])  # no two alike, so that none stands for another
+    own, v = np.exp(log_params[-2]) + JITTER, np.exp(log_params[-1])
+
+    def kernel(a: Places, b: Places) -> np.ndarray:
+        return kernel_of(
+            process.layout, log_params[:-1], Distances.between(a, b, process.of_choices)
+        )
+
+    n, m = len(targets), len(there)
+    here = kernel(process.places, process.places) + v * errors + own * np.eye(n)
+    earlier = kernel(then.places, then.places) + noise + own * np.eye(m) + LEVEL_VARIANCE
+    across = kernel(process.places, then.places)
+    expected = []
+    for rho in (0.0, 0.4, 0.8):
+        joint = np.block([[here, rho * across], [rho * across.T, earlier]])
+        both = stats.multivariate_normal(cov=joint).logpdf(np.append(targets, there))
+        expected.append(both - stats.multivariate_normal(cov=earlier).logpdf(there))
+    got = _log_likelihoods(
+        process,
+        log_params,
+        (targets, errors),
+        (then.places, there, noise),
+        np.array([0.0, 0.4, 0.8]),
+    )
+    assert got - n / 2 * np.log(2 * np.pi) == pytest.approx(np.array(expected), abs=1e-6)
 
 
 @pytest.mark.parametrize("n_runs", [1, 3])
