@@ -34,6 +34,15 @@ Results are parquet files, one per run, generation and table; when a run ends it
 A generation is visible whole or not at all. Every column may be NULL, which means unknown and never
 zero. USD and milliseconds are doubles, times are UTC.
 
+A store and all that is written from it (result files, reports, exports of queries and preferences, working
+copies of object storage) hold texts of requests and answers. So new files have mode 0600 and new folders
+0700, or less where the umask says so. A result file or export that you give another mode keeps it when it is
+written again.
+
+In CSV files a text that a spreadsheet would run as a formula (beginning, after blanks, with `=`, `+`, `-` or
+`@`, also full-width, or with a tab or an end of line) has an apostrophe in front. Numbers stay numbers. JSON
+and parquet hold every text as it is.
+
 """
 
 

@@ -6,6 +6,7 @@ second. Where generations take a moment only, they are written every few seconds
 """
 
 import base64
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from uuid import UUID
 
 from prefect import get_client, get_run_logger, runtime
 from prefect.artifacts import (
-    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -118,12 +118,31 @@ def show_result(run: Run, result: RunResult) -> None:
     )
     page = result.files.get("report.html")
     if page is not None:
-        create_link_artifact(
-            link=Path(page).resolve().as_uri(),
-            link_text="report.html",
+        create_markdown_artifact(
+            markdown=report_place(run, Path(page).resolve()),
             key=_key(run, "report-page"),
             description=f"Report of {run.label}, on the machine that made it",
         )
+
+
+def report_place(run: Run, page: Path) -> str:
+    """Return where a report lies and what shows it; browsers follow no link from here to a file."""
+    command = shlex.join(
+        [
+            "convergence", "report", run.label,
+            "--format", "html", "--output", "report.html", "--store", str(run.store.path),
+        ]
+    )  # fmt: skip
+    return (
+        "The report with its plots is a file on the machine that made it. Open it there:\n\n"
+        f"{_block(str(page))}\n\nAnywhere that sees the store, this writes it again:\n\n"
+        f"{_block(command)}\n"
+    )
+
+
+def _block(text: str) -> str:
+    """Return text as a block of code, which a page offers to copy."""
+    return "    " + " ".join(text.splitlines())
 
 
 def _show_standing(run: Run, result: RunResult, when: str) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from convergence.cli import console, places
+from convergence_core.csv_cells import neutral_row
 from convergence_core.errors import QueryError, RunNotFoundError
+from convergence_core.store.layout import write_file
 
 if TYPE_CHECKING:
     from convergence_core.store import ParquetStore
@@ -154,7 +156,7 @@ def query(  # noqa: PLR0917 - Typer's options
     opened = places.open_store(store, config)
     if output is not None and form is QueryFormat.JSON:
         result = opened.query(text, parameters)
-        output.write_text(console.json_text(_records(result)), encoding="utf-8")
+        write_file(output, console.json_text(_records(result)))
         console.say(f"Wrote {output}.")
         return
     if output is not None:
@@ -170,8 +172,10 @@ def _print(result: "QueryResult", form: QueryFormat) -> None:
             console.answer_json(_records(result))
         case QueryFormat.CSV:
             writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(result.columns)
-            writer.writerows([_csv_cell(value) for value in row] for row in result.rows)
+            writer.writerow(neutral_row(result.columns))
+            writer.writerows(
+                neutral_row([_csv_cell(value) for value in row]) for row in result.rows
+            )
         case _:
             numeric = [
                 name
@@ -254,7 +258,7 @@ def report(  # noqa: PLR0917 - Typer's options
     if output is None:
         sys.stdout.write(text)
         return
-    output.write_text(text, encoding="utf-8")
+    write_file(output, text)
     console.say(f"Wrote {output}.")
 
 

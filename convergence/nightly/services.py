@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from convergence_core.errors import PrefectServerError
+from convergence_core.store.layout import create_file, make_folder, write_file
 from convergence_core.store.processes import ProcessMark, is_dead, process
 from flows.environment import SERVER_PROFILE
 
@@ -104,7 +105,7 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
         _end(found.worker)  # half of another pair: the other half is dead
         _end(found.server)
         found = None
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     server = None if found is None or is_dead(found.server) else found.server
     worker = None if found is None or is_dead(found.worker) else found.worker
     started = None
@@ -119,7 +120,7 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
             raise
     services = Services(url=url, pool=pool, server=server, worker=worker)
     text = json.dumps({**asdict(services)})
-    (folder / "convergence.json").write_text(text, encoding="utf-8")
+    write_file(folder / "convergence.json", text)
     return services
 
 
@@ -184,6 +185,8 @@ _QUIET: Final[Mapping[str, str]] = {
 def _start(
     command: Sequence[str], environment: Mapping[str, str], log: Path, working_dir: Path
 ) -> "subprocess.Popen[bytes]":
+    with contextlib.suppress(FileExistsError):
+        create_file(log)
     with log.open("ab") as out:
         return subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
             [sys.executable, "-m", "convergence.program", "prefect", *command],

@@ -12,6 +12,9 @@
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     catalog.duckdb                                   views only, disposable
+
+Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.
+A file that is replaced at a user's wish keeps the mode the user gave it.
 """
 
 import contextlib
@@ -26,6 +29,8 @@ from pathlib import Path
 from convergence_core.errors import StoreFormatError, StoreWriteError
 from convergence_core.store.tables import SCHEMA_VERSION
 
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
 FORMAT = 1
 """Raised only when an older version could not read what this one writes."""
 
@@ -127,6 +132,7 @@ def ensure_store(root: Path) -> None:
         text = json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION})
         temporary = temporary_name(marker)
         try:
+            create_file(temporary)
             temporary.write_text(text + "\n")
             publish_file(temporary, marker)
         finally:
@@ -168,23 +174,48 @@ def temporary_name(final: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents, each entry durable."""
+    """Create a folder and its parents, for their owner alone, each entry durable."""
     if path.is_dir():
         return
     if path.parent != path:
         make_folder(path.parent)
     with contextlib.suppress(FileExistsError):
-        path.mkdir()
+        path.mkdir(FOLDER_MODE)
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     sync_folder(path.parent)
+
+
+def create_file(path: Path) -> None:
+    """Create an empty file for its owner alone; a stricter umask counts.
+
+    Raises:
+        FileExistsError: there is one.
+    """
+    path.touch(FILE_MODE, exist_ok=False)
+
+
+def keep_mode(temporary: Path, final: Path) -> None:
+    """Give a file the mode of the one that it is about to replace, if there is one."""
+    if final.is_file():
+        temporary.chmod(final.stat().st_mode & 0o777)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text to where a user wants it; a new file is for its owner alone.
+
+    Links are followed and devices written to, as by a shell; a file that exists keeps its mode.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
 
 
 def publish_file(temporary: Path, final: Path) -> None:
     """Give a written file its final name so that power loss leaves all of it or nothing."""
     descriptor = os.open(temporary, os.O_RDWR)
     try:
-        os.fchmod(descriptor, 0o600)
+        os.fchmod(descriptor, os.fstat(descriptor).st_mode & FILE_MODE)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

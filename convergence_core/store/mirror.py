@@ -27,6 +27,7 @@ from convergence_core.store.layout import (
     PART_FILE,
     RUN_FILE,
     check_marker,
+    create_file,
     ensure_store,
     make_folder,
     publish_file,
@@ -72,6 +73,7 @@ def bind(root: Path, url: str) -> None:
     temporary = temporary_name(path)
     with writing(path):
         try:
+            create_file(temporary)
             temporary.write_text(json.dumps({"url": url}) + "\n", encoding="utf-8")
             publish_file(temporary, path)
         finally:
@@ -227,6 +229,7 @@ class Mirror:
         with writing(path):
             make_folder(path.parent)
             try:
+                create_file(temporary)
                 temporary.write_bytes(data)
                 publish_file(temporary, path)
             finally:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from convergence_core.store.columns import Column, ColumnType, Table, quoted
 from convergence_core.store.damage import OFFLINE, damaged_error
 from convergence_core.store.layout import (
+    create_file,
     make_folder,
     publish_file,
     temporary_name,
@@ -136,7 +137,7 @@ class ParquetFiles:
             make_folder(final.parent)
             temporary = temporary_name(final)
             try:
-                temporary.touch(mode=0o600, exist_ok=False)
+                create_file(temporary)
                 with self._lock:
                     self._connected().execute(
                         f"COPY ({select}) TO {quoted(str(temporary))} (FORMAT parquet, "

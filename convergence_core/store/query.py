@@ -12,10 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from convergence_core.csv_cells import FORMULA, neutral
 from convergence_core.errors import QueryError
 from convergence_core.store.columns import quoted
 from convergence_core.store.damage import OFFLINE, damaged_error
-from convergence_core.store.layout import publish_file, temporary_name, write_error, writing
+from convergence_core.store.layout import (
+    create_file,
+    publish_file,
+    temporary_name,
+    write_error,
+    writing,
+)
 from convergence_core.store.resolver import Resolution, resolve
 from convergence_core.store.views import VIEW_NAMES, view_statements, views_for
 
@@ -32,6 +39,11 @@ _COPY_OPTIONS: Mapping[ExportFormat, str] = {
     "json": "FORMAT json",
     "parquet": "FORMAT parquet, COMPRESSION zstd",
 }
+_NO_TEXT = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
+    "UINTEGER", "UBIGINT", "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", "STRUCT", "MAP",
+)  # fmt: skip
+"""Types whose CSV is a number, a time, or begins with a bracket."""
 _T = TypeVar("_T")
 
 
@@ -107,10 +119,14 @@ class Reader:
         temporary = temporary_name(path)
         with writing(path):
             try:
-                temporary.touch(exist_ok=False)
+                create_file(temporary)
                 connection = open_views(self._root, resolution, writable=temporary)
                 _translated(lambda: check_reads_only(connection, sql, parameters), resolution)
                 body = sql.strip().rstrip(";")
+                if form == "csv":
+                    body = _translated(
+                        lambda: _neutral_query(connection, body, parameters), resolution
+                    )
                 copy = (
                     f"COPY ({body}\n) TO {quoted(str(temporary))} "
                     f"({_COPY_OPTIONS[form]}, USE_TMP_FILE false)"
@@ -249,6 +265,34 @@ def check_reads_only(
             "a query must only read, but this one writes. The store is read-only for queries; "
             "`--format` writes a result to a file."
         )
+
+
+def _neutral_query(
+    connection: "duckdb.DuckDBPyConnection", body: str, parameters: Mapping[str, object] | None
+) -> str:
+    """Return a query whose texts begin with nothing that a spreadsheet runs."""
+    none = f"SELECT * FROM ({body}\n) LIMIT 0"  # noqa: S608 - checked to be one that only reads
+    described = connection.execute(none, dict(parameters) if parameters else None).description
+    columns = [(str(name), str(kind)) for name, kind, *_ in described or ()]
+    cells = [
+        f"{_neutral_cell(f'c{at}', kind)} AS {_identifier(str(neutral(name)))}"
+        for at, (name, kind) in enumerate(columns)
+    ]
+    names = ", ".join(f"c{at}" for at in range(len(columns)))
+    return f"SELECT {', '.join(cells)} FROM ({body}\n) AS given({names})"  # noqa: S608 - as above
+
+
+def _neutral_cell(name: str, kind: str) -> str:
+    if kind.startswith(_NO_TEXT) or kind.endswith("]"):
+        return name
+    text = f"CAST({name} AS VARCHAR)"
+    return (
+        f"CASE WHEN regexp_matches({text}, {quoted(FORMULA)}) THEN '''' || {text} ELSE {text} END"
+    )
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _line_before(found: re.Match[str]) -> str:

@@ -40,6 +40,7 @@ from convergence_core.sao.state import JudgedPair
 from convergence_core.stopper import Progress as StopperProgress
 from convergence_core.store import Lease, ParquetStore, new_run_id
 from convergence_core.store.clock import wall_clock_us
+from convergence_core.store.layout import keep_mode, make_folder, write_file
 from convergence_core.store.protocols import RunRecord, Store
 from convergence_core.store.rows import generation_row
 from convergence_core.trust.audit import LEAST_TRUST
@@ -231,10 +232,11 @@ def export(
         "evidence": write(dataset.evidence, as_array=False),
         "training": json.dumps(training or training_of(), indent=2) + "\n",
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     for name, file in files.items():
         unfinished = file.with_name(f".{file.name}.part")
-        unfinished.write_text(texts[name], encoding="utf-8")
+        write_file(unfinished, texts[name])
+        keep_mode(unfinished, file)
         unfinished.replace(file)
     return files
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from convergence_core.csv_cells import neutral_row
 from convergence_core.records import Case, Json
 from convergence_core.store.protocols import Store
 from tasks.report import wording
@@ -94,20 +95,23 @@ def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
     metrics = sorted({name for row in rows for name in row.metrics})
     fixed = ["generation", "score", "parameters", "candidate_id", "origin", "n_cells", "n_failed"]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*fixed, *_columns(names, {*fixed}), *(f"metric.{name}" for name in metrics)])
+    header = [*fixed, *_columns(names, {*fixed}), *(f"metric.{name}" for name in metrics)]
+    writer.writerow(neutral_row(header))
     for row in rows:
         writer.writerow(
-            [
-                row.generation,
-                row.score,
-                json.dumps(row.params, ensure_ascii=False),
-                row.candidate_id,
-                row.origin,
-                row.n_cells,
-                row.n_failed,
-                *(_csv_value(row.params.get(name)) for name in names),
-                *(row.metrics.get(name) for name in metrics),
-            ]
+            neutral_row(
+                [
+                    row.generation,
+                    row.score,
+                    json.dumps(row.params, ensure_ascii=False),
+                    row.candidate_id,
+                    row.origin,
+                    row.n_cells,
+                    row.n_failed,
+                    *(_csv_value(row.params.get(name)) for name in names),
+                    *(row.metrics.get(name) for name in metrics),
+                ]
+            )
         )
 
 
@@ -119,24 +123,26 @@ def write_detailed_csv(
     fixed = ["generation", "test_case_id", "role", "repeat", "candidate_id"]
     measured = ["score", "latency_ms", "cost_usd", "success", "error_type"]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*fixed, *_columns(names, {*fixed, *measured}), *measured])
+    writer.writerow(neutral_row([*fixed, *_columns(names, {*fixed, *measured}), *measured]))
     for row, evaluations in _with_evaluations(store, run_id, rows):
         params = [_csv_value(row.params.get(name)) for name in names]
         for evaluation in evaluations:
             writer.writerow(
-                [
-                    evaluation["generation"],
-                    evaluation["case_id"],
-                    evaluation["role"],
-                    evaluation["replicate"],
-                    row.candidate_id,
-                    *params,
-                    evaluation["reward"],
-                    evaluation["latency_ms"],
-                    evaluation["cost_usd"],
-                    "true" if evaluation["status"] == "ok" else "false",
-                    evaluation["error_type"],
-                ]
+                neutral_row(
+                    [
+                        evaluation["generation"],
+                        evaluation["case_id"],
+                        evaluation["role"],
+                        evaluation["replicate"],
+                        row.candidate_id,
+                        *params,
+                        evaluation["reward"],
+                        evaluation["latency_ms"],
+                        evaluation["cost_usd"],
+                        "true" if evaluation["status"] == "ok" else "false",
+                        evaluation["error_type"],
+                    ]
+                )
             )
 
 

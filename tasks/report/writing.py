@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from convergence_core.errors import StoreWriteError
+from convergence_core.store.layout import create_file, keep_mode, make_folder
 
 LATEST = "latest"
 """Link to the latest run's folder; where links cannot be made, ``latest.txt`` holds its name."""
@@ -17,15 +18,17 @@ LATEST = "latest"
 def atomic_text(path: Path) -> Iterator[TextIO]:
     """Open a text file for writing; it takes its name when the block ends, or is dropped.
 
-    Lone surrogates, which UTF-8 cannot hold, are written as question marks.
+    A new one is for its owner alone, and one that is replaced keeps its mode. Lone surrogates, which UTF-8 cannot hold, are written as question marks.
 
     Raises:
         StoreWriteError: it cannot be written; an older file of that name is as it was.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("x", encoding="utf-8", errors="replace", newline="") as stream:
+        make_folder(path.parent)
+        create_file(temporary)
+        keep_mode(temporary, path)
+        with temporary.open("w", encoding="utf-8", errors="replace", newline="") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

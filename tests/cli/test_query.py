@@ -192,12 +192,18 @@ def test_parameter_never_becomes_sql(store: Path, cli: Runner):
     assert cli("query", sql, "--param", f"label={attack}", "--json").json == [{"n": 0}]
 
 
+def test_csv_on_the_terminal_runs_in_no_spreadsheet(store: Path, cli: Runner):
+    sql = "select '=1+1' as text, -1.5 as number"
+    assert cli("query", sql, "--format", "csv").out == "text,number\n'=1+1,-1.5\n"
+
+
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_output_is_written_to_a_file(form: str, store: Path, here: Path, cli: Runner):
     sql = "select label, seed from runs where seed > $n order by seed"
     done = cli("query", sql, "--format", form, "--output", f"out.{form}", "-p", "n=11")
     assert (done.code, done.out) == (0, ""), done.err
     path = here / f"out.{form}"
+    assert path.stat().st_mode & 0o777 == 0o600
     if form == "json":
         rows = json.loads(path.read_text())
     else:

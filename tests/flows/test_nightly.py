@@ -165,4 +165,7 @@ def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
         f"Learning curve of {run.label} at its end",
     }
     assert standing <= shown.keys()
+    page = shown[f"Report of {run.label}, on the machine that made it"]
+    assert f"/{run.label}/report.html" in page
+    assert not [name for name, data in shown.items() if "file:/" in data]
     assert "data:image/png;base64," in shown[f"Learning curve of {run.label} at its end"]

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -224,6 +225,48 @@ def test_a_parameter_named_like_a_column_keeps_its_own(tmp_path, result):
             header = next(csv.reader(stream))
         assert len(header) == len(set(header))
         assert "parameter.score" in header
+
+
+def test_texts_of_cells_run_in_no_spreadsheet_and_numbers_stay_numbers(tmp_path, result):
+    store = ParquetStore(tmp_path / "store")
+    store.save_run(run_record())
+    tables = generation_tables()
+    params = {"=cmd()": "@SUM(1+1)*cmd|' /C calc'!A0", "t": -1.5, "text": " \t-1+1|cmd"}
+    candidates = [{**row, "params_json": json.dumps(params)} for row in tables["candidates"]]
+    evaluations = [{**row, "case_id": "+case"} for row in tables["evaluations"]]
+    store.publish(RUN, 0, {**tables, "candidates": candidates, "evaluations": evaluations})
+    write_results(result, store, configured(formats=["csv"]), tmp_path)
+    for name in ("experiments.csv", "detailed_results.csv"):
+        with (tmp_path / "results/bot-abcd" / name).open(newline="") as stream:
+            lines = list(csv.reader(stream))
+        row = dict(zip(lines[0], lines[1], strict=True))
+        assert row["'=cmd()"] == "'@SUM(1+1)*cmd|' /C calc'!A0", name
+        assert row["text"] == "' \t-1+1|cmd"
+        assert row["t"] == "-1.5"
+        assert row.get("test_case_id") in {None, "'+case"}
+
+
+def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_path):
+    before = os.umask(0o022)
+    try:
+        write_results(result, store, configured(save_path="deep/results"), tmp_path)
+        shared = tmp_path / "deep/results/best_config.py"
+        modes = {
+            path.relative_to(tmp_path / "deep"): path.stat().st_mode & 0o777
+            for path in (tmp_path / "deep").rglob("*")
+            if not path.is_symlink()
+        }
+        assert len(modes) >= 9
+        folders = {Path("results"), Path("results/bot-abcd")}
+        assert {path: mode for path, mode in modes.items() if path in folders} == dict.fromkeys(
+            folders, 0o700
+        )
+        assert {mode for path, mode in modes.items() if path not in folders} == {0o600}
+        shared.chmod(0o644)
+        write_results(result, store, configured(save_path="deep/results"), tmp_path)
+        assert shared.stat().st_mode & 0o777 == 0o644, "as its user has set it"
+    finally:
+        os.umask(before)
 
 
 def test_without_all_experiments_each_generation_keeps_its_first_and_the_winner(

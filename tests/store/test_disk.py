@@ -200,10 +200,13 @@ def test_a_fresh_volume_is_not_foreign(tmp_path):
 
 
 def test_files_are_for_their_owner_alone(tmp_path):
-    store = ParquetStore(tmp_path)
+    root = tmp_path / "deep/store"
+    store = ParquetStore(root)
     store.save_run(run_record())
     store.publish(RUN, 0, generation_tables())
-    SqliteJournal(tmp_path).close()
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    SqliteJournal(root).close()
+    files = [path for path in root.rglob("*") if path.is_file()]
+    folders = [root.parent, root, *(path for path in root.rglob("*") if path.is_dir())]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
     assert len(files) >= 9

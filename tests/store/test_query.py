@@ -10,6 +10,7 @@ import duckdb
 import polars
 import pytest
 
+from convergence_core.csv_cells import neutral
 from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.store import ParquetStore
 from convergence_core.store.tables import TABLES
@@ -293,6 +294,24 @@ def test_a_handle_sees_what_was_published_since(store):
     store.close()
     store.close()
     assert store.rows(sql) == [{"n": 4}]
+
+
+def test_texts_of_an_exported_cell_run_in_no_spreadsheet(store, tmp_path):
+    risky = ["=1+1", "+1", "-1+1|cmd", "@SUM(A1)", "\tx", "\rx", "\nx", "  =x", "\u3000\uff1dx",
+             "\u200b-x", "\ufeff@x"]  # fmt: skip
+    harmless = ["a=b", "", "'=x", "1-2", "[-1]"]
+    sql = (
+        "SELECT unnest($texts) AS \"=text\", -1.5 AS float, -2 AS whole, '=b'::BLOB AS bytes, "
+        '[\'=x\'] AS list, NULL AS nothing, -3.5::DECIMAL(4, 2) AS exact, 1 AS "a""b"'
+    )
+    store.export(sql, tmp_path / "out.csv", "csv", {"texts": [*risky, *harmless]})
+    with (tmp_path / "out.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["'=text", "float", "whole", "bytes", "list", "nothing", "exact", 'a"b']
+    assert [row[0] for row in rows] == [f"'{text}" for text in risky] + harmless
+    assert {tuple(row[1:]) for row in rows} == {("-1.5", "-2", "'=b", "['=x']", "", "-3.50", "1")}
+    assert [neutral(text) for text in [*risky, *harmless]] == [row[0] for row in rows]
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
 
 
 def test_exports_are_read_back(store, tmp_path):
