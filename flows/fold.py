@@ -23,7 +23,7 @@ def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldR
         logger = get_run_logger()
         logger.info("%d decisions and %d rewards exported", report.n_decisions, report.n_rewards)
         for name, found in report.evidence.items():
-            logger.info("%s: winner %s, regret %.1f", name, found.winner, found.regret)
+            logger.info("%s: regret %.1f; %s", name, found.regret, found.sentence)
         for name, watched in report.guards.items():
             logger.info("%s: promoted %s, %s", name, watched.promoted, watched.decision)
         if drift_events:

@@ -12,6 +12,7 @@ from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from pydantic import Field
 
+from convergence_core.gate.caveats import CASES
 from convergence_core.result import RunResult
 from convergence_core.store.runtime import RuntimeStore
 from tasks.adopting import Concluded, adopt, obstacle, told
@@ -84,7 +85,7 @@ def _question(result: RunResult) -> str:
     return (
         f"The gate says promote. `{winner.label}` is ahead of the {gate.opponent} by "
         f"{gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on {counted(gate, 'held-out case')}, "
-        f"evidence {gate.log_e:.2f} of {gate.log_threshold:.2f} nats.\n\nResume with *adopt* on: it "
+        f"evidence {gate.log_e:.2f} of {gate.log_threshold:.2f} nats. {CASES}\n\nResume with *adopt* on: it "
         f"becomes the champion of {result.system}. With *adopt* off it does not. "
         f"`convergence promote {result.label}` does the same as the first."
     )

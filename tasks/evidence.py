@@ -7,6 +7,7 @@ import numpy as np
 
 from convergence_core.gate import Contest, Design, Outcomes, even_plan
 from convergence_core.gate.betting import Floats
+from convergence_core.gate.caveats import TRAFFIC
 from convergence_core.records import Json
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import StoredArm, StoredPolicy
@@ -30,6 +31,15 @@ class Evidence:
     regret: float
     n_to_verdict: int | None
     """Requests until a verdict, projected; ``None``: the leaders look equal."""
+    caveat: str = TRAFFIC
+    """What a winner takes for granted."""
+
+    @property
+    def sentence(self) -> str:
+        """Return who won, and what that takes for granted."""
+        if self.winner is None:
+            return "no winner yet"
+        return f"{self.winner} is the winner. {self.caveat}"
 
 
 class Folder:

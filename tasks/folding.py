@@ -87,6 +87,7 @@ def _look(store: RuntimeStore, system: str, agent_type: str, found: Evidence) ->
             "regret": found.regret,
             "n_to_verdict": found.n_to_verdict,
             "winner": found.winner,
+            "caveat": found.caveat,
         },
         created_us=store.now_us(),
     )

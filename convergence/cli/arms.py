@@ -147,8 +147,7 @@ def fold(store: Store = None, config: Config = None, as_json: AsJson = False) ->
         return
     console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
     for name, found in report.evidence.items():
-        winner = "no winner yet" if found.winner is None else f"{found.winner} is the winner"
-        console.answer(f"{name}: {winner}, regret so far {found.regret:.1f}")
+        console.answer(f"{name}: regret so far {found.regret:.1f}; {found.sentence}")
     for name, watched in report.guards.items():
         console.answer(
             f"{name}: promoted {watched.promoted} against {watched.champion}: {watched.decision} "

@@ -53,6 +53,7 @@ def promote(  # noqa: PLR0917 - Typer's options
     Exit code 100: it says no, or does not know yet.
     """
     console.settings.json = as_json
+    from convergence_core.gate.caveats import CASES  # noqa: PLC0415 - as above
     from tasks.adopting import adopt, obstacle, told  # noqa: PLC0415 - brings NumPy
     from tasks.report.wording import counted  # noqa: PLC0415 - as above
     from tasks.runs import FLOW_RUN_TAG  # noqa: PLC0415 - as above
@@ -73,7 +74,7 @@ def promote(  # noqa: PLR0917 - Typer's options
         console.say(
             f"The gate says {gate.decision}: difference {gate.mean:+.3f} [{gate.low:+.3f}, "
             f"{gate.high:+.3f}] on {counted(gate, 'held-out case')}, evidence {gate.log_e:.2f} of "
-            f"{gate.log_threshold:.2f} nats."
+            f"{gate.log_threshold:.2f} nats. {CASES}"
         )
         raise typer.Exit(EXIT_GATE)
     with open_runtime(store, config) as state:
@@ -176,6 +177,7 @@ def gates(
 ) -> None:
     """List every look of the gates, alarms of drift, and who is champion."""
     console.settings.json = as_json
+    from convergence_core.gate.caveats import CASES, TRAFFIC  # noqa: PLC0415 - brings NumPy
     from convergence_core.store.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
     from convergence_core.store.runtime_watches import alarms  # noqa: PLC0415 - as above
 
@@ -224,6 +226,10 @@ def gates(
         for look in found
     ]
     console.show(console.simple_table(columns, rows, right=("n", "evidence")))
+    if any(look.kind != "holdout" for look in found):
+        console.answer(f"Verdicts on traffic: {TRAFFIC}")
+    if any(look.kind == "holdout" for look in found):
+        console.answer(f"Verdicts on held-out cases: {CASES}")
     for name, champion in champions.items():
         told = "none yet" if champion is None else f"{champion.candidate_id} ({champion.reason})"
         console.answer(f"Champion of {name}: {told}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from convergence.cli import console
 from convergence.progress import count, shown_value
+from convergence_core.gate.caveats import CASES
 from tasks.report.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _told_differences(result: "RunResult") -> Iterator[str]:
         verdict = {"keep": f"keep the {gate.opponent}"}.get(gate.decision, gate.decision)
         yield (
             f"Promotion gate: {verdict} ({counted(gate, 'held-out case')}, evidence "
-            f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats)"
+            f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats). {CASES}"
         )
         if gate.decision == "promote":
             yield f"Adopt it: convergence promote {result.label}"

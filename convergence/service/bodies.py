@@ -178,6 +178,8 @@ class EvidenceAnswer(BaseModel):
     winner: str | None
     regret: float
     n_to_verdict: int | None
+    caveat: str
+    """What a winner takes for granted."""
 
 
 class QualityAnswer(BaseModel):

@@ -15,7 +15,8 @@ The means are not known, so shares are averaged over draws from a posterior of t
 doubled (``SHARPNESS``): plain draws spread more traffic than the doubt is worth. And the plan brings
 every arm its evidence at the same expected time, so the last of several is late by chance: ``SPREAD``
 of the requests is shared evenly by the arms that are in, which costs a little on average and saves
-more of the wait for the last one.
+more of the wait for the last one. When the verdict is there, waiting has no use: the winner serves, and
+the floor alone goes to the others.
 """
 
 from dataclasses import dataclass
@@ -62,13 +63,18 @@ def verdict_plan(contest: Contest, rng: np.random.Generator, *, floor: float = 0
         floor: share of all requests that is spread evenly over the arms whatever happens, in
             [0, 1]; it keeps estimates of arms that are out alive.
 
+    Once there is a winner it gets all but the floor. Where an arm has few rewards, as one that came
+    later, those that are in share evenly.
+
     Raises:
         ValueError: ``floor`` is not in [0, 1].
     """
     if not 0.0 <= floor <= 1.0:
         raise ValueError(f"floor must lie in [0, 1], but got {floor}")
     if contest.is_over or contest.numbers.min() < FIRST:
-        return even_plan(contest)
+        # None is left where the means have changed: then all are in again.
+        left = np.ones(contest.n_arms) if contest.out.all() else (~contest.out).astype(np.float64)
+        return _plan(contest, (1.0 - floor) * left / left.sum() + floor / contest.n_arms)
     needs = needs_of(contest)
     failures = contest.numbers - contest.sums
     draws = rng.beta(

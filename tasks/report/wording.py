@@ -8,6 +8,7 @@ import datetime
 import math
 from typing import TYPE_CHECKING
 
+from convergence_core.gate.caveats import CASES
 from convergence_core.records import ParamValue, Role
 from convergence_core.result import Difference, Estimate, GateReport, RunResult
 
@@ -205,7 +206,8 @@ def gate_sentence(result: RunResult) -> str | None:
         f"Promotion gate: {said}. Difference {signed(gate.mean)} [{signed(gate.low)}, "
         f"{signed(gate.high)}] on the {_cases(gate, 'held-out case')}, evidence "
         f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats; a wrong promotion has a probability "
-        f"of at most {percent(gate.alpha)}, however often one looks.{more}"
+        f"of at most {percent(gate.alpha)}, however often one looks. "
+        f"{CASES}{more}"
     )
 
 

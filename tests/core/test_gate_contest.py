@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -257,6 +258,27 @@ def test_arms_that_are_out_get_only_their_part_of_the_floor():
     assert not contest.is_over
     assert verdict_plan(contest, rng, floor=0.06).shares[0] == pytest.approx(0.02)
     assert verdict_plan(contest, rng, floor=1.0).shares == pytest.approx([1 / 3] * 3)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.02, 0.3])
+def test_once_there_is_a_winner_it_gets_all_but_the_floor(floor: float):
+    rng = np.random.default_rng(3)
+    contest, _ = played((0.2, 0.7, 0.3, 0.3), rng, mode="verdict", cap=40_000)
+    assert contest.winner == 1
+    plan = verdict_plan(contest, rng, floor=floor)
+    assert plan.n_to_verdict == 0
+    assert plan.shares == pytest.approx([floor / 4, 1.0 - 0.75 * floor, floor / 4, floor / 4])
+
+
+def test_a_contest_without_anyone_left_begins_anew_with_all():
+    contest = replace(told([10, 10], [50, 50]), out=np.array([True, True]))
+    assert verdict_plan(contest, np.random.default_rng(0)).shares == pytest.approx([0.5, 0.5])
+
+
+def test_an_arm_that_comes_later_shares_with_those_that_are_in():
+    contest = replace(told([10, 30, 1], [50, 50, 2]), out=np.array([True, False, False]))
+    plan = verdict_plan(contest, np.random.default_rng(0), floor=0.03)
+    assert plan.shares == pytest.approx([0.01, 0.495, 0.495])
 
 
 def test_equal_leaders_have_no_projection():

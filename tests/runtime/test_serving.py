@@ -10,6 +10,7 @@ import pytest
 import convergence
 from convergence.runtime import RuntimeArm, RuntimeConfig
 from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.gate.caveats import CASES, TRAFFIC
 from convergence_core.store.runtime import RuntimeStore
 from tasks.offers import decision_id, offer_of
 from tasks.serving import Bandit
@@ -78,6 +79,36 @@ def test_evidence_of_both_modes_leads_to_the_right_winner(tmp_path: Path):
         assert found.n_to_verdict == 0
         assert sum(found.numbers) == 60 * (block + 1)
         assert found.regret > 0
+
+
+def test_after_the_verdict_the_winner_serves_and_the_floor_goes_to_the_others(tmp_path: Path):
+    system = bandit(tmp_path / "s", ServingSettings(mode="verdict", floor=0.06))
+    for block in range(20):
+        served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=block)
+        if system.evidence().winner is not None:
+            break
+    assert system.evidence().winner == "b"
+    served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=99)  # a version made after it
+    found = system._store.policy(1, system.select("u").version)
+    shares = dict(zip(found.arms, found.shares, strict=True))
+    assert shares == pytest.approx({"a": 0.02, "b": 0.96, "c": 0.02})
+
+
+def test_a_winner_is_shown_with_what_it_takes_for_granted(tmp_path: Path):
+    system = bandit(tmp_path / "s", ServingSettings(floor=0.3))
+    assert system.evidence().sentence == "no winner yet"
+    for block in range(20):
+        served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=block)
+        if system.evidence().winner is not None:
+            break
+    found = system.evidence()
+    assert found.caveat == TRAFFIC
+    assert found.sentence == f"b is the winner. {TRAFFIC}"
+    for word in ("delay", "wanders", "bursts", "clusters"):
+        assert word in TRAFFIC
+    page = (Path(__file__).parents[2] / "docs/runtime.md").read_text(encoding="utf-8")
+    assert " ".join(TRAFFIC.split()) in " ".join(page.split())
+    assert " ".join(CASES.split()) in " ".join(page.split())
 
 
 def test_arms_come_and_go_live(tmp_path: Path):

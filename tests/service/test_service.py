@@ -11,6 +11,7 @@ import pytest
 
 from convergence.client import Client
 from convergence.service.running import Service, ServiceError, ServiceOptions, is_loopback
+from convergence_core.gate.caveats import TRAFFIC
 from convergence_core.store.runtime import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens
 
@@ -93,6 +94,7 @@ def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], s
     gates = admin.gates("bot")
     assert gates.champion is None
     assert sum(gates.evidence["default"]["numbers"]) == 1
+    assert gates.evidence["default"]["caveat"] == TRAFFIC
     raw = httpx.post(
         service.url + "/v1/systems/bot/update", headers=bearer("update"),
         json={"user_id": "u", "decision_id": "nobody's", "reward": 0.1},

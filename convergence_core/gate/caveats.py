@@ -1,0 +1,18 @@
+"""What a verdict takes for granted, in one wording for every place that shows one.
+
+A bet is fair only if the mean of the next reward, given those already seen, is the arm's own.
+"""
+
+TRAFFIC = (
+    "This holds for arms whose mean rewards stay as they are, and for requests that are drawn "
+    "independently. A false winner is likely where the delay of a reward depends on the outcome and "
+    "the arm, where the level of an arm wanders or changes in bursts, "
+    "and where like requests come in clusters, such as many of one user."
+)
+"""Of a winner by live traffic, and of a guard's verdict."""
+
+CASES = (
+    "Cases count as independent: those that are alike, such as paraphrases of one question, need a "
+    "common `group`, or a false promotion is likely."
+)
+"""Of the paired gate."""
