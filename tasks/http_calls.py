@@ -1,7 +1,7 @@
 """HTTP clients, what can go wrong with a call, in words, whose fault it is, and who pays.
 
-Rate limits, network and server errors are the infrastructure's and may heal; a refused key and
-spent credit are the infrastructure's and do not; any other 4xx is what the candidate's parameters
+Rate limits, network and server errors are the infrastructure's and may heal; a refused key,
+spent credit and an address that leads elsewhere are the infrastructure's and do not; any other 4xx is what the candidate's parameters
 caused. A request that was sent and whose end nobody saw may have cost money.
 """
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import httpx
 
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from tasks.bodies import CODINGS, MAX_RESPONSE_BYTES, limiting
 from tasks.connections import connection_mounts
 from tasks.retries import rate_of
-from tasks.values import shorten
 
 if TYPE_CHECKING:
     from tasks.stopwatch import Stopwatch
@@ -23,7 +23,6 @@ _RETRYABLE = frozenset({408, 409, 425, 429})
 _MAYBE_BILLED = frozenset({502, 504, 520, 522, 524})
 """A gateway gave up on the server behind it, which may have done the work."""
 _SPENT_CODES = ("insufficient_quota", "billing_not_active", "billing_hard_limit_reached")
-_DETAILS_CHARS = 2000
 
 
 def status_fault(
@@ -38,7 +37,6 @@ def status_fault(
         url: what was called, without its query.
         secret: environment variable that holds the key, if one was sent.
     """
-    details = shorten(body, _DETAILS_CHARS)
     kind = f"http_{status}"
     rate = rate_of(headers.raw)
     if status in (401, 403):
@@ -46,7 +44,7 @@ def status_fault(
         return InfrastructureFault(
             f"HTTP {status} from {url}: access refused. {fix}",
             error_type=kind,
-            details=details,
+            details=body,
             retryable=False,
             rate=rate,
         )
@@ -56,7 +54,7 @@ def status_fault(
             f"HTTP {status} from {url}: the account{whose} is out of credit. "
             "Add some, or raise its limit, with the provider.",
             error_type=kind,
-            details=details,
+            details=body,
             retryable=False,
             rate=rate,
         )
@@ -64,20 +62,21 @@ def status_fault(
         return InfrastructureFault(
             f"HTTP {status} from {url}",
             error_type=kind,
-            details=details,
+            details=body,
             retry_after_s=None if rate is None else rate.retry_after_s,
             may_be_billed=status in _MAYBE_BILLED,
             rate=rate,
         )
     if status < 400:
         return InfrastructureFault(
-            f"HTTP {status} from {url}: redirects to another host are not followed. "
-            f"Write the final URL as `api.endpoint`: {headers.get('location', 'none given')}",
+            f"HTTP {status} from {url}: redirects are not followed, since each would be a "
+            "request that no limit counts. Write the final URL as `api.endpoint`: "
+            f"{headers.get('location', 'none given')}",
             error_type=kind,
             retryable=False,
             rate=rate,
         )
-    return CandidateFault(f"HTTP {status} from {url}", error_type=kind, details=details)
+    return CandidateFault(f"HTTP {status} from {url}", error_type=kind, details=body)
 
 
 def transport_fault(
@@ -123,7 +122,7 @@ def bad_body_fault(error: Exception, body: str, *, url: str) -> InfrastructureFa
     return InfrastructureFault(
         f"the answer of {url} is not JSON: {error}",
         error_type="bad_body",
-        details=shorten(body, _DETAILS_CHARS),
+        details=body,
         may_be_billed=True,
     )
 
@@ -135,7 +134,11 @@ def _certificates() -> ssl.SSLContext:
 
 
 def make_client(
-    timeout_s: float, n_connections: int, *, connect_s: float | None = None
+    timeout_s: float,
+    n_connections: int,
+    *,
+    connect_s: float | None = None,
+    max_response_bytes: int = MAX_RESPONSE_BYTES,
 ) -> httpx.AsyncClient:
     """Return a client with a connection for each worker; waiting for one is no time-out.
 
@@ -143,8 +146,11 @@ def make_client(
         timeout_s: longest silence on a connection; a ``Stopwatch`` limits the exchange.
         n_connections: most connections at once.
         connect_s: longest wait for a connection; ``None``: ``timeout_s``.
+        max_response_bytes: most bytes of an answer, decoded; see ``tasks.bodies``.
     """
     return httpx.AsyncClient(
+        headers={"Accept-Encoding": ", ".join(CODINGS)},
+        event_hooks={"response": [limiting(max_response_bytes)]},
         verify=_certificates(),
         timeout=httpx.Timeout(
             timeout_s, connect=timeout_s if connect_s is None else connect_s, pool=None

@@ -69,7 +69,7 @@ class Stopwatch:
         self._end_s = 0.0
 
     async def __call__(self, event: str, info: dict[str, Any]) -> None:
-        """Start with the first request of the exchange; redirects belong to it."""
+        """Start when the request leaves, and end with its answer."""
         if event.endswith("send_request_headers.started"):
             if (checkpoint := _CHECKPOINT.get()) is not None:
                 await checkpoint.clearance()

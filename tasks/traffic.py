@@ -18,6 +18,7 @@ from typing import Literal
 
 from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
 from convergence_core.traffic import Aimd, Breaker, Pacer, RateInfo
+from tasks.bodies import TOO_LARGE
 from tasks.pacing import Pace, Pacing
 from tasks.retries import LONGEST_PAUSE_S
 
@@ -339,7 +340,7 @@ def _meaning_of(fault: EvaluationFault | None) -> _Meaning:
     if kind in _UNSENT:
         return "unsent"
     if not fault.retryable:
-        return "refused"
+        return "alive" if kind == TOO_LARGE else "refused"
     if kind in THROTTLED:
         return "throttled"
     if kind in _OVERLOADED:

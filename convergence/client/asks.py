@@ -10,7 +10,8 @@ from urllib.parse import quote
 import httpx
 
 from convergence.client.answers import Gates, ServiceRefusedError
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError, InfrastructureFault, Problem
+from tasks.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
 
 _AGAIN = frozenset({429, 503})
 _MEANT = {("update", 404), ("update", 409)}
@@ -53,13 +54,16 @@ class Requests:
         self._retries = retries
         self._settings: dict[str, Any] = {
             "base_url": url,
-            "headers": {"Authorization": f"Bearer {secret}"},
+            "headers": {
+                "Authorization": f"Bearer {secret}",
+                "Accept-Encoding": ", ".join(CODINGS),
+            },
             "timeout": timeout_s,
         }
 
-    def wait_s(self, attempt: int, outcome: httpx.Response | httpx.TransportError) -> float | None:
+    def wait_s(self, attempt: int, outcome: httpx.Response | httpx.RequestError) -> float | None:
         """Return the seconds until a request is sent again; ``None``: it is not."""
-        if attempt >= self._retries:
+        if attempt >= self._retries or isinstance(outcome, httpx.DecodingError):
             return None
         waits = 0.05 * 2.0**attempt
         if isinstance(outcome, httpx.Response):
@@ -68,6 +72,19 @@ class Requests:
             asked = outcome.headers.get("retry-after", "")
             waits = max(waits, float(asked) if asked.isdigit() else 0.0)
         return min(waits, _LONGEST_WAIT_S)
+
+    @staticmethod
+    def limit(response: httpx.Response) -> None:
+        """Limit what is read of an answer; a hook of the HTTP client.
+
+        Raises:
+            httpx.DecodingError: reading it, or its head, shows that it is no answer of the service.
+        """
+        told = f"the answer has more than {MAX_RESPONSE_BYTES:,} bytes"
+        try:
+            limit_body(response, MAX_RESPONSE_BYTES, lambda: httpx.DecodingError(told))
+        except InfrastructureFault as fault:
+            raise httpx.DecodingError(str(fault)) from None
 
     @staticmethod
     def answer_of(ask: Ask, response: httpx.Response) -> dict[str, Any]:

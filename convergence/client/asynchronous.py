@@ -47,7 +47,11 @@ class AsyncClient(Requests):
         super().__init__(
             url, token=token, token_env=token_env, retries=retries, timeout_s=timeout_s
         )
-        self._http = httpx.AsyncClient(**self._settings)
+
+        async def limit(response: httpx.Response) -> None:
+            self.limit(response)
+
+        self._http = httpx.AsyncClient(**self._settings, event_hooks={"response": [limit]})
 
     async def select(
         self,
@@ -141,16 +145,16 @@ class AsyncClient(Requests):
         attempt = 0
         while True:
             try:
-                outcome: httpx.Response | httpx.TransportError = await self._http.request(
+                outcome: httpx.Response | httpx.RequestError = await self._http.request(
                     ask.method, ask.path, json=ask.json, params=ask.params, headers=ask.headers
                 )
-            except httpx.TransportError as error:
+            except (httpx.TransportError, httpx.DecodingError) as error:
                 outcome = error
             wait = self.wait_s(attempt, outcome)
             if wait is None:
                 break
             await asyncio.sleep(wait)
             attempt += 1
-        if isinstance(outcome, httpx.TransportError):
+        if isinstance(outcome, httpx.RequestError):
             raise ServiceRefusedError(None, str(outcome) or type(outcome).__name__) from outcome
         return self.answer_of(ask, outcome)

@@ -54,7 +54,7 @@ class Client(Requests):
         super().__init__(
             url, token=token, token_env=token_env, retries=retries, timeout_s=timeout_s
         )
-        self._http = httpx.Client(**self._settings)
+        self._http = httpx.Client(**self._settings, event_hooks={"response": [self.limit]})
 
     def select(
         self,
@@ -159,16 +159,16 @@ class Client(Requests):
         attempt = 0
         while True:
             try:
-                outcome: httpx.Response | httpx.TransportError = self._http.request(
+                outcome: httpx.Response | httpx.RequestError = self._http.request(
                     ask.method, ask.path, json=ask.json, params=ask.params, headers=ask.headers
                 )
-            except httpx.TransportError as error:
+            except (httpx.TransportError, httpx.DecodingError) as error:
                 outcome = error
             wait = self.wait_s(attempt, outcome)
             if wait is None:
                 break
             time.sleep(wait)
             attempt += 1
-        if isinstance(outcome, httpx.TransportError):
+        if isinstance(outcome, httpx.RequestError):
             raise ServiceRefusedError(None, str(outcome) or type(outcome).__name__) from outcome
         return self.answer_of(ask, outcome)

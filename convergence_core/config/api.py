@@ -65,6 +65,9 @@ class RequestConfig(Section):
     first_byte_seconds: float | None = Field(default=None, gt=0, le=86_400)
     """Longest wait for the first byte of the answer, in seconds (not kind `function`). Absent: as
     long as the call may last."""
+    max_response_bytes: int = Field(default=10_000_000, ge=1_000, le=1_000_000_000)
+    """Most bytes of an answer, after decompression (not kind `function`). A larger one is not read
+    to its end; its evaluation is missing, and the same is not asked again."""
     stream: bool = False
     """Whether the answer is streamed, which measures the time to its first token (chat kinds)."""
     unsupported: Literal["refuse", "drop"] = "refuse"

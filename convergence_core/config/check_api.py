@@ -47,7 +47,7 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "auth": ("type", "token_env", "header_name", "username", "password_env"),
         "request": (
             *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("unsupported", "connect_seconds", "first_byte_seconds"),
+            *("unsupported", "connect_seconds", "first_byte_seconds", "max_response_bytes"),
         ),
         "response": _RESPONSE,
     },

@@ -96,6 +96,8 @@ class LlmConfig(Section):
     """Longest answer, in tokens."""
     timeout_seconds: float = Field(default=60.0, gt=0, le=86_400)
     """Longest duration of one call, in seconds."""
+    max_response_bytes: int = Field(default=10_000_000, ge=1_000, le=1_000_000_000)
+    """Most bytes of an answer, after decompression; a larger one is not read to its end."""
     parallel_workers: int = Field(default=4, ge=1, le=512)
     """Calls in flight at most."""
 

@@ -116,7 +116,9 @@ def make_llm(
     settings: Settings = {
         "headers": _key_headers(kind, config.api_key_env, secrets, f"{key}.api_key_env"),
         "connection": Connection(
-            timeout_s=config.timeout_seconds, n_connections=config.parallel_workers
+            timeout_s=config.timeout_seconds,
+            n_connections=config.parallel_workers,
+            max_response_bytes=config.max_response_bytes,
         ),
         "secret": config.api_key_env,
         "unsupported": "drop",

@@ -61,7 +61,7 @@ def read_chat(
     if not isinstance(first, dict):
         fault = CandidateFault("the model's answer holds no choice", error_type=EMPTY)
     elif isinstance(refusal, str) and refusal:
-        fault = CandidateFault(f"the model refused: {refusal[:500]}", error_type=REFUSAL)
+        fault = CandidateFault(f"the model refused: {refusal}", error_type=REFUSAL)
     elif finish_reason == "content_filter":
         fault = CandidateFault("the provider's filter stopped the answer", error_type=REFUSAL)
     elif not text.strip() and not tool_calls:

@@ -1,6 +1,7 @@
 """What all providers of chat models share: settings, one exchange, faults without secrets."""
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -14,18 +15,21 @@ from convergence_core.errors import (
     Billed,
     CandidateFault,
     EvaluationFault,
+    InfrastructureFault,
 )
 from convergence_core.records import Json
 from tasks.authentication import header_fault
+from tasks.bodies import MAX_RESPONSE_BYTES
 from tasks.http_calls import bad_body_fault, make_client, transport_fault
 from tasks.providers.answers import ChatCompletion
-from tasks.providers.faults import provider_fault, streamed_fault
+from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
 from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
 from tasks.redaction import Redactor
 from tasks.stopwatch import Stopwatch
 from tasks.values import to_json
 
+_CHAT_FIELDS = ("choices", "candidates", "promptFeedback", "usage", "usageMetadata")
 _DRAIN_S = 0.5
 """Longest wait for the end of a stream that has said it is whole."""
 _MIN_SECRET = 8
@@ -44,10 +48,17 @@ class Connection:
     """From sending to the head of the answer; ``None``: ``timeout_s``."""
     n_connections: int = 100
     """Most connections at once."""
+    max_response_bytes: int = MAX_RESPONSE_BYTES
+    """Most bytes of an answer, decoded."""
 
     def open(self) -> httpx.AsyncClient:
         """Return a client that never retries."""
-        return make_client(self.timeout_s, self.n_connections, connect_s=self.connect_s)
+        return make_client(
+            self.timeout_s,
+            self.n_connections,
+            connect_s=self.connect_s,
+            max_response_bytes=self.max_response_bytes,
+        )
 
     def stopwatch(self, limit: asyncio.Timeout) -> Stopwatch:
         """Return what times one exchange, and ends it by this limit."""
@@ -192,7 +203,25 @@ class Provider(ABC):
         if not isinstance(raw, dict):
             problem = ValueError("not an object")
             raise without_secrets(bad_body_fault(problem, response.text, url=url), sent)
+        reported = reported_fault(raw, response.headers, url=url, secret=self._secret)
+        if reported is not None and not raw.get("choices"):
+            raise without_secrets(reported, sent)
         return raw
+
+    def _check_chat(self, raw: Mapping[str, Json]) -> None:
+        """Check that an object is an answer of a chat model at all, though maybe an empty one.
+
+        Raises:
+            InfrastructureFault: it has none of the fields that such an answer has.
+        """
+        if raw.keys().isdisjoint(_CHAT_FIELDS):
+            raise InfrastructureFault(
+                f"the answer of {bare(self._base_url)} is none of a chat model: it has none of "
+                f"{', '.join(f'`{name}`' for name in _CHAT_FIELDS)}",
+                error_type="bad_body",
+                details=json.dumps(dict(raw), ensure_ascii=False),
+                may_be_billed=True,
+            )
 
     async def _joined(
         self,
@@ -221,7 +250,7 @@ class Provider(ABC):
                 if not data.strip():
                     continue
                 piece = read_piece(data, url=url)
-                fault = streamed_fault(piece, response.headers, url=url, secret=self._secret)
+                fault = reported_fault(piece, response.headers, url=url, secret=self._secret)
                 if fault is not None:
                     raise without_secrets(fault, sent)
                 if joiner.add(piece) and first_token_ms is None:
@@ -233,7 +262,7 @@ class Provider(ABC):
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read the end of a stream that is whole, so that its connection can be used again."""
-    with suppress(httpx.HTTPError, httpx.StreamError, TimeoutError):
+    with suppress(httpx.HTTPError, httpx.StreamError, TimeoutError, InfrastructureFault):
         async with asyncio.timeout(_DRAIN_S):
             async for _ in chunks:
                 pass

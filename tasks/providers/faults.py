@@ -15,7 +15,6 @@ from convergence_core.records import Json
 from tasks.http_calls import status_fault
 from tasks.providers.answers import REFUSAL
 from tasks.retries import rate_of
-from tasks.values import shorten
 
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
 _LIMIT_REACHED = "billing_hard_limit_reached"
@@ -24,49 +23,48 @@ _FILTERED = frozenset(
 )
 _CAPACITY = 498
 """Groq's status for a service tier that is full."""
-_DETAILS_CHARS = 2000
 
 
 def provider_fault(
     status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault:
     """Return the fault that an answer with an error status means; see ``status_fault``."""
-    kind, details = f"http_{status}", shorten(body, _DETAILS_CHARS)
+    kind = f"http_{status}"
     if status == 400 and any(mark in body for mark in _BAD_KEY):
         fix = f"Check the value of {secret}." if secret else "Add `api.auth` to the configuration."
         return InfrastructureFault(
             f"HTTP 400 from {url}: access refused. {fix}",
             error_type=kind,
-            details=details,
+            details=body,
             retryable=False,
         )
     if status == 400 and _LIMIT_REACHED in _codes(body):
         return InfrastructureFault(
             f"HTTP 400 from {url}: the account's own limit is reached. Raise it with the provider.",
             error_type=kind,
-            details=details,
+            details=body,
             retryable=False,
         )
     if status == 400 and _codes(body) & _FILTERED:
         return CandidateFault(
-            "the provider's filter stopped the prompt", error_type=REFUSAL, details=details
+            "the provider's filter stopped the prompt", error_type=REFUSAL, details=body
         )
     if status == _CAPACITY:
         rate = rate_of(headers.raw)
         return InfrastructureFault(
             f"HTTP {status} from {url}: its service tier is full",
             error_type=kind,
-            details=details,
+            details=body,
             retry_after_s=None if rate is None else rate.retry_after_s,
             rate=rate,
         )
     return status_fault(status, body, headers, url=url, secret=secret)
 
 
-def streamed_fault(
+def reported_fault(
     piece: Mapping[str, Json], headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault | None:
-    """Return the fault that a piece of a stream reports, ``None`` if it reports none."""
+    """Return the fault that a 200 or a piece of a stream reports, ``None`` if it reports none."""
     error = piece.get("error")
     if not error:
         return None
@@ -76,9 +74,9 @@ def streamed_fault(
     if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600:
         return provider_fault(status, body, headers, url=url, secret=secret)
     return InfrastructureFault(
-        f"the stream of {url} ended with an error",
+        f"the answer of {url} reports an error",
         error_type="stream_error",
-        details=shorten(body, _DETAILS_CHARS),
+        details=body,
         may_be_billed=True,
     )
 

@@ -80,6 +80,7 @@ class GeminiChat(Provider):
                     await response.aclose()
         except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:
             raise self._exchange_fault(error, stopwatch, sent) from None
+        self._check_chat(raw)
         return read_gemini(raw, latency_ms=latency_ms, first_token_ms=first_token_ms)
 
     async def aclose(self) -> None:

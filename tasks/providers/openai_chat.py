@@ -101,6 +101,7 @@ class OpenAIChat(Provider):
                 answer: Any = await create(**request)
                 latency_ms = stopwatch.read_ms()
                 raw = self._parsed(answer.http_response, sent)
+        self._check_chat(raw)
         return read_chat(raw, latency_ms=latency_ms, first_token_ms=first_token_ms)
 
     async def exchange(self, path: RawPath, body: Mapping[str, Json]) -> tuple[RawAnswer, float]:

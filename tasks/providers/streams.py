@@ -23,10 +23,15 @@ async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     Only line feeds end lines: a text may hold other letters that Python takes for ends of lines.
     An event that no empty line follows counts when it is whole.
     """
-    rest, lines = b"", []
+    begun: list[bytes] = []
+    """Parts of a line whose end has not come."""
+    lines: list[bytes] = []
     async for chunk in chunks:
-        pieces = (rest + chunk).split(b"\n")
-        rest = pieces.pop()
+        begun.append(chunk)
+        if b"\n" not in chunk:
+            continue
+        *pieces, rest = b"".join(begun).split(b"\n")
+        begun = [rest]
         for line in pieces:
             bare = line.rstrip(b"\r")
             if bare.startswith(b"data:"):
@@ -34,6 +39,7 @@ async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
             elif not bare and lines:
                 yield b"\n".join(lines).decode("utf-8", "replace")
                 lines = []
+    rest = b"".join(begun)
     if rest.startswith(b"data:"):
         lines.append(rest[5:].strip())
     last = b"\n".join(lines).decode("utf-8", "replace")

@@ -60,6 +60,7 @@ class ChatTarget:
             connect_s=api.request.connect_seconds,
             first_byte_s=api.request.first_byte_seconds,
             n_connections=workers,
+            max_response_bytes=api.request.max_response_bytes,
         )
         self._chats: dict[str, Provider] = {
             name: make_chat(

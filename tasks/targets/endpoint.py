@@ -16,15 +16,15 @@ from convergence_core.target import WorstCase
 from tasks.authentication import header_fault, request_headers, secret_name
 from tasks.call_forms import merge
 from tasks.http_calls import bad_body_fault, make_client, status_fault, transport_fault
+from tasks.proxy_texts import is_of_proxy
 from tasks.redaction import Secrets
 from tasks.request_templates import Values
 from tasks.stopwatch import Stopwatch
-from tasks.values import Missing, NotJsonError, as_text, pick, shorten, to_json
+from tasks.values import Missing, NotJsonError, as_text, pick, to_json
 
 if TYPE_CHECKING:
     from convergence_core.budget.prices import PriceTable
 
-MAX_REDIRECTS = 5
 USER_AGENT = "convergence-optimizer"
 
 
@@ -130,7 +130,12 @@ class HttpTarget:
 
     def _open_client(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = make_client(self._timeout_s, self._workers, connect_s=self._connect_s)
+            self._client = make_client(
+                self._timeout_s,
+                self._workers,
+                connect_s=self._connect_s,
+                max_response_bytes=self._api.request.max_response_bytes,
+            )
         return self._client
 
     def _headers(self) -> httpx.Headers:
@@ -164,12 +169,6 @@ class HttpTarget:
                     headers=headers,
                     extensions={"trace": stopwatch},
                 )
-                for _ in range(MAX_REDIRECTS):
-                    if not _leads_to_same_host(response):
-                        break
-                    assert response.next_request is not None  # noqa: S101 - it leads somewhere
-                    response.next_request.extensions["trace"] = stopwatch
-                    response = await client.send(response.next_request)
                 latency_ms = stopwatch.read_ms()
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             raise header_fault(error, secret_name(self._api)) or transport_fault(
@@ -193,7 +192,7 @@ class HttpTarget:
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
         fields = self._api.response
         try:
-            body = _body_of(response)
+            body = _body_of(response, is_text_allowed=not fields.result_required)
         except CandidateFault as fault:
             fault.billed = self._billed(None)
             raise
@@ -201,14 +200,14 @@ class HttpTarget:
         if _found(body, fields.success_field) is False:
             reason = _found(body, fields.error_field)
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
-            raise CandidateFault(shorten(why, 1000), error_type="reported_failure", billed=billed)
+            raise CandidateFault(why, error_type="reported_failure", billed=billed)
         value = pick(body, fields.result_field)
         if isinstance(value, Missing):
             if fields.result_required:
                 raise CandidateFault(
                     f"the answer has no `{fields.result_field}`",
                     error_type="missing_result",
-                    details=shorten(response.text, 2000),
+                    details=response.text,
                     billed=billed,
                 )
             value = body
@@ -258,34 +257,49 @@ def _refuse_credentials(api: ApiConfig) -> None:
         raise ConfigurationError(problems)
 
 
-def _leads_to_same_host(response: httpx.Response) -> bool:
-    following = response.next_request
-    if following is None:
-        return False
-    here = response.request.url
-    return (following.url.scheme, following.url.host, following.url.port) == (
-        here.scheme,
-        here.host,
-        here.port,
-    )
-
-
 def _bare(url: str) -> str:
     """Return a URL without what may be secret in it."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
-def _body_of(response: httpx.Response) -> Json:
-    if response.headers.get("content-type", "").startswith("text/plain"):
-        return to_json(response.text)
+def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
+    """Return what an answer says; a plain text is one where no field of JSON is asked for.
+
+    Raises:
+        CandidateFault: a number in it is not finite.
+        InfrastructureFault: it is neither, e.g. cut off, or the text of a proxy.
+    """
+    is_plain = response.headers.get("content-type", "").startswith("text/plain")
     try:
-        return to_json(json.loads(response.content))
+        body = _json_of(response)
+        # A plain text may happen to be a number or a word of JSON, and stays a text.
+        return to_json(body if isinstance(body, (dict, list)) or not is_plain else response.text)
     except NotJsonError as error:  # NaN, which is no JSON
         raise CandidateFault(f"in the answer, {error}", error_type=error.error_type) from error
     except (ValueError, RecursionError) as error:
+        text = response.text
+        if is_plain and is_text_allowed and text.strip() and not is_of_proxy(text):
+            return to_json(text)
         url = _bare(str(response.request.url))
-        raise bad_body_fault(error, response.text, url=url) from error
+        raise bad_body_fault(error, text, url=url) from error
+
+
+def _json_of(response: httpx.Response) -> object:
+    """Return an answer's JSON, whatever type its head names.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+        ValueError: it is no JSON.
+    """
+    try:
+        return json.loads(response.content)
+    except UnicodeDecodeError:
+        try:
+            text = response.content.decode(response.charset_encoding or "utf-8")
+        except LookupError as error:
+            raise ValueError(str(error)) from None
+        return json.loads(text)
 
 
 def _found(body: Json, path: str | None) -> Json:

@@ -95,6 +95,7 @@ api:
   request:
     connect_seconds: 5
     first_byte_seconds: 20
+    max_response_bytes: 1000000
     stream: true
     unsupported: drop
     options: {model: gpt-4o-mini}
@@ -135,6 +136,7 @@ llm:
   temperature: null
   max_tokens: 500
   timeout_seconds: 60
+  max_response_bytes: 1000000
   parallel_workers: 4
 storage: {journal: "${JOURNAL_URL}"}
 """

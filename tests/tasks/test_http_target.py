@@ -187,6 +187,78 @@ def test_plain_text_is_a_result():
         assert ask(http_api(server.url)).value == "just words"
 
 
+PLAIN = {"content-type": "text/plain; charset=utf-8"}
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "text/html", "application/octet-stream", "", "x"])
+@pytest.mark.parametrize("written", [{}, {"result_field": "result"}])
+def test_json_is_read_whatever_its_content_type(kind, written):
+    answer = Answer(b'\xef\xbb\xbf {"result": {"a": [1]}}\n', headers={"content-type": kind})
+    with LoopbackServer(lambda _: answer) as server:
+        assert ask(http_api(server.url, response=written)).value == {"a": [1]}
+
+
+def test_json_is_read_in_the_charset_that_its_head_names():
+    answer = Answer(
+        '{"result": "é"}'.encode("latin-1"),
+        headers={"content-type": "application/json; charset=iso-8859-1"},
+    )
+    with LoopbackServer(lambda _: answer) as server:
+        assert ask(http_api(server.url)).value == "é"
+
+
+@pytest.mark.parametrize("text", ["42", "true", "null", '"quoted"', "NaN", "Infinity War"])
+def test_a_plain_text_that_happens_to_be_json_stays_a_text(text):
+    with LoopbackServer(lambda _: Answer(text.encode(), headers=PLAIN)) as server:
+        assert ask(http_api(server.url)).value == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "upstream connect error or disconnect/reset before headers. reset reason: overflow",
+        "upstream request timeout",
+        "no healthy upstream",
+        "stream timeout",
+        "Bad Gateway",
+        "502 Bad Gateway",
+        "HTTP/1.1 503 Service Unavailable",
+        "Service Unavailable",
+        "The service is temporarily unavailable",
+        "Internal Server Error",
+        "Error: 504 Gateway Timeout",
+        "Too Many Requests",
+        "local_rate_limited",
+        "default backend - 404",
+        "404 page not found",
+        "RBAC: access denied",
+        "error code: 1015",
+        "Backend fetch failed",
+        "connection refused",
+        "read ECONNRESET"[5:],
+        "no available server",
+        "<html><body>502</body></html>",
+        "<!DOCTYPE html><title>x</title>",
+        "",
+        " \n",
+    ],
+)
+def test_what_proxies_say_is_missing_with_status_200_too(text):
+    fault = fault_of(Answer(text.encode(), headers=PLAIN))
+    assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
+
+
+@pytest.mark.parametrize(
+    "text", ["just words", "The gateway to Rome is bad.", "Errors are human", "Internal matters"]
+)
+def test_a_plain_text_is_no_result_where_a_field_of_json_is(text):
+    answer = Answer(text.encode(), headers=PLAIN)
+    with LoopbackServer(lambda _: answer) as server:
+        assert ask(http_api(server.url)).value == text
+    fault = fault_of(answer, response={"result_field": "result"})
+    assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
+
+
 def test_a_url_with_a_password_is_refused_and_not_shown():
     made = loaded(api=http_api("http://127.0.0.1:1/")).configuration.api
     leaky = made.model_copy(update={"endpoint": "https://me:hunter2@host/v1"})
@@ -195,16 +267,15 @@ def test_a_url_with_a_password_is_refused_and_not_shown():
     assert "hunter2" not in str(caught.value)
 
 
-def test_redirects_on_the_same_host_are_followed():
-    def answer(request):
-        if request.path == "/old":
-            return Answer({}, 307, {"location": "/new"})
-        return Answer({"result": "moved"})
-
-    with LoopbackServer(answer) as server:
-        reply = ask(http_api(server.url + "/old"))
-    assert reply.value == "moved"
-    assert server.requests[1].body == server.requests[0].body
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed_on_the_same_host_either(status):
+    with (
+        LoopbackServer(lambda _: Answer({}, status, {"location": "/new"})) as server,
+        pytest.raises(InfrastructureFault, match="/new") as caught,
+    ):
+        ask(http_api(server.url + "/old"))
+    assert [request.path for request in server.requests] == ["/old"]
+    assert (caught.value.retryable, caught.value.error_type) == (False, f"http_{status}")
 
 
 def test_redirects_to_another_host_are_not_followed():

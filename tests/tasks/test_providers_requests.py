@@ -255,7 +255,7 @@ def test_thoughts_are_no_part_of_the_answer():
         (gemini_answer(finish_reason="RECITATION"), "refusal"),
         (Answer({"promptFeedback": {"blockReason": "SAFETY"}}), "refusal"),
         (gemini_answer(finish_reason="MAX_TOKENS"), "empty_reply"),
-        (Answer({}), "empty_reply"),
+        (Answer({"candidates": []}), "empty_reply"),
         (gemini_error(400, "bad temperature"), "http_400"),
         (gemini_error(404), "http_404"),
     ],
