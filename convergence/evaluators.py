@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
+
 
 def reported(
     result: object,
@@ -20,7 +23,8 @@ def reported(
     value = result.get(metric) if isinstance(result, Mapping) else result
     if isinstance(value, bool | int | float):
         return float(value)
+    told = one_line(str(result), 80, redacted_text)
     raise ValueError(
         f"metric {metric!r} needs an evaluator, or a number named {metric!r} in the target's "
-        f"answer, which was {str(result)[:80]!r}. Give `evaluator=` to run_optimization."
+        f"answer, which was {told!r}. Give `evaluator=` to run_optimization."
     )

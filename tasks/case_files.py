@@ -13,6 +13,8 @@ from typing import Any
 from convergence_core.config.positions import read_yaml
 from convergence_core.config.shown import shown
 from convergence_core.errors import Problem
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.values import NotJsonError, to_json
 
 LIST_KEYS = ("test_cases", "cases")
@@ -304,7 +306,10 @@ def _column_problems(names: list[str], report: Reporter) -> list[Problem]:
         rule = "must have a column `input`, or columns `input.…`"
         problems.append(
             report.problem(
-                rule, "Name the columns in the first line.", value=", ".join(names)[:80], line=1
+                rule,
+                "Name the columns in the first line.",
+                value=one_line(", ".join(names), 80, redacted_text),
+                line=1,
             )
         )
     return problems
@@ -360,7 +365,8 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     try:
         rows = pl.read_parquet(path).to_dicts()
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
-        rule, fix = f"must be a parquet file: {str(error)[:200]}", "Write it again."
+        told = one_line(str(error), 200, redacted_text)
+        rule, fix = f"must be a parquet file: {told}", "Write it again."
         raise FileProblem(report.problem(rule, fix, value=repr(str(path)))) from None
     cases: list[RawCase] = []
     problems: list[Problem] = []

@@ -14,6 +14,8 @@ from convergence_core.config import MetricConfig
 from convergence_core.config.evaluation import SimilarityMethod
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.values import as_text
 
 Comparison: TypeAlias = Callable[[Json, Json], float]
@@ -105,9 +107,8 @@ def numeric(config: MetricConfig) -> Comparison:
         target = _expected_number(expected)
         number = _number(result)
         if number is None:
-            raise CandidateFault(
-                f"the answer is not a number: {as_text(result)[:100]!r}", error_type="not_numeric"
-            )
+            told = one_line(as_text(result), 100, redacted_text)
+            raise CandidateFault(f"the answer is not a number: {told!r}", error_type="not_numeric")
         return float(abs(number - target) <= max(absolute, relative * abs(target)))
 
     return compare

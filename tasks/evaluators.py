@@ -17,6 +17,8 @@ from typing import Any
 from convergence_core.errors import ConfigurationError, EvaluatorFault, Problem
 from convergence_core.records import Case, Params, Reply
 from tasks.functions import UserFunction, describe, is_async
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.values import NotJsonError, to_json
 from tasks.workers import (
     LoopPool,
@@ -67,7 +69,8 @@ class Evaluator:
         if found is None:
             return None
         if not isinstance(found, (bool, int, float)):
-            raise self._no_number(metric, f"returned {str(found)[:100]!r}")
+            told = one_line(str(found), 100, redacted_text)
+            raise self._no_number(metric, f"returned {told!r}")
         number = float(found)
         if not math.isfinite(number):
             raise self._no_number(metric, f"returned {number}", error_type="not_finite")

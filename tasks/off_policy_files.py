@@ -10,6 +10,8 @@ import numpy as np
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.off_policy import Log
 from convergence_core.store.runtime import RuntimeStore
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 
 Target = np.ndarray
 
@@ -118,9 +120,8 @@ def target_of(policy: str, arms: Sequence[str]) -> Target:
     ]
     for arm, _, share in parts:
         if arm not in arms:
-            raise _refused(
-                "--policy", "must name arms of the log", arm, f"It has {', '.join(arms)[:200]}."
-            )
+            known = one_line(", ".join(arms), 200, redacted_text)
+            raise _refused("--policy", "must name arms of the log", arm, f"It has {known}.")
         try:
             target[list(arms).index(arm)] += float(share)
         except ValueError as error:

@@ -7,11 +7,13 @@ from typing import TypeAlias
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.records import Json, Reply, Usage, canonical_json, sha256_hex
 from convergence_core.store.protocols import Answer
-from tasks.redaction import redact_json
+from tasks.redaction import redact_json, shortened
 from tasks.scoring import Verdict
-from tasks.values import shorten
 
 Redact: TypeAlias = Callable[[str], str]
+
+MAX_MESSAGE_CHARS = 2000
+MAX_DETAILS_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +48,11 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
 
 def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) -> Json:
     """Return the JSON form of a fault, redacted; without its details where no text is kept."""
-    message = redact(shorten(str(fault), 2000))
-    details = redact(shorten(fault.details)) if keep_text else ""
+    details = shortened(fault.details, MAX_DETAILS_CHARS, redact) if keep_text else ""
     return {
         "fault": fault.fault,
-        "error_type": fault.error_type,
-        "message": message,
+        "error_type": redact(fault.error_type),
+        "message": shortened(str(fault), MAX_MESSAGE_CHARS, redact),
         "details": details,
     }
 
@@ -94,13 +95,18 @@ def fault_of(outcome: Json) -> CandidateFault:
     return CandidateFault(message, error_type=error_type, details=details)
 
 
+_SAID = ("value", "model", "finish_reason", "extra")
+"""What of a reply are words of those who answered."""
+
+
 def redacted(reply: Reply, redact: Redact) -> Reply:
     """Return a reply without secrets: the one that is stored is the one that is scored."""
-    value = redact_json(reply.value, redact)
-    model = None if reply.model is None else redact(reply.model)
-    if value == reply.value and model == reply.model:
+    said = {name: getattr(reply, name) for name in _SAID}
+    clean = {name: redact_json(value, redact) for name, value in said.items()}
+    dropped = tuple(redact(text) for text in reply.dropped)
+    if clean == said and dropped == reply.dropped:
         return reply
-    return replace(reply, value=value, model=model)
+    return replace(reply, **clean, dropped=dropped)  # type: ignore[arg-type]  # each of its own type
 
 
 def record_of(answer: Answer, run_id: str, eval_id: str | None) -> Record:

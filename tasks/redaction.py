@@ -4,6 +4,9 @@ A configuration holds names of environment variables only. ``Secrets`` reads a v
 a request is made; ``Redactor`` replaces values, and what looks like a key of somebody, in all
 texts that go to the journal, the tables, the logs or a metric. ``tasks.process_redaction`` applies
 it to whatever else this process writes.
+
+Texts are cut by ``shortened`` alone, which redacts first: a cut through a secret would leave a
+piece that no longer equals it. Pieces that others left are found too, see ``tasks.fragments``.
 """
 
 import base64
@@ -20,6 +23,15 @@ from pydantic import SecretStr
 
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json
+from tasks.fragments import (
+    LEAST_BASE64,
+    LEAST_HEX,
+    LEAST_PERCENT,
+    LEAST_RUN,
+    Fragments,
+    folded,
+    merged,
+)
 
 if TYPE_CHECKING:
     from convergence_core.config import Configuration
@@ -27,9 +39,10 @@ if TYPE_CHECKING:
 MASK = "[redacted]"
 MIN_SECRET_LENGTH = 4
 """Shorter values are not replaced: they would be found in every text."""
+LEAST_TORN = 12
+"""Shorter values are replaced as a whole only: pieces of them are words of other texts."""
 _MAX_NESTED = 2
 """How many times over a text may be escaped, e.g. JSON within JSON."""
-_ESCAPE = re.compile("%[0-9A-F]{2}")
 _MIN_PART_LENGTH = 10
 """Shorter parts of a Base64 text say too little: others hold them by chance."""
 
@@ -42,7 +55,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
      re.compile(r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_\-]{16,}|\b(?:gsk_|xai-|r8_|hf_|pplx-)[A-Za-z0-9_\-]{16,}")),
     (("AKIA", "ASIA"), re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
     (("AIza", "ya29."), re.compile(r"\bAIza[A-Za-z0-9_\-]{35}|\bya29\.[A-Za-z0-9_\-]{20,}")),
-    (("gh", "github_pat_", "glpat-", "xox"),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
      re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}"
                 r"|\bglpat-[A-Za-z0-9_\-]{16,}|\bxox[abeprs]-[A-Za-z0-9\-]{10,}")),
     (("eyJ",), re.compile(r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")),
@@ -135,9 +148,6 @@ class Redactor(_Closed):
         secrets = secrets or Secrets()
         found = [value.get_secret_value() for name in names if (value := secrets.find(name))]
         self._values = frozenset([*found, *values])
-        forms = {form for value in self._values for form in _forms(value)}
-        # The longest first, so that a secret that contains another is replaced as a whole.
-        self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
     @classmethod
     def from_configuration(
@@ -174,11 +184,8 @@ class Redactor(_Closed):
         return Redactor(values=self._values | other._values)
 
     def __call__(self, text: str) -> str:
-        """Return the text with every secret replaced."""
-        for form in self._forms:
-            if form in text:
-                text = self._exact.sub(MASK, text)
-                break
+        """Return the text with every secret, and every piece of one, replaced."""
+        text = self._without_values(text)
         for marks, pattern in _PATTERNS:
             for mark in marks:
                 if mark in text:
@@ -186,10 +193,62 @@ class Redactor(_Closed):
                     break
         return text
 
+    def _without_values(self, text: str) -> str:
+        if not self._forms or len(text) < MIN_SECRET_LENGTH:
+            return text
+        lower = folded(text)
+        spans = self._fragments.spans(lower)
+        if any(form in lower for form in self._forms):
+            spans += [match.span() for match in self._exact.finditer(lower)]
+        if not spans:
+            return text
+        kept, here = [], 0
+        for begin, end in merged(spans):
+            kept += [text[here:begin], MASK]
+            here = end
+        return "".join([*kept, text[here:]])
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        forms = {form for value in self._values for form in _forms(value)}
+        # The longest first, so that a secret that contains another is replaced as a whole.
+        return sorted(forms, key=lambda form: (-len(form), form))
+
     @cached_property
     def _exact(self) -> re.Pattern[str]:
-        # One pass, so that no secret is found in what stands for another.
         return re.compile("|".join(map(re.escape, self._forms)))
+
+    @cached_property
+    def _fragments(self) -> Fragments:
+        found: dict[int, set[str]] = {}
+        for value in self._values:
+            for part in _secret_parts(value):
+                for least, forms in _spellings(part).items():
+                    found.setdefault(least, set()).update(map(folded, forms))
+        return Fragments({least: frozenset(forms) for least, forms in found.items()})
+
+
+def shortened(text: str, limit: int, redact: Callable[[str], str]) -> str:
+    """Return a text without secrets and of at most ``limit`` characters, its middle left out.
+
+    Args:
+        text: as it came, never cut before.
+        limit: 50 or more.
+        redact: takes secrets out of a text, e.g. a ``Redactor``; sees the whole text.
+    """
+    clean = redact(text)
+    if len(clean) <= limit:
+        return clean
+    gap = f"\n… {len(clean) - limit:,} characters left out …\n"
+    head = max(0, (limit - len(gap)) // 3)
+    tail = max(0, limit - len(gap) - head)
+    return clean[:head] + gap + clean[len(clean) - tail :]
+
+
+def one_line(text: str, limit: int, redact: Callable[[str], str]) -> str:
+    """Return the beginning of a text without secrets, on one line of at most ``limit`` characters."""
+    words = " ".join(redact(text).split())
+    return words if len(words) <= limit else words[: limit - 1] + "…"
 
 
 def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
@@ -255,20 +314,50 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def _forms(value: str) -> set[str]:
-    """Return the ways a value may be written in a text, e.g. escaped in JSON or a URL."""
+    """Return the ways a whole value may be written in a text, folded."""
     if len(value) < MIN_SECRET_LENGTH:
         return set()
+    forms = {folded(form) for forms in _spellings(value).values() for form in forms}
+    return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+
+
+def _spellings(value: str) -> dict[int, set[str]]:
+    """Return the ways a value may be written, by the shortest run that is a piece of it."""
     raw = value.encode(errors="surrogatepass")
     quoted = {
         urllib.parse.quote(raw, safe=""),
         urllib.parse.quote(raw),
         urllib.parse.quote_plus(raw),
     }
-    forms = {value, repr(raw)[2:-1], raw.hex(), *quoted, *_base64_forms(raw)}
-    forms |= {_ESCAPE.sub(lambda match: match[0].lower(), text) for text in quoted}
+    found = {
+        LEAST_RUN: {value, repr(raw)[2:-1], *quoted},
+        LEAST_BASE64: {*_base64_forms(raw)},
+        LEAST_HEX: {raw.hex()},
+        LEAST_PERCENT: {"".join(f"%{byte:02x}" for byte in raw)},
+    }
     for _ in range(_MAX_NESTED):
-        forms |= {written for form in forms for written in _escaped(form)}
-    return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+        for forms in found.values():
+            forms |= {written for form in forms for written in _escaped(form)}
+    return found
+
+
+def _secret_parts(value: str) -> list[str]:
+    """Return the parts of a value whose pieces give something away.
+
+    Of a URL that is what looks drawn at random, and what stands where passwords and keys stand:
+    scheme, host and names are words that answers hold as well.
+    """
+    parts = [value]
+    if "://" in value:
+        # A question in SQL writes texts as well, and has no configuration to read.
+        from convergence_core.config.secrecy import looks_random  # noqa: PLC0415 - as it says
+
+        place, _, query = value.partition("://")[2].partition("?")
+        credentials, at, path = place.rpartition("@")
+        secrets = [credentials.partition(":")[2]] if at else []
+        secrets += [setting.partition("=")[2] for setting in query.split("&")]
+        parts = [*secrets, *(word for word in path.split("/")[1:] if looks_random(word))]
+    return [part for part in parts if len(part) >= LEAST_TORN]
 
 
 def _escaped(text: str) -> Iterator[str]:

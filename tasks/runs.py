@@ -46,6 +46,7 @@ from tasks.earlier import Past
 from tasks.loading import Loaded
 from tasks.preferences.concluding import Round
 from tasks.preferences.preferring import Preferring
+from tasks.process_redaction import redacted_text
 from tasks.runners.places import Places
 from tasks.session import EvaluationSession
 from tasks.standing import Learned, Progress, limit_reached
@@ -512,7 +513,7 @@ class Run:
                 by_signal = not isinstance(error, Exception)
                 interrupted = by_signal or isinstance(error, RunInterruptedError)
                 status: Literal["stopped", "failed"] = "stopped" if interrupted else "failed"
-                reason = str(error) or type(error).__name__
+                reason = redacted_text(str(error)) or type(error).__name__
                 if by_signal:
                     self.stop()
                     self.session.drain()  # what is paid for is kept

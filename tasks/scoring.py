@@ -15,7 +15,7 @@ from convergence_core.target import Metric
 from tasks.asking import Asker, PaidMetric
 from tasks.judging.judge import LlmJudge
 from tasks.metrics import SuccessRate
-from tasks.values import shorten
+from tasks.redaction import shortened
 
 MAX_ERROR_CHARS: Final = 4000
 
@@ -64,10 +64,10 @@ class Verdict:
 
 def error_text(message: str, details: str, redact: Callable[[str], str]) -> str:
     """Return message and traceback as one redacted text of bounded length."""
-    message = shorten(message, MAX_ERROR_CHARS // 2)
+    told = shortened(message, MAX_ERROR_CHARS // 2, redact)
     if details and details.rstrip() != message:
-        return redact(f"{message}\n\n{shorten(details, MAX_ERROR_CHARS - len(message) - 2)}")
-    return redact(message)
+        return f"{told}\n\n{shortened(details, MAX_ERROR_CHARS - len(told) - 2, redact)}"
+    return told
 
 
 class Scorer:

@@ -192,16 +192,6 @@ def as_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
-def shorten(text: str, limit: int = 4000) -> str:
-    """Return a text of at most ``limit`` characters, its middle left out where it is longer."""
-    if len(text) <= limit:
-        return text
-    gap = f"\n… {len(text) - limit:,} characters left out …\n"
-    head = max(0, (limit - len(gap)) // 3)
-    tail = max(0, limit - len(gap) - head)
-    return text[:head] + gap + text[len(text) - tail :]
-
-
 def names(words: Sequence[str]) -> str:
     """Return names as `a`, `b` and `c`."""
     quoted = [f"`{word}`" for word in words]

@@ -18,8 +18,6 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Generic, TypeAlias, TypeVar
 
-from tasks.values import shorten
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -65,12 +63,12 @@ def failure_of(error: BaseException, *, skip_frames: int = 1) -> Failure:
     for _ in range(skip_frames):
         frames = frames.tb_next if frames is not None else None
     lines = traceback.format_exception(type(error), error, frames)
-    return Failure(type(error).__name__, _message(error), shorten("".join(lines)))
+    return Failure(type(error).__name__, _message(error), "".join(lines))
 
 
 def _message(error: BaseException) -> str:
     try:
-        return shorten(str(error), 500) or type(error).__name__
+        return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - a user's exception may fail to describe itself
         return type(error).__name__
 

@@ -32,6 +32,8 @@ from convergence_core.errors import ArmChangedError, NoArmsError, RequestReusedE
 from convergence_core.store.promotions import champion_of, looks
 from convergence_core.store.runtime_watches import alarms, guards as guards_of
 from tasks.committing import BusyError, Committer
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 
 System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
@@ -327,7 +329,7 @@ def _addrefusals(app: FastAPI) -> None:
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
         # A value that fits the schema and not this system's arms.
-        ValueError: lambda e: ProblemResponse(409, str(e)[:500]),
+        ValueError: lambda e: ProblemResponse(409, one_line(str(e), 500, redacted_text)),
         RequestValidationError: lambda e: ProblemResponse(
             422,
             "The request is not of this form.",

@@ -292,4 +292,4 @@ def _connect(url: str) -> Any:
 
 def _told(error: BaseException) -> str:
     """Return the first line of an error, without queries of addresses, which may hold a signature."""
-    return re.sub(r"\?[^\s)\"']+", "", str(error).split("\n", 1)[0])[:300]
+    return re.sub(r"\?[^\s)\"']+", "", str(error).split("\n", 1)[0])

@@ -26,15 +26,13 @@ from tasks.judging.prompts import (
     response_format,
 )
 from tasks.judging.verdicts import UnreadableError, Verdict, read_verdict, worth
-from tasks.values import MISSING, as_text, pick, shorten
+from tasks.values import MISSING, as_text, pick
 
 PURPOSE: Final = "judge"
 UNREADABLE: Final = "judge_unreadable"
 """Error type of a reply that holds no verdict."""
 INCONSISTENT: Final = "position_inconsistent"
 """Ending of the number that tells how often a verdict changed with the order of the answers."""
-
-_DETAILS_CHARS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +217,7 @@ class LlmJudge:
             verdict: Verdict = read_verdict(self.mode, reply.value)
         except UnreadableError as error:
             text = f"metric `{self._name}`: the judge's reply cannot be read: {error}"
-            details = shorten(as_text(reply.value), _DETAILS_CHARS)
+            details = as_text(reply.value)
             return _Unread(EvaluatorFault(text, error_type=UNREADABLE, details=details))
         return worth(verdict, candidate=question.candidate)
 

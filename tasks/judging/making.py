@@ -14,6 +14,8 @@ from convergence_core.space import Space
 from convergence_core.target import LLM
 from tasks.judging.judge import LlmJudge
 from tasks.judging.labels import is_label, is_label_path, label_at
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.values import Missing
 
 JUDGE_TYPE: Final = "llm_judge"
@@ -111,8 +113,7 @@ def label_problems(configuration: Configuration, cases: Sequence[Case]) -> list[
             found.append(Problem(key=key, rule=rule, value=f"`{path}`", fix=fix))
         elif bad:
             rule = f"must lead to {form} wherever it leads anywhere"
-            value = canonical_json(known[bad[0]])
-            value = value if len(value) <= 60 else value[:59] + "…"
+            value = one_line(canonical_json(known[bad[0]]), 60, redacted_text)
             fix = f"Correct the label of {len(bad)} of {len(cases)} cases, e.g. {bad[0]!r}."
             found.append(Problem(key=key, rule=rule, value=value, fix=fix))
     return found

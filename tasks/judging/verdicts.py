@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 from convergence_core.agreement import JudgeMode
 from convergence_core.records import Json
 from tasks.judging.prompts import verdict_key
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 
 Winner: TypeAlias = Literal["A", "B", "tie"]
 Verdict: TypeAlias = int | bool | Winner
@@ -127,5 +129,4 @@ _RULES: Final[Mapping[JudgeMode, str]] = {
 
 
 def _shown(said: Any) -> str:
-    text = json.dumps(said, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return one_line(json.dumps(said, ensure_ascii=False), 80, redacted_text)

@@ -16,6 +16,8 @@ from convergence_core.sao.shape import PromptShape
 from convergence_core.sao.templates import distilling, prompt_of, writing
 from convergence_core.target import Completion, Target
 from tasks.asking import PaidCall
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.thoughts.asking import SAO, Model, ThoughtAsker
 from tasks.values import as_text
 
@@ -185,4 +187,4 @@ def _kept(done: Completion) -> Json:
 
 def said(fault: EvaluationFault) -> str:
     """Return a fault in a line."""
-    return " ".join(f"{fault.error_type}: {fault}".split())[:200]
+    return one_line(f"{fault.error_type}: {fault}", 200, redacted_text)

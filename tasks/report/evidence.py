@@ -8,6 +8,8 @@ from typing import Any
 from convergence_core.records import Role
 from convergence_core.result import Failure, RoleCost
 from convergence_core.store.protocols import Store
+from tasks.process_redaction import redacted_text
+from tasks.redaction import shortened
 
 MAX_FAILURES = 50
 """Kinds of failures kept."""
@@ -165,5 +167,5 @@ def _failure(row: Mapping[str, Any]) -> Failure:
         reason=row["reason"],
         fault=row["fault"],
         n=row["n"],
-        example=None if example is None else example[:_EXAMPLE_CHARS],
+        example=None if example is None else shortened(example, _EXAMPLE_CHARS, redacted_text),
     )

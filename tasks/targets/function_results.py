@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import NO_USAGE, Json, Reply, Usage
-from tasks.values import NotJsonError, as_text, shorten, to_json
+from tasks.values import NotJsonError, as_text, to_json
 from tasks.workers import Outcome
 
 ENVELOPE = frozenset(
@@ -57,7 +57,7 @@ def _raise_if_reported(value: Mapping[str, Json]) -> None:
         bill = _bill(value) if value.keys() <= ENVELOPE else None
         says_nothing = bill is None or (bill.cost_usd is None and bill.usage == NO_USAGE)
         raise CandidateFault(
-            shorten(why, 1000),
+            why,
             error_type="reported_failure",
             billed=None if says_nothing else bill,
         )
@@ -80,7 +80,7 @@ def _number(rest: Mapping[str, Json], key: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
         raise CandidateFault(
-            f"the function returned `{key}` = {as_text(value)[:80]}, not a number of at least 0",
+            f"the function returned `{key}` = {as_text(value)}, not a number of at least 0",
             error_type="bad_result",
         )
     return float(value)

@@ -25,6 +25,8 @@ from convergence_core.rlp.bins import normalized, unrounded
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.target import Completion
 from tasks.asking import PaidCall
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.thoughts.asking import Answered, Model, ThoughtAsker, UnreadableError
 from tasks.thoughts.wording import Options, prompt
 
@@ -403,7 +405,7 @@ async def each(
 
 def note(where: str, error: Exception) -> str:
     """Return why something is absent, on one line."""
-    return " ".join(f"{where}: {error}".split())[:300]
+    return one_line(f"{where}: {error}", 300, redacted_text)
 
 
 def numbers(value: Json, name: str, n: int) -> np.ndarray:

@@ -23,6 +23,8 @@ from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
 from convergence_core.rlp.bins import looks_rounded
 from convergence_core.rlp.commitments import ESTIMATORS, Estimator
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.thoughts.asking import Exchanger, Model, ThoughtAsker, UnreadableError
 from tasks.thoughts.channels import (
     CENSORED,
@@ -110,7 +112,7 @@ async def climb(
         try:
             await probe.check(name)
         except (RefusedError, UnreadableError, EvaluationFault) as error:
-            refused[name] = f"{error}"[:200]
+            refused[name] = one_line(str(error), 200, redacted_text)
             continue
         channel = channels[name](model, wording)
         if isinstance(channel, Decisions):
@@ -228,7 +230,7 @@ class _Probe:
             try:
                 await self._decisions_of(dialect)
             except (RefusedError, UnreadableError, EvaluationFault) as error:
-                refused.append(f"{dialect}: {error}"[:100])
+                refused.append(one_line(f"{dialect}: {error}", 100, redacted_text))
                 continue
             self.dialect = dialect
             return

@@ -19,6 +19,8 @@ from convergence_core.rlp.scale import UNIT, Scale
 from convergence_core.rlp.strategies import STRATEGIES, Strategy
 from convergence_core.space import Space
 from convergence_core.target import Completion
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.thoughts.asking import THOUGHT, Model, ThoughtAsker
 from tasks.thoughts.channels import Arm, Channel, Told
 from tasks.thoughts.ladder import Ladder, UseLogprobs, climb, rungs_of
@@ -251,7 +253,7 @@ def _reason(fault: EvaluationFault) -> str:
         kind = "not asked"
     elif not isinstance(fault, InfrastructureFault):
         kind = "refused"
-    return " ".join(f"{kind} ({fault.error_type}): {fault}".split())[:300]
+    return one_line(f"{kind} ({fault.error_type}): {fault}", 300, redacted_text)
 
 
 def mean_entropy(forecasts: Sequence[np.ndarray]) -> float:

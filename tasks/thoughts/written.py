@@ -16,6 +16,8 @@ from convergence_core.records import Json
 from convergence_core.rlp.bins import N_BINS, normalized
 from convergence_core.rlp.commitments import Estimator, pair_of, pairs_among
 from tasks.asking import PaidCall
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
 from tasks.thoughts.asking import PREDICTION, Answered, Model, ThoughtAsker, UnreadableError
 from tasks.thoughts.channels import (
     Arm,
@@ -169,7 +171,8 @@ def chosen(value: Json) -> bool:
     text = value.get("text") if isinstance(value, dict) else None
     letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""
     if letter not in ("A", "B"):
-        raise UnreadableError(f"must be A or B, not {str(text)[:40]!r}")
+        told = one_line(str(text), 40, redacted_text)
+        raise UnreadableError(f"must be A or B, not {told!r}")
     return letter == "A"
 
 

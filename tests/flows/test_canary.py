@@ -114,10 +114,13 @@ def answer(request: Request, kind: Kind, *, refuses: bool) -> Answer:
     """Repeat the secret in headers and body; refuse all, or only what asks for case c1."""
     said = echo(request)
     again = {"x-echo": said, "www-authenticate": f"Bearer error={said}"}
+    torn = [said.upper(), said.lower(), *(said[-n:] for n in range(10, 30)), said[-30:-9]]
     body = {
         "result": said,
         said: [said, base64.b64encode(said.encode()).decode(), urllib.parse.quote(said)],
         "error": {"message": f"wrong key {said}: {json.dumps(said)} {html.escape(said)}"},
+        # Wherever this is cut, it is cut through a secret.
+        "cut": [f"{said} ! " * 400, " ! ".join(torn), said],
     }
     holds_key = request.path.startswith("/judge") or "judge" not in kind.sections
     if refuses and holds_key:
@@ -203,7 +206,16 @@ def forms_of(secret: str) -> list[bytes]:
         # Without the characters at the ends, which share their bits with the neighbours.
         text = base64.b64encode((before + secret).encode()).decode()[4:-4]
         found |= {text, text.replace("+", "-").replace("/", "_")}
+    found |= {
+        case for piece in pieces_of(secret) for case in (piece, piece.upper(), piece.lower())
+    }
     return sorted(form.encode() for form in found)
+
+
+def pieces_of(secret: str) -> set[str]:
+    """Return eight characters in a row of the canary; of a URL they would be anybody's words."""
+    parts = [] if "://" in secret else [secret[i : i + 8] for i in range(len(secret) - 7)]
+    return {part for part in parts if not part.isdigit()}
 
 
 def contents(path: Path, scratch: Path) -> Iterator[bytes]:

@@ -2,14 +2,19 @@
 
 import base64
 import json
+import random
+import string
 import urllib.parse
 
 import pytest
+from hypothesis import given, strategies as st
 
-from convergence_core.errors import ConfigurationError
-from convergence_core.records import Json
+from convergence_core.errors import CandidateFault, ConfigurationError
+from convergence_core.records import Json, Reply
 from tasks.authentication import check_environment
-from tasks.redaction import MASK, Redactor, Secrets, redact_json
+from tasks.outcomes import fault_outcome, redacted, reply_outcome
+from tasks.redaction import MASK, Redactor, Secrets, one_line, redact_json, shortened
+from tasks.scoring import error_text
 from tests.support.configurations import http_api, loaded
 
 VALUE = 'sécret "with" back\\slash & space/1'
@@ -137,3 +142,115 @@ def test_every_variable_that_is_not_set_is_told_at_once():
 def test_long_texts_of_any_pieces_take_no_more_than_a_moment(piece):
     """A pattern that looks back over the whole text would take hours here."""
     Redactor()(piece * 100_000 + "token eyJ sk- earer :// PRIVATE KEY")
+
+
+# -- pieces, and texts that are cut
+
+TOKEN = "tk-Q7vN2xLpW9rZ4cKmH8sB5dTyG1fJ"  # noqa: S105 - nobody's
+LEAST = 8
+
+
+@pytest.fixture(scope="module")
+def redact():
+    return Redactor(values=[TOKEN])
+
+
+def longest_piece(text: str, secret: str = TOKEN) -> int:
+    """Return the length of the longest run of the secret's characters in a text."""
+    text, secret = text.lower(), secret.lower()
+    return max(
+        (n for n in range(len(secret) + 1) if any(
+            secret[i : i + n] in text for i in range(len(secret) - n + 1))),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", range(LEAST, len(TOKEN) + 1, 3))
+@pytest.mark.parametrize("change", [str, str.upper, str.lower, str.swapcase])
+@pytest.mark.parametrize("beside", ["", "~", " ", "_|~ ;" * 60])
+def test_every_piece_of_eight_characters_is_replaced(redact, n, change, beside):
+    for i in range(len(TOKEN) - n + 1):
+        shown = redact(f"{beside}{change(TOKEN[i : i + n])}{beside}")
+        assert longest_piece(shown) < LEAST, shown
+        assert shown == f"{beside}{MASK}{beside}"
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "user:"])
+@pytest.mark.parametrize("n", [LEAST, 12, 20, len(TOKEN)])
+def test_encoded_pieces_are_replaced(redact, before, n):
+    for i in range(len(TOKEN) - n + 1):
+        piece = TOKEN[i : i + n].encode()
+        padded = before.encode() + piece
+        for encoded in (
+            base64.b64encode(padded).decode(),
+            base64.urlsafe_b64encode(padded).decode(),
+            padded.hex(),
+            padded.hex().upper(),
+            "".join(f"%{byte:02X}" for byte in padded),
+            urllib.parse.quote(padded + b"&"),
+        ):
+            assert MASK in redact(f"got {encoded} there"), (piece, encoded)
+
+
+def test_a_long_text_is_searched_as_a_short_one(redact):
+    rng = random.Random(3)
+    other = "".join(rng.choice(string.ascii_letters + "é日 \n") for _ in range(70_000))
+    for i in range(len(TOKEN) - LEAST + 1):
+        at = rng.randrange(len(other))
+        piece = TOKEN[i : i + LEAST]
+        text = f"{other[:at]}~{piece}~{other[at:]}"
+        assert redact(text) == f"{other[:at]}~{MASK}~{other[at:]}"
+    assert redact(other) == other
+
+
+@pytest.mark.parametrize("limit", [60, 300, 2000, 4000])
+def test_no_cut_at_any_place_leaves_a_piece(redact, limit):
+    for offset in range(-40, 41):
+        for center in (limit // 3, limit, 6000 - 2 * limit // 3):
+            body = ("z" * max(0, center + offset) + TOKEN).ljust(6000, "y")
+            for text in (shortened(body, limit, redact), one_line(body, limit, redact)):
+                assert len(text) <= limit
+                assert longest_piece(text) < LEAST
+
+
+@given(st.text(min_size=0, max_size=500), st.integers(60, 300))
+def test_shortened_texts_keep_to_their_limit(text, limit):
+    cut = shortened(text, limit, str)
+    assert len(cut) <= limit
+    assert cut == text or len(text) > limit
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "your password is wrong",
+        "see postgresql at localhost:5432/convergence",
+        "--------- | --------- 00000000 aaaaaaaaaaaa",
+        "ÄÖÜ日本語テキスト and İstanbul",
+    ],
+)
+def test_words_that_short_secrets_and_urls_hold_are_left_in_other_texts(text):
+    url = "postgresql://convergence:hunter2hunter2@localhost:5432/convergence_journal"
+    values = ["password123", url, "hunter2hunter2", "-" * 40, "0" * 20 + "xyz"]
+    assert Redactor(values=values)(text) == text
+    assert "hunter2h" not in Redactor(values=values)("pass hunter2hun pass")
+
+
+def test_a_letter_whose_lower_case_is_longer_moves_nothing(redact):
+    assert redact(f"İİ {TOKEN} İ") == f"İİ {MASK} İ"
+
+
+def test_every_text_of_a_reply_is_redacted(redact):
+    reply = Reply(
+        value={TOKEN: TOKEN}, latency_ms=1.0, model=TOKEN, provider="p", finish_reason=TOKEN,
+        dropped=(f"x: {TOKEN}",), extra={"a": 1.0},
+    )  # fmt: skip
+    assert TOKEN not in json.dumps(reply_outcome(redacted(reply, redact)))
+
+
+@pytest.mark.parametrize("length", [1900, 1990, 2000, 3990, 4000, 6000])
+def test_a_fault_is_stored_without_a_piece_of_a_secret(redact, length):
+    text = f"{'x' * (length - 20)}{TOKEN}{'y' * 6000}"
+    fault = CandidateFault(text, error_type=TOKEN, details=text)
+    stored = json.dumps(fault_outcome(fault, redact, keep_text=True))
+    assert longest_piece(stored) < LEAST
+    assert longest_piece(error_text(text, text + "!", redact)) < LEAST

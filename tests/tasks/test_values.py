@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from convergence_core.records import Json
 from tasks.request_templates import Values, placeholders
-from tasks.values import MISSING, clean_text, names, parse_path, pick, shorten, to_json
+from tasks.values import MISSING, clean_text, names, parse_path, pick, to_json
 
 DATA: dict[str, Json] = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x.y": 3, "0": "zero", "n": None}
 
@@ -54,13 +54,6 @@ def test_json_values_stay_as_they_are(value):
 def test_clean_texts_can_be_written_as_utf_8(text):
     cleaned = clean_text(text)
     assert cleaned.encode().decode() == cleaned
-
-
-@given(st.text(min_size=0, max_size=500), st.integers(60, 300))
-def test_shortened_texts_keep_to_their_limit(text, limit):
-    shortened = shorten(text, limit)
-    assert len(shortened) <= limit
-    assert shortened == text or len(text) > limit
 
 
 @given(st.text(alphabet="{}ab. []1", max_size=40))

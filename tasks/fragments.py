@@ -1,0 +1,156 @@
+"""Pieces of secrets in texts: runs of their characters, in the spellings that texts have.
+
+A piece of a secret is written where somebody cut a text, or wrapped it, or shows only the ends of
+a key. Eight characters in a row are taken for a piece: fewer are found in other texts by chance.
+Encoded, eight bytes are at least ten characters of Base64, sixteen of hexadecimal, and twenty-four
+where each byte is written ``%61``. Runs of fewer than four different characters say nothing
+(``--------``, ``00000000``). Letters of either case count as equal.
+
+Texts are looked through once, whatever the number of secrets: a short one by its windows of six
+characters, a long one by eight characters at a time as one number of 64 bits.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LEAST_RUN: Final = 8
+"""Characters in a row of a secret that are taken for a piece of it."""
+LEAST_BASE64: Final = 10
+LEAST_HEX: Final = 16
+LEAST_PERCENT: Final = 24
+_LEAST_DIFFERENT: Final = 4
+_PROBE: Final = 6
+"""Length of the windows that tell whether a short text may hold a piece at all."""
+_SHORT: Final = 200
+"""Longer texts are looked through by numbers at once."""
+_BITS: Final = 16
+_CHUNK: Final = 1 << 14
+_MIXER: Final = 0x9E3779B97F4A7C15
+"""Spreads windows over a table of 2**16 places (Fibonacci hashing)."""
+
+
+def folded(text: str) -> str:
+    """Return a text in lower case, each character at its place."""
+    lower = text.lower()
+    # One letter's lower case is two characters.
+    return lower if len(lower) == len(text) else text.replace("\u0130", "I").lower()
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Finds pieces of given spellings."""
+
+    least_to_spellings: Mapping[int, frozenset[str]]
+    """Shortest run that counts → folded spellings."""
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where a folded text holds pieces: begin and end of each."""
+        if len(text) < LEAST_RUN or not self._probes:
+            return []
+        if len(text) <= _SHORT and self._probes.isdisjoint(
+            text[i : i + _PROBE] for i in range(len(text) - _PROBE + 1)
+        ):
+            return []
+        return [*self._found(text)]
+
+    @cached_property
+    def _probes(self) -> frozenset[str]:
+        """Windows of which each run that counts holds one."""
+        return frozenset(
+            spelling[i : i + _PROBE]
+            for least, spellings in self.least_to_spellings.items()
+            for spelling in spellings
+            if len(spelling) >= least
+            for i in (
+                *range(0, len(spelling) - _PROBE, least - _PROBE + 1),
+                len(spelling) - _PROBE,
+            )
+        )
+
+    @cached_property
+    def _windows(self) -> "tuple[np.ndarray, dict[int, np.ndarray]]":
+        """Sorted windows of eight characters as numbers, and which are of each kind."""
+        import numpy as np  # noqa: PLC0415 - most commands look at short texts only
+
+        least_to_raw = {
+            least: b"".join(
+                word.encode("latin-1", "replace") for word in _telling(spellings, least)
+            )
+            for least, spellings in self.least_to_spellings.items()
+        }
+        numbers = {n: np.frombuffer(raw, "<u8") for n, raw in least_to_raw.items()}
+        windows = np.unique(np.concatenate([*numbers.values()]))
+        return windows, {n: np.isin(windows, found) for n, found in numbers.items()}
+
+    @cached_property
+    def _table(self) -> "np.ndarray":
+        import numpy as np  # noqa: PLC0415 - as above
+
+        table = np.zeros(1 << _BITS, dtype=bool)
+        table[_slots(self._windows[0])] = True
+        return table
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        import numpy as np  # noqa: PLC0415 - as above
+
+        windows, least_to_is_one = self._windows
+        if not windows.size:
+            return
+        # What Latin-1 lacks is a `?` here, on both sides: such a character equals any other.
+        data = text.encode("latin-1", "replace")
+        n = len(data) - LEAST_RUN + 1
+        words = np.ndarray((n,), "<u8", data, strides=(1,))  # each begins one character later
+        table = self._table
+        maybe = np.concatenate(
+            [i + np.flatnonzero(table[_slots(words[i : i + _CHUNK])]) for i in range(0, n, _CHUNK)]
+        )
+        places = np.minimum(np.searchsorted(windows, words[maybe]), windows.size - 1)
+        is_found = windows[places] == words[maybe]
+        begins, places = maybe[is_found], places[is_found]
+        for least, is_one in least_to_is_one.items():
+            yield from _runs(begins[is_one[places]], least)
+
+
+def _telling(spellings: Iterable[str], least: int) -> Iterator[str]:
+    """Yield the windows of spellings that are no repeated character."""
+    for spelling in spellings:
+        if len(spelling) >= least:
+            for i in range(len(spelling) - LEAST_RUN + 1):
+                word = spelling[i : i + LEAST_RUN]
+                if len(set(word)) >= _LEAST_DIFFERENT:
+                    yield word
+
+
+def _slots(words: "np.ndarray") -> "np.ndarray":
+    import numpy as np  # noqa: PLC0415 - as above
+
+    return (words * np.uint64(_MIXER)) >> np.uint64(64 - _BITS)
+
+
+def _runs(begins: "np.ndarray", least: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each run of neighbouring windows that is long enough."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    if not begins.size:
+        return
+    breaks = np.flatnonzero(np.diff(begins) != 1)
+    firsts = begins[np.concatenate([[0], breaks + 1])]
+    ends = begins[np.concatenate([breaks, [begins.size - 1]])] + LEAST_RUN
+    is_long = ends - firsts >= least
+    yield from zip(firsts[is_long].tolist(), ends[is_long].tolist(), strict=True)
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
