@@ -118,6 +118,15 @@ class Schedule:
         fair_share = -(-left // generations_left)
         return max(0, min(self.full_generation, fair_share, left))
 
+    def is_used_up(self, n_calls: int) -> bool:
+        """Whether ``max_calls`` are made, and it left less to ask than is configured."""
+        if self.max_calls is None or n_calls < self.max_calls:
+            return False
+        quota = self.final_quota()
+        n_final = self.n_holdout_cases + self.n_search_cases
+        n_search = self.n_generations * self.full_generation
+        return self.planned_cells() < n_search or quota.n_cells < n_final
+
     def planned_cells(self) -> int:
         """Return the search cells of all generations at most."""
         total = self.n_generations * self.full_generation

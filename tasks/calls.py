@@ -14,6 +14,7 @@ claimed anew. An answer is durable before anybody sees it.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from convergence_core.budget.limits import Budget, Exhausted, Reservation, Wait
@@ -278,7 +279,7 @@ class Calls:
             if answer is not None and is_usable(answer, call.intent):
                 self._replay(call, answer)
             else:
-                self._end(call, call.last or Outcome(not_asked=("budget", place.reason)))
+                self._end(call, _refused(call, place))
             self._free(call)
             return
         is_asked = False
@@ -308,6 +309,7 @@ class Calls:
             self._conclude(self._end_unsent(call, durable))
             return
         call.n_tries += 1
+        call.n_asked += 1
         ending: Reply | EvaluationFault
         broken: BaseException | None = None
         try:
@@ -427,3 +429,19 @@ class Calls:
         """End a call with an answer of the journal, exactly as the first time."""
         record = record_of(answer, call.intent.run_id, call.intent.eval_id)
         self._end(call, Outcome(record=record, stored=answer.outcome))
+
+
+def _refused(call: Call, place: Exhausted) -> Outcome:
+    """Return how a call ends whose next attempt the budget refuses."""
+    if call.last is None or call.last.fault is None:
+        return Outcome(not_asked=("budget", place.reason))
+    attempts = (
+        "its one attempt" if call.n_asked == 1 else f"the last of its {call.n_asked} attempts"
+    )
+    return replace(
+        call.last,
+        fault=InfrastructureFault(
+            f"{place.reason} A call was not made again after {attempts}: {call.last.fault}",
+            error_type="budget",
+        ),
+    )

@@ -76,6 +76,9 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         reached = final_look
     if reached is not None:  # a limit that raising would mend: the final look is not whole
         status, reason = "budget", reached
+    elif status == "done" and run.has_run_all_generations and _is_used_up(run):
+        reached = f"budget.max_calls={run.schedule.max_calls} is spent"
+        status, reason = "budget", f"{reached}: {reason}, with less than is configured"
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
     run.store.publish(
         run.run_id,
@@ -154,6 +157,10 @@ def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
         return f"{n:,} of its {len(evaluations):,} cells were not asked: {reached.rstrip('.')}"
     (why, _), *_ = Counter(evaluation.error_type for evaluation in lacking).most_common()
     return f"{len(lacking):,} of its {len(evaluations):,} cells got no reward ({why})"
+
+
+def _is_used_up(run: Run) -> bool:
+    return run.schedule.is_used_up(run.journal.totals(run.run_id).n_attempts)
 
 
 def _recommendation(run: Run) -> Recommendation | None:

@@ -50,8 +50,10 @@ class Call:
     keep: Keep | None = None
     """``None``: the whole answer is kept."""
     future: "asyncio.Future[Outcome]"
-    n_tries: int = 0
+    n_asked: int = 0
     """Attempts made by this process."""
+    n_tries: int = 0
+    """Those of them that count as retries after faults, and the first."""
     n_throttled: int = 0
     """How often its endpoint said that it was too much, or had it held back."""
     asked_s: float = 0.0

@@ -192,12 +192,12 @@ class Run:
         if self._repair() is not None:
             return None
         progress = self.progress
-        n_planned = self.schedule.n_generations
         if progress.spent is not None:
             return "budget", progress.spent
         if progress.exhausted:
             return "done", "the search space holds nothing that was not asked"
-        if progress.next_generation - progress.n_repairs >= n_planned:
+        if self.has_run_all_generations:
+            n_planned = self.schedule.n_generations
             planned = "its one generation" if n_planned == 1 else f"all {n_planned} generations"
             return "done", f"{planned} {'was' if n_planned == 1 else 'were'} run"
         ended = self._stopped_early()
@@ -205,6 +205,12 @@ class Run:
         if ended is None and capacity < 1:
             return "budget", f"budget.max_calls={self.schedule.max_calls} is spent"
         return ended
+
+    @property
+    def has_run_all_generations(self) -> bool:
+        """Whether as many generations as planned are committed."""
+        n_run = self.progress.next_generation - self.progress.n_repairs
+        return n_run >= self.schedule.n_generations
 
     def _stopped_early(self) -> tuple[ResultStatus, str] | None:
         reason = self.stopper.why(self.progress.stopper)

@@ -224,12 +224,13 @@ def _run(
         from convergence.cli.summary import show  # noqa: PLC0415 - brings Rich
 
         show(result)
-    code = _exit_code(result)
+    code = exit_code_of(result)
     if code:
         raise typer.Exit(code)
 
 
-def _exit_code(result: "RunResult") -> int:
+def exit_code_of(result: "RunResult") -> int:
+    """Return 3 where a limit of the budget ended the run, 1 where nobody can be recommended."""
     if result.status == "budget":
         return EXIT_BUDGET
     return EXIT_ERROR if result.winner is None else 0

@@ -21,6 +21,7 @@ from convergence_core.reward import MetricRule
 from convergence_core.target import Metric
 from tasks.metrics import Compared, SuccessRate
 from tasks.retries import Backoff
+from tasks.standing import limit_reached
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import (
     ScriptedTarget,
@@ -149,6 +150,20 @@ def test_no_mixture_of_faults_and_rate_limits_takes_more_attempts_than_is_docume
         s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
     # Of what was held back nothing was sent, so it is asked again even where nothing is retried.
     assert max(tries.values()) <= 1 + retries + waits
+
+
+def test_a_retry_that_the_budget_refuses_names_the_limit_and_the_fault():
+    fault = InfrastructureFault("HTTP 500 from http://x", error_type="http_500")
+    with session(ScriptedTarget(lambda p, c: fault), max_calls=2, max_retries=5) as s:
+        trial = s.evaluate(assignment({"k": 1}, ["c0"]), 0)
+        later = s.evaluate(assignment({"k": 2}, ["c0"]), 0)
+    (evaluation,) = trial.evaluations
+    assert (evaluation.fault, evaluation.reward) == ("infrastructure", None)
+    told = limit_reached([trial])
+    assert told is not None
+    assert told.startswith("budget.max_calls=2 is spent: 2 calls, retries included.")
+    assert told.endswith("after the last of its 2 attempts: HTTP 500 from http://x")
+    assert [e.status for e in later.evaluations] == ["skipped"]
 
 
 def test_what_answers_ask_one_call_to_wait_is_bounded_in_seconds_too():
