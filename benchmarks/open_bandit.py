@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from convergence_core.off_policy import Log, OffPolicyEstimate, estimate
+from convergence_core.off_policy import Log, OffPolicyEstimate, estimate, fitted_model
 
 CAMPAIGNS = {"all": (80, 1.0), "men": (34, 0.8), "women": (46, 9.0)}
 """Items, and how far the logging policy had made up its mind."""
@@ -83,26 +83,69 @@ def main() -> None:
     for name in CAMPAIGNS:
         campaign = synthetic(name, 0) if options.data is None else read(options.data, name)
         result = judged(campaign)
-        cells = [f"{v.mean:.4f} [{v.low:.4f}, {v.high:.4f}]" for v in (result.ips, result.snips)]
+        cells = [
+            "none" if v is None else f"{v.mean:.4f} [{v.low:.4f}, {v.high:.4f}]"
+            for v in (result.ips, result.snips)
+        ]
         alarms = "; ".join(result.alarms)[:60] or "none"
         print(
             f"| {name} | {' | '.join(cells)} | {campaign.truth:.4f} | {result.ess:,.0f} | {alarms} |"
         )
     if options.data is not None:
         return
-    print("\n| twins | IPS covers | SNIPS covers | alarm |\n|---|---|---|---|")
+    print("\n| twins | estimated | IPS covers | SNIPS covers | alarm |\n|---|---|---|---|---|")
     for name in CAMPAIGNS:
-        hits = np.zeros(3)
+        hits, n_given = np.zeros(2), 0
+        n_alarms = 0
         for seed in range(options.seeds):
             campaign = synthetic(name, seed)
             result = judged(campaign)
+            n_alarms += bool(result.alarms)
+            if result.ips is None or result.snips is None:
+                continue
+            n_given += 1
             hits += [
-                result.ips.low <= campaign.truth <= result.ips.high,
-                result.snips.low <= campaign.truth <= result.snips.high,
-                bool(result.alarms),
+                value.low <= campaign.truth <= value.high for value in (result.ips, result.snips)
             ]
-        shown = " | ".join(f"{hit / options.seeds:.1%}" for hit in hits)
-        print(f"| {options.seeds} of {name} | {shown} |")
+        covers = [f"{hit / n_given:.1%}" if n_given else "none given" for hit in hits]
+        shares = f"{n_given} | {' | '.join(covers)} | {n_alarms / options.seeds:.1%}"
+        print(f"| {options.seeds} of {name} | {shares} |")
+    _print_small_logs(options.seeds)
+
+
+LOGS = {
+    "one rare arm, half its rewards 1": ((0.97, 0.03), (0.0, 1.0), (0.5, 0.5)),
+    "one rare arm, few rewards 1": ((0.97, 0.03), (0.0, 1.0), (0.5, 0.02)),
+    "three arms, the best rarest": ((0.90, 0.07, 0.03), (0.2, 0.3, 0.5), (0.3, 0.6, 0.9)),
+}
+"""Shares of the policy that ran, shares of the one in question, mean rewards of 0 and 1."""
+
+
+def _print_small_logs(n_runs: int) -> None:
+    """Print coverage at small effective sample sizes."""
+    print("\n| log | ESS expected | estimated | SNIPS covers | its mean width | DR covers |")
+    print("|---|---|---|---|---|---|")
+    for name, (shares, target, means) in LOGS.items():
+        p, q = np.array(shares), np.array(target)
+        truth, per_request = float(q @ means), 1.0 / float((q**2 / p).sum())
+        for ess in (3, 10, 30, 100):
+            hits, widths = np.zeros(2), []
+            for seed in range(n_runs):
+                rng = np.random.default_rng([seed, ess])
+                actions = rng.choice(p.size, size=round(ess / per_request), p=p)
+                rewards = (rng.random(actions.size) < np.array(means)[actions]).astype(np.float64)
+                log = Log(actions=actions, rewards=rewards, propensities=p[actions])
+                found = estimate(log, q, model=fitted_model(log, p.size))
+                if found.snips is None or found.dr is None:
+                    continue
+                widths.append(found.snips.high - found.snips.low)
+                hits += [value.low <= truth <= value.high for value in (found.snips, found.dr)]
+            shown = (
+                f"{hits[0] / len(widths):.3f} | {np.mean(widths):.2f} | {hits[1] / len(widths):.3f}"
+                if widths
+                else " | | "
+            )
+            print(f"| {name} | {ess} | {len(widths)} of {n_runs} | {shown} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,28 +9,38 @@ would have chosen a with probability q. With ``w = q / p``:
 
 m is any model of the reward; DR is unbiased whatever it is, and closer the better it fits.
 
-*Intervals* come from the empirical likelihood (A. Owen, 1988; for this use N. Karampatziakis,
-J. Langford, P. Mineiro, "Empirical likelihood for contextual bandits", 2020): those values v for
-which some weighting of the requests, close to the even one, has the mean v. For IPS and SNIPS the
-same weighting must also give w its known mean of 1. They are as skewed as the data, which normal
-intervals are not; they hold for many requests, not exactly for few, hence the alarm.
+*Intervals* are those of ``convergence_core.intervals``, which assume the range of what is averaged and
+nothing of its distribution; the largest weight of the log counts as the largest there is. That of
+the ratio is also one of IPS: both estimate the same value, and the ratio's is narrower, for it
+knows that w has the mean 1.
 
 *Effective sample size*: ``(sum w)^2 / sum w^2``, the number of requests of equal weight that would
-say as much (A. Kong, 1992). Below ``least_ess`` no number here is to be trusted, and the alarm says so.
-It also fires where the weights' mean is implausibly far from 1: then the propensities are wrong, or
-the log lacks arms that the policy uses.
+say as much (A. Kong, 1992). Below ``least_ess`` an alarm says that few requests decide. Another fires
+where the weights' mean is implausibly far from 1 (empirical likelihood, A. Owen, 1988): then the
+propensities are wrong, or the log lacks arms that the policy uses.
+
+*No estimate* is given below ``NEEDED`` of effective sample size or of requests whose arm the policy
+would ever choose, or where the mean weight is implausible or not within ``WITHIN``: what the policy
+would do was then hardly logged, and the largest weight there is was likely not met.
 """
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtri
 
+from convergence_core.intervals import mean_ends
+
 Floats = NDArray[np.float64]
 
 LEAST_ESS = 100.0
 """Effective sample size below which the alarm fires."""
+NEEDED = 10
+"""Effective sample size, and requests whose arm the policy may choose, below which nothing is estimated."""
+WITHIN = (0.5, 2.0)
+"""Least and largest mean weight with which something is estimated; 1 is expected."""
 _SUSPICIOUS = 1e-4
 """Probability below which a mean weight is called implausible."""
 
@@ -117,10 +127,15 @@ class OffPolicyEstimate:
     largest_weight: float
     logged: float
     """Mean reward of the policy that ran."""
-    ips: Value
-    snips: Value
+    n_matching: int
+    """Requests whose arm the policy may choose."""
+    ips: Value | None
+    """``None``, as of the other two: the log says too little, see ``missing``."""
+    snips: Value | None
     dr: Value | None
-    """``None``: no model of the reward was given."""
+    """Also ``None`` where no model of the reward was given."""
+    missing: str | None
+    """Why there is no estimate; ``None``: there is one."""
     alarms: tuple[str, ...]
     """Why the numbers are not to be trusted; empty: nothing speaks against them."""
 
@@ -151,37 +166,89 @@ def estimate(
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), but got {level}")
     weights = log.probabilities(target) / log.propensities
+    expected = None if model is None else _expected(log, target, model)
     total, squares = float(weights.sum()), float((weights**2).sum())
     ess = total**2 / squares if squares else 0.0
-    products = weights * log.rewards
-    low, high = _interval(products, level, beside=weights)
-    ips = float(products.mean())
-    snips = float(products.sum() / total) if total else float("nan")
+    n_matching = int(np.count_nonzero(weights))
+    missing = _missing(ess, n_matching, weights)
+    told = missing is None
     return OffPolicyEstimate(
         n=log.n,
         ess=ess,
         mean_weight=total / log.n,
         largest_weight=float(weights.max()),
         logged=float(log.rewards.mean()),
-        ips=Value(mean=ips, low=min(low, ips), high=max(high, ips), level=level),
-        snips=Value(mean=snips, low=min(low, snips), high=max(high, snips), level=level),
-        dr=None if model is None else _doubly_robust(log, target, weights, model, level),
+        n_matching=n_matching,
+        **(_weighted(log, weights, level) if told else {"ips": None, "snips": None}),
+        dr=_doubly_robust(log, weights, *expected, level) if told and expected else None,
+        missing=missing,
         alarms=_alarms(weights, ess, least_ess),
     )
 
 
-def _doubly_robust(
-    log: Log, target: ArrayLike, weights: Floats, model: ArrayLike, level: float
-) -> Value:
+def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
+    """Return why nothing is estimated; ``None``: enough is logged."""
+    n = weights.size
+    if not n_matching:
+        return f"not enough: none of {n:,} requests went to an arm that this policy chooses"
+    if n_matching < NEEDED or ess < NEEDED:
+        return (
+            f"not enough: {n_matching:,} of {n:,} requests went to arms that this policy chooses, "
+            f"worth {ess:.1f} of equal weight; {NEEDED} of either are needed"
+        )
+    mean = float(weights.mean())
+    if not WITHIN[0] <= mean <= WITHIN[1] or _is_implausible(weights):
+        return (
+            f"not enough: the mean weight is {mean:.3g} and should be 1, so most of what this policy "
+            "would do is not in the log, or the propensities are wrong"
+        )
+    return None
+
+
+def _is_implausible(weights: Floats) -> bool:
+    """Return whether a mean weight this far from 1 has a probability below ``_SUSPICIOUS``."""
+    return bool(_statistic(weights, 1.0) > chdtri(1, _SUSPICIOUS))
+
+
+class _Weighted(TypedDict):
+    ips: Value
+    snips: Value
+
+
+def _weighted(log: Log, weights: Floats, level: float) -> _Weighted:
+    met = weights > 0.0  # the others say nothing of the ratio
+    low, high = mean_ends(log.rewards[met], weights=weights[met], tail=(1.0 - level) / 2.0)
+    products = weights * log.rewards
+    ips, snips = float(products.mean()), float(products.sum() / weights.sum())
+    return {
+        "ips": Value(mean=ips, low=min(low, ips), high=max(high, ips), level=level),
+        "snips": Value(mean=snips, low=min(low, snips), high=max(high, snips), level=level),
+    }
+
+
+def _expected(log: Log, target: ArrayLike, model: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the model's mean reward of the policy and of the logged arm at each request, (n,)."""
     q = np.atleast_2d(np.asarray(target, dtype=np.float64))
     m = np.atleast_2d(np.asarray(model, dtype=np.float64))
     if m.shape[-1] != q.shape[-1] or m.shape[0] not in {1, log.n} or not np.all(np.isfinite(m)):
         raise ValueError("the model must give a finite expected reward to each arm of the policy")
     expected = np.broadcast_to((q * m).sum(axis=1), (log.n,))
-    own = np.broadcast_to(m, (log.n, m.shape[-1]))[np.arange(log.n), log.actions]
+    return expected, np.broadcast_to(m, (log.n, m.shape[-1]))[np.arange(log.n), log.actions]
+
+
+def _doubly_robust(
+    log: Log, weights: Floats, expected: Floats, own: Floats, level: float
+) -> Value:
     values = expected + weights * (log.rewards - own)
-    low, high = _interval(values, level, beside=weights)
+    # The least and the most that a reward in [0, 1] could have made of any request.
+    largest = float(weights.max())
+    lowest = min(float(expected.min()) - largest * max(float(own.max()), 0.0), float(values.min()))
+    highest = max(
+        float(expected.max()) + largest * max(1.0 - float(own.min()), 0.0), float(values.max())
+    )
+    low, high = mean_ends(values, tail=(1.0 - level) / 2.0, lowest=lowest, highest=highest)
     mean = float(values.mean())
+    low, high = max(low, 0.0), min(high, 1.0)
     return Value(mean=mean, low=min(low, mean), high=max(high, mean), level=level)
 
 
@@ -193,8 +260,7 @@ def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:
             f"{least_ess:g}: a few requests decide everything. Log a policy closer to this one, or "
             "more requests."
         )
-    off = _statistic(weights, 1.0)
-    if off > chdtri(1, _SUSPICIOUS):
+    if _is_implausible(weights):
         found.append(
             f"the mean weight is {weights.mean():.3g} and should be 1: the propensities are wrong, "
             "or the log lacks arms that this policy uses."
@@ -222,58 +288,12 @@ def fitted_model(log: Log, n_arms: int, *, n_folds: int = 5) -> Floats:
     return model
 
 
-def _interval(values: Floats, level: float, *, beside: Floats) -> tuple[float, float]:
-    """Return the values v in [0, 1] with ``-2 log R(v)`` below the quantile of chi-squared.
-
-    Args:
-        values: (n,), whose mean is sought.
-        level: of the interval.
-        beside: weights whose mean is known to be 1, (n,).
-    """
-    rows, counts = np.unique(np.stack((values, beside)), axis=1, return_counts=True)
-    quantile = float(chdtri(1, 1.0 - level))
-    # Where the likelihood is highest: the mean, corrected by what w tells of the sample.
-    centre = float(np.clip(_most_likely(rows[0], rows[1], counts), 0.0, 1.0))
-    ends = [0.0, 1.0]
-    for place in range(2):
-        rejected, kept = ends[place], centre
-        for _ in range(40):
-            middle = (rejected + kept) / 2.0
-            if _ratio(rows[0] - middle, rows[1] - 1.0, counts) > quantile:
-                rejected = middle
-            else:
-                kept = middle
-        ends[place] = rejected
-    return ends[0], ends[1]
-
-
-def _most_likely(values: Floats, beside: Floats, counts: NDArray[np.intp]) -> float:
-    """Return the mean of the values under the likeliest weighting that gives w the mean 1."""
-    known = beside - 1.0
-    tilt = _tilt(known[None], counts)
-    if tilt is None:
-        return float(counts @ values / max(float(counts @ beside), 1e-300))
-    shares = counts / (1.0 + tilt @ known[None])
-    return float(shares @ values / shares.sum())
-
-
 def _statistic(values: Floats, mean: float) -> float:
     """Return ``-2 log R`` of a mean; infinite where no weighting has it."""
     distinct, counts = np.unique(values, return_counts=True)
     row = (distinct - mean)[None]
     found = _tilt(row, counts)
     return np.inf if found is None else 2.0 * float(counts @ np.log1p(found @ row))
-
-
-def _ratio(first: Floats, second: Floats, counts: NDArray[np.intp]) -> float:
-    """Return how much two constraints cost beyond the second alone: chi-squared with 1 degree."""
-    both = np.stack((first, second))
-    tilt = _tilt(both, counts)
-    if tilt is None:
-        return np.inf
-    alone = _tilt(second[None], counts)
-    base = 0.0 if alone is None else float(counts @ np.log1p(alone @ second[None]))
-    return 2.0 * (float(counts @ np.log1p(tilt @ both)) - base)
 
 
 def _tilt(rows: Floats, counts: NDArray[np.intp]) -> Floats | None:

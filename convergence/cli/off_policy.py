@@ -95,9 +95,8 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
         return stored_log(state, name)
 
 
-def _values(result: "OffPolicyEstimate") -> dict[str, "Value"]:
-    found = {"IPS": result.ips, "SNIPS": result.snips}
-    return found if result.dr is None else {**found, "DR": result.dr}
+def _values(result: "OffPolicyEstimate") -> "dict[str, Value | None]":
+    return {"IPS": result.ips, "SNIPS": result.snips, "DR": result.dr}
 
 
 def _plain(result: "OffPolicyEstimate", found: "NamedLog") -> dict[str, object]:
@@ -106,13 +105,17 @@ def _plain(result: "OffPolicyEstimate", found: "NamedLog") -> dict[str, object]:
         "n_left_out": found.n_left_out,
         "arms": found.arms,
         "ess": result.ess,
+        "n_matching": result.n_matching,
         "mean_weight": result.mean_weight,
         "largest_weight": result.largest_weight,
         "logged": result.logged,
         "estimates": {
-            name.lower(): {"mean": v.mean, "low": v.low, "high": v.high, "level": v.level}
+            name.lower(): None
+            if v is None
+            else {"mean": v.mean, "low": v.low, "high": v.high, "level": v.level}
             for name, v in _values(result).items()
         },
+        "missing": result.missing,
         "alarms": result.alarms,
     }
 
@@ -122,14 +125,15 @@ def _show(result: "OffPolicyEstimate", found: "NamedLog") -> None:
         f"{result.n:,} requests, {len(found.arms):,} arms, {found.n_left_out:,} rows left out; "
         f"the policy that ran earned {result.logged:.5g} on average."
     )
-    rows = [
-        (name, f"{v.mean:.5g}", f"[{v.low:.5g}, {v.high:.5g}]")
-        for name, v in _values(result).items()
-    ]
-    level = f"{100 * result.ips.level:g} % interval"
-    console.show(
-        console.simple_table(("estimate", "mean reward", level), rows, right=("mean reward",))
-    )
+    told = [(name, v) for name, v in _values(result).items() if v is not None]
+    if told:
+        rows = [(name, f"{v.mean:.5g}", f"[{v.low:.5g}, {v.high:.5g}]") for name, v in told]
+        level = f"{100 * told[0][1].level:g} % interval"
+        console.show(
+            console.simple_table(("estimate", "mean reward", level), rows, right=("mean reward",))
+        )
+    if result.missing is not None:
+        console.answer(f"No estimate: {result.missing}.")
     console.answer(
         f"Effective sample size {result.ess:,.1f}; mean weight {result.mean_weight:.3g} (1 is "
         f"expected), largest {result.largest_weight:.3g}."

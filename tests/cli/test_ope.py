@@ -66,6 +66,26 @@ def test_too_little_evidence_is_an_alarm_and_a_code(here: Path, cli: Runner):
     assert "effective sample size" in done.err
 
 
+def test_hardly_anything_logged_gives_words_and_no_number(here: Path, cli: Runner):
+    rows = pl.DataFrame(
+        {
+            "action": ["small"] * 98 + ["large"] * 2,
+            "reward": [1.0] * 100,
+            "propensity": [0.98] * 98 + [0.02] * 2,
+        }
+    )
+    rows.write_parquet(here / "log.parquet")
+    done = cli("ope", "log.parquet", "--policy", "large")
+    assert done.code == 100
+    assert "No estimate: not enough: 2 of 100 requests" in " ".join(done.out.split())
+    assert "SNIPS" not in done.out
+    told = cli("ope", "log.parquet", "--policy", "large", "--json")
+    found = json.loads(told.out)
+    assert found["estimates"] == {"ips": None, "snips": None, "dr": None}
+    assert found["missing"].startswith("not enough")
+    assert (told.code, found["n_matching"]) == (100, 2)
+
+
 def test_rows_without_a_reward_are_left_out_and_counted(here: Path, cli: Runner):
     rows = table(1_000).with_columns(
         reward=pl.when(pl.int_range(pl.len()) < 100).then(None).otherwise(pl.col("reward"))
