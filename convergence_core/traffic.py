@@ -10,6 +10,7 @@
 * ``Pacer`` knows before which moment nothing may be sent: what the endpoint asked for.
 * ``Breaker`` stops asking an endpoint that does not answer, and tries it once in a while
   (M. Nygard, "Release It!", 2007, "Circuit Breaker").
+* ``AddressCheck`` tells a wrong address from a candidate whose parameters lead to none.
 
 None of them knows a clock: times are arguments, in seconds of any clock that never goes back.
 """
@@ -252,4 +253,73 @@ class Breaker:
             f"{self._host} does not answer {ever}: {self.n_failed} calls in a row failed, the "
             f"last {self._n_probes} of them probes over {now_s - self._opened_s:.0f} s. "
             f"{fix}The last error: {why}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressRules:
+    """When an endpoint that has found nothing for anybody has a wrong address."""
+
+    n_answers: int = 10
+    """Answers that found nothing, before which nothing is concluded."""
+    n_candidates: int = 3
+    """Different candidates that they were for, at least; fewer where there are fewer."""
+    enough_candidates: int = 10
+    """Different candidates after which it is not waited for others that could be asked."""
+
+
+_ADDRESS_RULES = AddressRules()
+
+
+class AddressCheck:
+    """Whether an endpoint that finds nothing (404, 405, 410) does so for every candidate.
+
+    A parameter may be the name of a model or a part of the address, so one candidate shows nothing:
+    it takes several, each choice of the parameter ``model`` among them, and not one success.
+
+    Args:
+        n_candidates: different candidates that can be asked; ``None``: many.
+        n_models: choices of the parameter ``model``; 1: there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_candidates: int | None = None,
+        n_models: int = 1,
+        rules: AddressRules = _ADDRESS_RULES,
+    ) -> None:
+        self.candidates: set[str] = set()
+        """Those that nothing was found for."""
+        self.n_answers = 0
+        """Answers that found nothing."""
+        self._models: set[str] = set()
+        self._n_models = n_models
+        self._rules = rules
+        self._n_needed = (
+            rules.n_candidates if n_candidates is None else min(rules.n_candidates, n_candidates)
+        )
+
+    def missed(self, candidate_id: str, model: str) -> None:
+        """Take in that nothing was found for a candidate with this ``model``."""
+        self.n_answers += 1
+        self.candidates.add(candidate_id)
+        self._models.add(model)
+
+    @property
+    def has_tried_all_models(self) -> bool:
+        """Whether nothing was found for each choice of ``model``."""
+        return len(self._models) >= self._n_models
+
+    def is_wrong(self, *, others_wait: bool) -> bool:
+        """Whether the address is wrong for every candidate.
+
+        Args:
+            others_wait: whether other candidates could be asked now, or are.
+        """
+        rules, n_tried = self._rules, len(self.candidates)
+        if self.n_answers < rules.n_answers or n_tried < self._n_needed:
+            return False
+        return self.has_tried_all_models and (
+            not others_wait or n_tried >= rules.enough_candidates
         )

@@ -18,7 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 from convergence_core.budget.limits import Budget, Exhausted, Reservation, Wait
-from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
+from convergence_core.errors import (
+    CandidateFault,
+    EndpointDownError,
+    EvaluationFault,
+    InfrastructureFault,
+)
 from convergence_core.events import BudgetWarned
 from convergence_core.records import Json, Reply
 from convergence_core.store.protocols import Answer
@@ -28,7 +33,7 @@ from tasks.outcomes import Record, Redact, fault_outcome, record_of, redacted, r
 from tasks.retries import LONGEST_PAUSE_S, Backoff
 from tasks.settlements import is_usable, settle_place, settlement_of_fault, settlement_of_reply
 from tasks.stopwatch import checked_by
-from tasks.traffic import HELD, THROTTLED, Gate
+from tasks.traffic import ASTRAY, HELD, THROTTLED, Gate
 
 BUSY_LOOK_S = (0.05, 2.0)
 """First and longest pause before looking again at a call that another process makes."""
@@ -86,6 +91,8 @@ class Calls:
         self._on_failure = on_failure
         self._on_warning = on_warning
         self._rng = random.Random()  # noqa: S311 - jitter of pauses, no part of any result
+        self._under_way: set[Call] = set()
+        """Calls that have a place in the budget, until they have ended or pause."""
         self._same: dict[str, list[Call]] = {}
         """Key of a call under way → others that wait for its answer."""
         self._pausing: dict[Call, asyncio.TimerHandle] = {}
@@ -221,6 +228,7 @@ class Calls:
             call.place = place
             del lane.ready[index]
             self._same[call.key] = []
+            self._under_way.add(call)
             return call
         return None
 
@@ -253,6 +261,7 @@ class Calls:
 
     def _free(self, call: Call) -> None:
         """Let others that want the same call look at its answer."""
+        self._under_way.discard(call)
         for other in reversed(self._same.pop(call.key, ())):
             self._lanes[other.lane].ready.appendleft(other)
         self._dispatch()
@@ -316,7 +325,7 @@ class Calls:
             with checked_by(call.gate or call.pace):
                 ending = redacted(await call.send(), self._redact)
         except EvaluationFault as error:
-            ending = error
+            ending = self._doubted(call, error)
         except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
             broken = error
             ending = InfrastructureFault(str(error), error_type=type(error).__name__)
@@ -349,11 +358,45 @@ class Calls:
         settle_place(self._budget, place, ending)
         if call.gate is not None:
             fault = None if isinstance(ending, Reply) else ending
-            call.gate.leave(fault, self._loop.time())
+            call.gate.leave(
+                fault,
+                self._loop.time(),
+                candidate_id=call.candidate_id,
+                model=call.model_choice,
+            )
+            self._check_address(call.gate)
         if self._on_warning is not None:
             for share, text in self._budget.warnings(self._now_us() / 1e6):
                 self._on_warning(BudgetWarned(text=text, share=share))
         self._dispatch()
+
+    def _doubted(self, call: Call, fault: EvaluationFault) -> EvaluationFault:
+        """Return a fault that shows a wrong address as the infrastructure's until somebody answers.
+
+        Only an endpoint that has answered another request shows that nothing is there for this one.
+        """
+        gate = call.gate
+        is_astray = isinstance(fault, CandidateFault) and fault.error_type in ASTRAY
+        if gate is None or gate.has_answered or not is_astray:
+            return fault
+        return InfrastructureFault(
+            self._redact(str(fault)),
+            error_type=fault.error_type,
+            details=fault.details,
+            billed=fault.billed,
+        )
+
+    def _check_address(self, gate: Gate) -> None:
+        """End everything where an address is wrong; before that, ask for other candidates first."""
+        missed = gate.candidates_missed
+        if not missed:
+            return
+        waits = [lane.postpone(gate, missed) for lane in self._lanes.values()]
+        under_way = any(
+            call.gate is gate and call.candidate_id not in missed for call in self._under_way
+        )
+        if gate.give_up_address(others_wait=any(waits) or under_way):
+            self._enter(gate)  # which tells whoever waits for its calls
 
     def _stored(self, fault: EvaluationFault) -> Json:
         return fault_outcome(fault, self._redact, keep_text=self._keep_text)

@@ -166,6 +166,8 @@ class Dispatcher:
             worst=pending.worst,
             send=partial(self._target.call, pending.params, pending.case),
             gate=self._asking.gates.of(pending.endpoint, self._credential),
+            candidate_id=pending.cell.candidate_id,
+            model_choice=str(pending.params.get("model", "")),
             keep=keep,
             future=self._loop.create_future(),
         )
@@ -289,6 +291,7 @@ class Dispatcher:
                 worst=call.worst,
                 send=call.send,
                 gate=gate,
+                candidate_id=cell.candidate_id,
                 pace=self._asking.gates.pace_of(endpoint_of(call.request)),
                 future=self._loop.create_future(),
             )

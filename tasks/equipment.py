@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,11 +10,14 @@ from convergence_core.budget.limits import Budget
 from convergence_core.events import BudgetWarned, TrafficChanged
 from convergence_core.records import Evaluation
 from convergence_core.reward import RewardModel
+from convergence_core.space.parameters import Choice
 from convergence_core.store.protocols import Journal
 from convergence_core.store.rates import open_rates
 from convergence_core.target import Metric, Target
+from convergence_core.traffic import AddressCheck
 from tasks.asking import PaidMetric
 from tasks.authentication import secret_name
+from tasks.dispatcher import endpoint_of
 from tasks.keys import Epoch
 from tasks.loading import Loaded
 from tasks.metrics import judge_workers, make_metrics
@@ -127,4 +131,15 @@ def open_session(
         on_cell=on_cell,
         on_notice=on_notice,
         pacing=pacing,
+        address_of=partial(_address_check, loaded),
     )
+
+
+def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
+    """Return the check of an endpoint's address: which candidates could be asked of it."""
+    models = loaded.configuration.api.models
+    model = loaded.space.parameters.get("model")
+    n_models = len(model.choices) if isinstance(model, Choice) else 1
+    if models:
+        n_models = sum(endpoint_of({"url": one.endpoint}) == endpoint for one in models.values())
+    return AddressCheck(n_candidates=loaded.space.size(), n_models=max(1, n_models))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -47,6 +47,10 @@ class Call:
     """Of its endpoint; ``None``: nothing but the lane and its pace limit it."""
     pace: Pace | None = None
     """Of its endpoint, where it passes no gate; a gate has its own."""
+    candidate_id: str = ""
+    """Whose cell it is for; empty: nobody's."""
+    model_choice: str = ""
+    """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
     keep: Keep | None = None
     """``None``: the whole answer is kept."""
     future: "asyncio.Future[Outcome]"
@@ -80,3 +84,12 @@ class Lane:
     slots: set["asyncio.Task[None]"] = field(default_factory=set)
     gates: set[Gate | None] = field(default_factory=set)
     """Those of all calls that were ever queued here."""
+
+    def postpone(self, gate: Gate, candidates: Set[str]) -> bool:
+        """Move a gate's calls for these candidates behind all others; return whether it has others."""
+        mine = [call for call in self.ready if call.gate is gate]
+        last = {call for call in mine if call.candidate_id in candidates}
+        if last:
+            kept = (call for call in self.ready if call not in last)
+            self.ready = deque([*kept, *(call for call in mine if call in last)])
+        return len(last) < len(mine)

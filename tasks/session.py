@@ -30,6 +30,7 @@ from convergence_core.records import (
 from convergence_core.reward import RewardModel
 from convergence_core.store.protocols import Journal
 from convergence_core.target import Metric, Target
+from convergence_core.traffic import AddressCheck
 from tasks.asking import PaidCall, PaidMetric
 from tasks.calls import Calls
 from tasks.cells import Job, PendingCell, unasked
@@ -97,6 +98,7 @@ class EvaluationSession:
         now_us: clock, in microseconds since the epoch.
         backoff: pauses before retries.
         pacing: calls per second that all processes keep together; closed with the session.
+        address_of: makes the check of an endpoint's address; see ``Gates``.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class EvaluationSession:
         now_us: Callable[[], int] | None = None,
         backoff: Backoff | None = None,
         pacing: Pacing | None = None,
+        address_of: Callable[[str], AddressCheck] | None = None,
     ) -> None:
         self._run_id = run_id
         self._pacing = pacing
@@ -147,6 +150,7 @@ class EvaluationSession:
             max_in_flight=max(workers, judge_workers),
             run_label=run_label,
             pacing=pacing,
+            address_of=address_of,
             on_event=None
             if on_notice is None
             else lambda event: on_notice(TrafficChanged(text=event.text)),

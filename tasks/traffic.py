@@ -12,17 +12,17 @@ and for those that have by ``clearance``, at the moment they would leave.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
 from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
-from convergence_core.traffic import Aimd, Breaker, Pacer, RateInfo
+from convergence_core.traffic import AddressCheck, Aimd, Breaker, Pacer, RateInfo
 from tasks.bodies import TOO_LARGE
 from tasks.pacing import Pace, Pacing
 from tasks.retries import LONGEST_PAUSE_S
 
-__all__ = ["HELD", "THROTTLED", "Gate", "Gates", "TrafficEvent"]
+__all__ = ["ASTRAY", "HELD", "THROTTLED", "Gate", "Gates", "TrafficEvent"]
 
 HELD = "held"
 """Error type of a call that was held back: nothing was sent."""
@@ -37,16 +37,30 @@ SHORTEST_TOLD_S = 5.0
 _UNSENT = frozenset({HELD, "stopped"})
 THROTTLED = frozenset({"http_429", "http_498"})
 """Rate limits; 498 is Groq's for a tier without capacity."""
+ASTRAY = frozenset({"http_404", "http_405", "http_410"})
+"""Nothing is there: by a wrong address, or for this candidate."""
+_FORBIDDEN = "http_403"
+"""A wrong key, or one that may not ask for this model."""
 _OVERLOADED = frozenset({"http_503", "http_529"})
 """Too much for the endpoint, or it is down: both are taken in."""
 _ALIVE = frozenset({"http_408", "http_409", "http_425"})
 _SPENT = frozenset({"http_402", "http_429"})
 """Where a retry is of no use, the account is out of credit."""
 
-_Meaning = Literal["answered", "alive", "throttled", "overloaded", "failed", "refused", "unsent"]
+_Meaning = Literal[
+    "answered", "alive", "throttled", "overloaded", "failed", "refused", "astray", "unsent"
+]
 
 
 TrafficKind = Literal["slower", "paused", "waiting", "silent", "back", "down"]
+
+_MEANINGS: Mapping[str, _Meaning] = {
+    **dict.fromkeys(ASTRAY, "astray"),
+    **dict.fromkeys(THROTTLED, "throttled"),
+    **dict.fromkeys(_OVERLOADED, "overloaded"),
+    **dict.fromkeys(_ALIVE, "alive"),
+}
+"""Error type of a fault that may heal → what it means; any other is a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +86,7 @@ class Gate:
         run_label: str | None = None,
         on_event: Callable[[TrafficEvent], None] | None = None,
         pace: Pace | None = None,
+        address: AddressCheck | None = None,
     ) -> None:
         self.endpoint = endpoint
         """Where its calls go: scheme and host, for people."""
@@ -91,7 +106,9 @@ class Gate:
         self._aimd = Aimd(most=max_in_flight)
         self._pacer = Pacer()
         self._breaker = Breaker(endpoint)
+        self._address = address or AddressCheck()
         self._why_down: str | None = None
+        self._last_missed = ""
         self._told_until_s = -math.inf
         """When the wait ends that people were told of last."""
 
@@ -104,6 +121,16 @@ class Gate:
     def is_down(self) -> bool:
         """Whether the endpoint was given up."""
         return self._why_down is not None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether any request was dealt with."""
+        return self._breaker.has_answered
+
+    @property
+    def candidates_missed(self) -> Set[str]:
+        """Candidates that nothing was found for; empty once anything was answered."""
+        return frozenset() if self.has_answered else self._address.candidates
 
     # -- calls
 
@@ -138,11 +165,30 @@ class Gate:
         self.n_entered -= 1
         self._breaker.unused()
 
-    def leave(self, fault: EvaluationFault | None, now_s: float) -> None:
-        """Leave with the end of a call; ``None``: it was answered."""
+    def leave(
+        self,
+        fault: EvaluationFault | None,
+        now_s: float,
+        *,
+        candidate_id: str = "",
+        model: str = "",
+    ) -> None:
+        """Leave with the end of a call.
+
+        Args:
+            fault: how it ended; ``None``: it was answered.
+            now_s: by the clock of the calls.
+            candidate_id: whose call it was.
+            model: the candidate's parameter ``model``; empty: it has none.
+        """
         n_in_flight = self.n_in_flight
         self.n_in_flight -= 1
         meaning = _meaning_of(fault)
+        if fault is not None and not self.has_answered and _may_be_the_candidates(fault):
+            self._address.missed(candidate_id, model)
+            self._last_missed = str(fault)
+            if fault.error_type == _FORBIDDEN and not self._address.has_tried_all_models:
+                meaning = "astray"  # maybe it may ask for another model
         rate = _rate_of(fault)
         self._pause(rate, now_s)
         if (rate.retry_after_s or 0.0) > LONGEST_PAUSE_S:
@@ -164,6 +210,23 @@ class Gate:
         else:
             self._aimd.ended()
         self._mind(meaning, fault, now_s)
+
+    def give_up_address(self, *, others_wait: bool) -> bool:
+        """Give the endpoint up if its address is wrong for every candidate; return whether it is.
+
+        Args:
+            others_wait: whether candidates could be asked for that were not yet.
+        """
+        if self.has_answered or not self._address.is_wrong(others_wait=others_wait):
+            return False
+        found, n = self._address, len(self._address.candidates)
+        self._give_up(
+            f"{self.endpoint} dealt with none of {found.n_answers} calls for {n} different "
+            f"candidates. The last: {self._last_missed}. Check the address "
+            "(`api.endpoint`, its path included) and the names of models; with another one, begin a "
+            "new run: `convergence optimize`"
+        )
+        return True
 
     def tell_wait(self, delay_s: float, now_s: float, *, n_attempts: int, most: int) -> None:
         """Say what a call waits for, unless it is short or another one's wait was just told.
@@ -220,7 +283,7 @@ class Gate:
         breaker = self._breaker
         if meaning == "unsent":
             breaker.unused()
-        elif meaning in ("answered", "alive", "throttled"):
+        elif meaning in ("answered", "alive", "throttled", "astray"):
             if breaker.answered(is_success=meaning == "answered"):
                 self._tell("back", f"{self.endpoint} answers again")
         elif meaning == "refused":
@@ -286,6 +349,7 @@ class Gates:
         run_label: str | None = None,
         on_event: Callable[[TrafficEvent], None] | None = None,
         pacing: Pacing | None = None,
+        address_of: Callable[[str], AddressCheck] | None = None,
     ) -> None:
         """Prepare to make gates.
 
@@ -294,7 +358,10 @@ class Gates:
             run_label: what `convergence resume` is to be given, for messages.
             on_event: told of each event, in the loop's thread.
             pacing: calls per second that all processes keep together.
+            address_of: makes the check of an endpoint's address; ``None``: many candidates, and no
+                parameter ``model``.
         """
+        self._address_of = address_of
         self._pacing = pacing
         self._max_in_flight = max_in_flight
         self._run_label = run_label
@@ -319,6 +386,7 @@ class Gates:
                 run_label=self._run_label,
                 on_event=self._on_event,
                 pace=self.pace_of(endpoint),
+                address=None if self._address_of is None else self._address_of(endpoint),
             )
         return gate
 
@@ -341,11 +409,14 @@ def _meaning_of(fault: EvaluationFault | None) -> _Meaning:
         return "unsent"
     if not fault.retryable:
         return "alive" if kind == TOO_LARGE else "refused"
-    if kind in THROTTLED:
-        return "throttled"
-    if kind in _OVERLOADED:
-        return "overloaded"
-    return "alive" if kind in _ALIVE else "failed"
+    return _MEANINGS.get(kind, "failed")
+
+
+def _may_be_the_candidates(fault: EvaluationFault) -> bool:
+    """Whether a wrong address, a wrong key, or this candidate's parameters alone may mean this."""
+    if not isinstance(fault, InfrastructureFault):
+        return False
+    return fault.error_type in ASTRAY or fault.error_type == _FORBIDDEN
 
 
 def _rate_of(fault: EvaluationFault | None) -> RateInfo:

@@ -5,6 +5,7 @@ import contextlib
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from convergence_core.errors import (
     EndpointDownError,
     InfrastructureFault,
 )
-from convergence_core.traffic import RateInfo
+from convergence_core.records import Trial
+from convergence_core.traffic import AddressCheck, RateInfo
 from tasks.retries import Backoff
 from tasks.stopwatch import checked_by
 from tasks.traffic import Gate
@@ -270,3 +272,74 @@ def test_an_endpoint_that_is_not_there_ends_the_run_with_what_to_do():
         s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(40)]), 0)
     assert server.url in str(caught.value)
     assert "convergence resume" in str(caught.value)
+
+
+def candidates_at_once(session: Any, models: list[str], n_cases: int) -> list[Trial]:
+    """Evaluate candidates, each in a thread, as a generation does."""
+    plans = [
+        assignment({"k": number, "model": model}, [f"c{i}" for i in range(n_cases)])
+        for number, model in enumerate(models)
+    ]
+    with ThreadPoolExecutor(len(plans)) as threads:
+        return [*threads.map(lambda plan: session.evaluate(plan, 0), plans)]
+
+
+@pytest.mark.parametrize("status", [404, 405, 410])
+def test_an_address_that_is_wrong_for_every_candidate_ends_the_run_early(status: int):
+    with (
+        LoopbackServer(lambda _: Answer({}, status)) as server,
+        http_session(server, workers=4, n_cases=20, max_retries=3) as s,
+        pytest.raises(EndpointDownError, match=f"HTTP {status} from {server.url}") as caught,
+    ):
+        candidates_at_once(s, ["m"] * 6, 20)
+    assert 10 <= len(server.requests) <= 40
+    told = str(caught.value)
+    for words in ("dealt with none of", "different candidates", "`api.endpoint`"):
+        assert words in told
+    assert caught.value.exit_code == 1
+
+
+def test_candidates_whose_model_is_unknown_are_at_fault_themselves_whoever_is_asked_first():
+    def answer(request):
+        if request.body["model"] != "good":
+            return Answer({"detail": "no such model"}, 404)
+        return Answer({"result": request.body["x"]})
+
+    with (
+        LoopbackServer(answer) as server,
+        http_session(server, workers=4, n_cases=12, max_retries=9) as s,
+    ):
+        trials = candidates_at_once(s, ["bad", "worse", "bad", "good", "worse"], 12)
+    for trial in trials:
+        is_good = trial.candidate.params["model"] == "good"
+        assert [e.reward for e in trial.evaluations] == [float(is_good)] * 12
+        assert {e.fault for e in trial.evaluations} == {None if is_good else "candidate"}
+
+
+def test_nothing_is_concluded_about_an_address_before_each_model_was_tried():
+    check = AddressCheck(n_models=3)
+    for number in range(40):
+        check.missed(f"candidate {number}", ("bad", "worse")[number % 2])
+        assert not check.is_wrong(others_wait=False)
+    check.missed("one more", "worst")
+    assert check.is_wrong(others_wait=False)
+
+
+def test_a_space_of_two_candidates_needs_no_third_one_to_show_a_wrong_address():
+    few, many = AddressCheck(n_candidates=2), AddressCheck()
+    for check in (few, many):
+        for number in range(10):
+            check.missed(f"candidate {number % 2}", "")
+    assert few.is_wrong(others_wait=False)
+    assert not few.is_wrong(others_wait=True), "another one is still to be asked"
+    assert not many.is_wrong(others_wait=False)
+
+
+def test_an_address_that_finds_nothing_for_one_candidate_is_missing_and_never_zero():
+    with (
+        LoopbackServer(lambda _: Answer({}, 404)) as server,
+        http_session(server, workers=2, n_cases=4, max_retries=1) as s,
+    ):
+        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(4)]), 0)
+    assert [(e.fault, e.reward) for e in trial.evaluations] == [("infrastructure", None)] * 4
+    assert len(server.requests) == 8
