@@ -12,7 +12,7 @@ from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from pydantic import Field
 
-from convergence_core.gate.caveats import CASES
+from convergence_core.caveats import CASES
 from convergence_core.result import RunResult
 from convergence_core.store.runtime import RuntimeStore
 from tasks.adopting import Concluded, adopt, obstacle, told

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from convergence_core.caveats import TRAFFIC
 from convergence_core.gate import Contest, Design, Outcomes, even_plan
 from convergence_core.gate.betting import Floats
-from convergence_core.gate.caveats import TRAFFIC
 from convergence_core.records import Json
 from convergence_core.store.runtime import RuntimeStore
 from convergence_core.store.runtime_rows import StoredArm, StoredPolicy

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convergence.cli import console, places
+from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import ConfigurationError, Problem, RunNotFoundError
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def promote(  # noqa: PLR0917 - Typer's options
     Exit code 100: it says no, or does not know yet.
     """
     console.settings.json = as_json
-    from convergence_core.gate.caveats import CASES  # noqa: PLC0415 - as above
     from tasks.adopting import adopt, obstacle, told  # noqa: PLC0415 - brings NumPy
     from tasks.report.wording import counted  # noqa: PLC0415 - as above
     from tasks.runs import FLOW_RUN_TAG  # noqa: PLC0415 - as above
@@ -177,7 +177,6 @@ def gates(
 ) -> None:
     """List every look of the gates, alarms of drift, and who is champion."""
     console.settings.json = as_json
-    from convergence_core.gate.caveats import CASES, TRAFFIC  # noqa: PLC0415 - brings NumPy
     from convergence_core.store.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
     from convergence_core.store.runtime_watches import alarms  # noqa: PLC0415 - as above
 

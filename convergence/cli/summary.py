@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from convergence.cli import console
 from convergence.progress import count, shown_value
-from convergence_core.gate.caveats import CASES
+from convergence_core.caveats import CASES
 from tasks.report.wording import counted, plural
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import datetime
 import math
 from typing import TYPE_CHECKING
 
-from convergence_core.gate.caveats import CASES
+from convergence_core.caveats import CASES
 from convergence_core.records import ParamValue, Role
 from convergence_core.result import Difference, Estimate, GateReport, RunResult
 

@@ -9,8 +9,8 @@ import pytest
 
 import convergence
 from convergence.runtime import RuntimeArm, RuntimeConfig
+from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import ConfigurationError, NoArmsError
-from convergence_core.gate.caveats import CASES, TRAFFIC
 from convergence_core.store.runtime import RuntimeStore
 from tasks.offers import decision_id, offer_of
 from tasks.serving import Bandit

@@ -11,7 +11,7 @@ import pytest
 
 from convergence.client import Client
 from convergence.service.running import Service, ServiceError, ServiceOptions, is_loopback
-from convergence_core.gate.caveats import TRAFFIC
+from convergence_core.caveats import TRAFFIC
 from convergence_core.store.runtime import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens
 
