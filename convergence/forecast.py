@@ -66,7 +66,7 @@ def forecast(loaded: "Loaded") -> Forecast:
     n_search_cells = schedule.planned_cells()
     if size is not None:
         n_candidates = size if n_candidates is None else min(n_candidates, size)
-        per_candidate = schedule.n_search_cases * schedule.repeats
+        per_candidate = schedule.n_search_cases * (schedule.repeats + races * schedule.n_again)
         n_search_cells = min(n_search_cells, n_candidates * per_candidate)
         n_candidates = min(n_candidates, n_search_cells)
     return Forecast(

@@ -71,6 +71,8 @@ class AskRequest:
     """Search cases in the run's order; held-out cases are not among them."""
     repeats: int = 1
     """Repeats a sampler may ask of one case, numbered 0 … repeats-1."""
+    n_again: int = 0
+    """Further repeats that it may ask of leaders and finalists, to tell noise from merit."""
     baseline: Params | None = None
     """The user's default configuration, to be among generation 0's candidates."""
     advice: Advice = field(default_factory=Advice)

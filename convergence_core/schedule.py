@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 FINAL_SHARE = 0.3
 """Most of a capped budget that the final re-estimation may keep back."""
+N_AGAIN = 4
+"""Repeats beyond the configured ones that leaders and finalists may be asked where there is one case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class Schedule:
     n_search_cases: int
     n_holdout_cases: int
     repeats: int = 1
+    deterministic: bool = False
+    """Whether asking a cell again would tell nothing."""
     cases_per_candidate: int | None = None
     """``None``: a generation may hold all search cases for each of its candidates."""
     max_calls: int | None = None
@@ -49,6 +53,14 @@ class Schedule:
     """Whether a champion other than the defaults is looked at in the end."""
 
     @property
+    def n_again(self) -> int:
+        """Repeats beyond ``repeats`` that the search may ask of leaders and finalists.
+
+        Of several cases none: they tell the noise.
+        """
+        return 0 if self.deterministic or self.n_search_cases > 1 else N_AGAIN
+
+    @property
     def full_generation(self) -> int:
         """Cells of a generation that no budget narrows."""
         per_candidate = self.cases_per_candidate or self.n_search_cases * self.repeats
@@ -61,7 +73,8 @@ class Schedule:
 
     def final_quota(self) -> FinalQuota:
         """Return the cells of each final subject: held-out cases first, then fresh repeats."""
-        holdout, fresh = self.n_holdout_cases, self.n_search_cases
+        holdout = self.n_holdout_cases
+        fresh = 0 if self.deterministic else self.n_search_cases
         if self.max_calls is not None:
             kept = int(FINAL_SHARE * self.max_calls)
             # What champions say to search cases is known by then.
@@ -88,7 +101,8 @@ class Schedule:
 
         In words without a full stop, with the cap from which on it gets one case.
         """
-        if self.max_calls is None or self.final_quota().n_cells:
+        wants_none = self.deterministic and not self.n_holdout_cases
+        if self.max_calls is None or wants_none or self.final_quota().n_cells:
             return None
         needed = self.n_subjects * self.calls_per_cell
         least = math.ceil(needed / FINAL_SHARE)

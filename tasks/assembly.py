@@ -89,7 +89,8 @@ def assemble(
     thinker = make_thinker(configuration, loaded.space, world)
     writer = make_writer(configuration, world)
     weights = {case.case_id: case.weight for case in loaded.search_cases}
-    past = read_past(store, record, loaded, make_surrogate(loaded.space))
+    surrogate = make_surrogate(loaded.space, deterministic=configuration.evaluation.deterministic)
+    past = read_past(store, record, loaded, surrogate)
     sampler = make_sampler(
         configuration, loaded.space, case_weights=weights, surrogate=past.surrogate
     )
@@ -161,7 +162,7 @@ def assemble(
             session=session,
             store=store,
             journal=journal,
-            surrogate=make_surrogate(loaded.space),
+            surrogate=surrogate,
             learned=progress.preferences,
             next_generation=progress.next_generation,
             on_notice=tell,

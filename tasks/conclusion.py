@@ -184,7 +184,7 @@ def _final_assignment(run: Run, candidate: Candidate) -> Assignment:
         (case_id, 0, "holdout") for case_id in holdout[: quota.n_holdout]
     ]
     # The first repeat number that the search never asks.
-    repeat = run.schedule.repeats
+    repeat = run.schedule.repeats + run.schedule.n_again
     chosen += [(case_id, repeat, "fresh") for case_id in run.case_order[: quota.n_fresh]]
     cells = tuple(
         Cell(candidate_id=candidate.candidate_id, case_id=case_id, repeat=number, role=role)

@@ -44,6 +44,7 @@ def schedule_of(loaded: "Loaded", champion: Candidate | None = None) -> Schedule
         n_search_cases=len(loaded.search_cases),
         n_holdout_cases=len(loaded.holdout_cases),
         repeats=configuration.evaluation.repeats,
+        deterministic=configuration.evaluation.deterministic,
         cases_per_candidate=configuration.evaluation.cases_per_candidate,
         max_calls=configuration.budget.max_calls,
         calls_per_cell=1 + judge_calls(configuration),

@@ -290,6 +290,7 @@ class Run:
                 n_cells=self.schedule.capacity(self.next_generation, self.progress.n_calls),
                 case_ids=self.case_order,
                 repeats=self.schedule.repeats,
+                n_again=self.schedule.n_again,
                 baseline=self.loaded.space.baseline(),
                 advice=replace(
                     advice,

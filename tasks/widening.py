@@ -26,7 +26,8 @@ def widen(run: "Run", variants: Mapping[str, Sequence[str]]) -> None:
     if space.to_json() == run.loaded.space.to_json():
         return
     run.loaded = replace(run.loaded, space=space)
-    run.past = read_past(run.store, run.record, run.loaded, make_surrogate(space))
+    surrogate = make_surrogate(space, deterministic=run.configuration.evaluation.deterministic)
+    run.past = read_past(run.store, run.record, run.loaded, surrogate)
     run.sampler = make_sampler(
         run.configuration,
         space,
@@ -35,4 +36,4 @@ def widen(run: "Run", variants: Mapping[str, Sequence[str]]) -> None:
     )
     for part in (run.thinking, run.preferring):
         if part is not None:
-            part.widen(make_surrogate(space))
+            part.widen(surrogate)

@@ -62,6 +62,15 @@ def check_evaluation(
     if not any(metric.weight > 0 for metric in evaluation.metrics.values()):
         rule = "must have at least one metric with a weight above 0"
         report.add(_METRICS, rule, "Write e.g. `weight: 1`.", of_key=True)
+    if evaluation.deterministic and evaluation.repeats > 1:
+        rule = "must be 1 where `evaluation.deterministic` is true"
+        report.add(
+            ("evaluation", "repeats"),
+            rule,
+            "Remove `repeats`, or `deterministic`.",
+            value=str(evaluation.repeats),
+            about=(("evaluation", "deterministic"),),
+        )
     _check_goals(configuration, report)
 
 

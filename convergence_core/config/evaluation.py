@@ -139,7 +139,11 @@ class EvaluationConfig(Section):
     test_cases: TestCasesConfig
     repeats: int = Field(default=1, ge=1, le=1000)
     """How often one case may be asked of one candidate; above 1 for targets that answer at
-    random."""
+    random. Where there is one case, `thompson` and `mab_evolution` ask leaders and finalists it up
+    to four times more, to tell noise from merit."""
+    deterministic: bool = False
+    """Whether the same case always gets the same reward, whenever a candidate is asked it. No
+    cell is asked twice then, by the final look neither, and rewards count as free of noise."""
     cases_per_candidate: int | None = Field(default=None, ge=1)
     """Test cases a new candidate is asked. Absent: the algorithm decides."""
     metrics: dict[str, MetricConfig] = Field(min_length=1)

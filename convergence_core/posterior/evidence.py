@@ -7,6 +7,11 @@ import numpy as np
 
 from convergence_core.archive import Archive, Member
 
+CHANCE = 1e-3
+"""Probability that repeats agree by luck below which they are taken to be exact."""
+ROUNDING = 1e-9
+"""Difference of rewards, relative to the largest, that is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -30,6 +35,32 @@ class Evidence:
     """Sum of squared differences between repeats of one cell's reward and their mean."""
     repeat_dof: int
     """Degrees of freedom of that sum; 0: no case was repeated."""
+    repeat_squares: np.ndarray
+    """Each member's share in that sum, (M,)."""
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether rewards tell most cells apart, as measured numbers do, and pass and fail do not."""
+        seen = self.mean[self.count > 0]
+        return 2 * len(np.unique(np.round(seen / _least(seen)))) >= len(seen)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rewards of single cases are shown to hold no noise: all repeats agreed.
+
+        By luck one repeat agrees with about the probability that two cells drawn at random do. Where
+        rewards have few levels agreement shows nothing: an answer that seldom changes agrees, too.
+        """
+        seen = self.mean[self.count > 0]
+        if not self.repeat_dof or len(seen) < 2 or not self.is_graded:
+            return False
+        least = _least(seen)
+        if self.repeat_sum > self.repeat_dof * least**2:
+            return False
+        _, n_alike = np.unique(np.round(seen / least), return_counts=True)
+        n_pairs = float((n_alike * (n_alike - 1.0)).sum())
+        chance = max(n_pairs / (len(seen) * (len(seen) - 1.0)), 1.0 / len(seen))
+        return bool(chance**self.repeat_dof < CHANCE)
 
     @classmethod
     def gather(
@@ -63,7 +94,13 @@ class Evidence:
             binary=bool(np.all((rewards == 0) | (rewards == 1))),
             repeat_sum=float(apart @ apart),
             repeat_dof=int(np.maximum(count - 1, 0).sum()),
+            repeat_squares=np.bincount(rows, apart * apart, len(members)),
         )
+
+
+def _least(rewards: np.ndarray) -> float:
+    """Return the smallest difference of rewards that is one, see ``ROUNDING``."""
+    return ROUNDING * max(float(np.abs(rewards).max(initial=0.0)), ROUNDING)
 
 
 def _flatten(

@@ -4,8 +4,13 @@
 
 R, the covariance of the measurements' errors, is given: it need not be diagonal, since candidates
 that were asked the same cases share those cases' luck. Its scale v is learned, freely or near a
-known value. Hyper-parameters are those of highest posterior density, by L-BFGS-B on analytic
-gradients (Rasmussen & Williams 2006, §5.4.1).
+known value; repeats of measurements have a likelihood of their own, in which neither f nor a candidate's
+own effect occurs, so they tell v from both:
+
+    log p(S | v) = -nu / 2 log v - S / (2 v)
+
+with S the sum of squares within candidates and nu its degrees of freedom. Hyper-parameters are those of
+highest posterior density, by L-BFGS-B on analytic gradients (Rasmussen & Williams 2006, §5.4.1).
 """
 
 import math
@@ -15,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.special import gammaincinv
 
 from convergence_core.posterior.kernel import (
     Distances,
@@ -25,6 +31,8 @@ from convergence_core.posterior.kernel import (
 )
 from convergence_core.space.encoding import Places
 
+BLOCK = 512
+"""Candidates whose marginals are computed at a time: distances to 300 others in 20 dimensions take 25 MB."""
 JITTER = 1e-6
 MAX_JITTER = 1e-1
 """Times the mean variance: more than rounding can ever ask for."""
@@ -36,6 +44,22 @@ FREE_NOISE = (0.2, 1.2)
 KNOWN_NOISE_SD = 0.02
 """Log-sd of the prior of v where the errors were measured: they are believed. Left to itself the
 process halves them, takes luck for merit, and hands over the luckiest."""
+EXACT_NOISE = 1e-6
+"""v of measurements without noise, in units of the standardized targets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """What repeated measurements say of v."""
+
+    square: float
+    """S, in squared units of the targets."""
+    dof: int
+    """nu, at least 1."""
+
+    def highest(self, level: float) -> float:
+        """Return the upper confidence limit of v: S / v follows a chi-squared distribution."""
+        return self.square / (2.0 * float(gammaincinv(0.5 * self.dof, 1.0 - level)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +87,8 @@ class GaussianProcess:
         errors: np.ndarray,
         *,
         known_noise: bool,
+        repeats: Repeats | None = None,
+        is_exact: bool = False,
         start: np.ndarray | None = None,
         n_steps: int = 20,
     ) -> "GaussianProcess":
@@ -75,17 +101,19 @@ class GaussianProcess:
             targets: standardized measurements, (n,).
             errors: R, (n, n), positive semi-definite.
             known_noise: whether v is near 1, or free.
+            repeats: of single measurements, whose errors have the variance v; ``None``: none.
+            is_exact: whether measurements hold no noise: v is ``EXACT_NOISE``.
             start: log hyper-parameters to begin at; ``None``: the prior's medians.
             n_steps: iterations of the optimizer; 0 keeps ``start``.
         """
-        prior = _Prior.of(layout, known_noise=known_noise)
+        prior = _Prior.of(layout, known_noise=known_noise, is_exact=is_exact)
         distances = Distances.between(places, places, of_choices)
         begin = prior.mean
         if start is not None:
             # What lies outside was learned when less could be told apart.
             inside = (prior.low <= start) & (start <= prior.high)
             begin = np.where(inside, start, prior.mean)
-        problem = _Problem(layout, prior, distances, targets, errors)
+        problem = _Problem(layout, prior, distances, targets, errors, repeats)
         if n_steps:
             from scipy.optimize import minimize  # noqa: PLC0415 - a report need not wait for it
 
@@ -160,10 +188,14 @@ class GaussianProcess:
             places: of the candidates.
             rows: which training row each is, -1 for unseen ones, (n,).
         """
-        mean, half = self._project(places, rows)
         prior = np.full(len(places), smooth_variance(self.layout, self._kernel_params))
         prior[rows >= 0] += self.own_variance
-        return mean, np.maximum(prior - (half * half).sum(axis=0), 1e-10)
+        mean, explained = np.empty(len(places)), np.empty(len(places))
+        for begin in range(0, len(places), BLOCK):
+            block = np.arange(begin, min(begin + BLOCK, len(places)))
+            mean[block], half = self._project(places.take(block), rows[block])
+            explained[block] = (half * half).sum(axis=0)
+        return mean, np.maximum(prior - explained, 1e-10)
 
     def joint(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior mean, (n,), and covariance, (n, n); see ``marginals``."""
@@ -221,12 +253,14 @@ class _Prior:
     high: np.ndarray
 
     @classmethod
-    def of(cls, layout: Layout, *, known_noise: bool) -> "_Prior":
+    def of(cls, layout: Layout, *, known_noise: bool, is_exact: bool = False) -> "_Prior":
         level, spread = (1.0, KNOWN_NOISE_SD) if known_noise else FREE_NOISE
+        if is_exact:
+            level, spread = EXACT_NOISE, KNOWN_NOISE_SD
         mean = np.append(layout.prior_mean, math.log(level))
         sd = np.append(layout.prior_sd, spread)
         low, high = mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd
-        if not known_noise:
+        if not known_noise and not is_exact:
             low[-1] = math.log(MIN_NOISE)
         return cls(mean, sd, low, high)
 
@@ -240,6 +274,7 @@ class _Problem:
     distances: Distances
     targets: np.ndarray
     errors: np.ndarray
+    repeats: Repeats | None = None
 
     def covariance(self, log_params: np.ndarray) -> np.ndarray:
         """Return K + v R, (n, n)."""
@@ -269,4 +304,8 @@ class _Problem:
         outer = 0.5 * (inverse - np.outer(solved, solved))
         of_kernel = gradient(self.layout, log_params[:-1], self.distances, outer)
         of_noise = math.exp(log_params[-1]) * float((outer * self.errors).sum())
+        if self.repeats is not None:
+            half = 0.5 * self.repeats.square * math.exp(-log_params[-1])
+            value += 0.5 * self.repeats.dof * float(log_params[-1]) + half
+            of_noise += 0.5 * self.repeats.dof - half
         return value, np.append(of_kernel, of_noise) + pull / self.prior.sd

@@ -91,6 +91,26 @@ class Interaction:
         return replace(effects, errors=errors)
 
 
+def without_noise(effects: CaseEffects, interaction: Interaction | None) -> CaseEffects:
+    """Return the effects of rewards that a case asked again would repeat: all of e is g.
+
+    What candidate and case leave unexplained is a candidate's own then, or its kind's, and its error
+    ends where all cases were asked, as that of a sample of a finite population does.
+
+    Args:
+        effects: as read from cells.
+        interaction: what similar candidates share of it; ``None``: nothing.
+    """
+    rest = effects.rest
+    if rest is None:
+        return effects
+    share, alike = (0.0, 0.0) if interaction is None else (interaction.share, interaction.alike)
+    both = rest.loading @ rest.loading.T
+    together = share * alike * both
+    together[np.diag_indices_from(together)] = np.diag(both)
+    return replace(effects, errors=effects.errors - np.diag(rest.own) + together)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
     """Pairs of candidates that were asked the same cases, (n,) each."""

@@ -80,7 +80,9 @@ class Optimism:
         else:
             n = count.sum(axis=1)
             shown = rewards.sum(axis=1) / n
-            noise = then.process.noise / then.warp.slope(mean) ** 2 / n
+            noise = then.process.noise / n
+            noise[leaders >= len(old.ids)] += then.process.own_variance  # nobody knew it
+            noise /= then.warp.slope(mean) ** 2
         weight = sd / (sd**2 + noise)
         return cls(cross=float(weight @ (mean - shown)), square=float(weight @ sd))
 

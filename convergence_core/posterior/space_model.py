@@ -22,8 +22,8 @@ from convergence_core.posterior.earlier import (
     with_earlier,
 )
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.gaussian_process import GaussianProcess
-from convergence_core.posterior.interaction import Interaction
+from convergence_core.posterior.gaussian_process import GaussianProcess, Repeats
+from convergence_core.posterior.interaction import Interaction, without_noise
 from convergence_core.posterior.kernel import Distances, Layout
 from convergence_core.posterior.reading import Reading
 from convergence_core.posterior.warped import WarpedBeliefs
@@ -34,6 +34,10 @@ from convergence_core.space.encoding import Encoding, Places
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""
+QUIET = 0.02
+"""Variance of the noise, in units of that of candidates' rewards, below which it is small."""
+SURELY = 0.999
+"""Confidence that it is."""
 N_READINGS = 3
 """Readings of the evidence where the noise is measured; a fourth changes little."""
 MEMORY_KEY = "log_params"
@@ -61,6 +65,8 @@ class SpaceModel:
     """``False``: no luck is shared by similar candidates; to show what knowing it is worth."""
     n_readings: int = N_READINGS
     """How often evidence is read; 1: only where it was measured, to show what more are worth."""
+    deterministic: bool = False
+    """Whether a case that is asked again gets the same reward."""
     earlier: tuple[EarlierRun, ...] = ()
     """Earlier runs of the same system, believed as far as they agree with this one."""
     start: tuple[float, ...] | None = None
@@ -158,9 +164,14 @@ class SpaceModel:
         effects = CaseEffects.estimate(
             evidence, with_cases=self.case_effects, with_items=self.item_response
         )
+        # Of several cases, what they have in common is noise to a mean over few of them.
+        is_single = not effects.is_measured and len(evidence.case_ids) == 1
+        is_exact = is_single and (self.deterministic or evidence.is_exact)
+        repeats = self._repeats(effects, evidence) if is_single and not is_exact else None
+        tells_noise = effects.is_measured or is_exact or repeats is not None
         layout = Layout.of(
             self.encoding,
-            own_effect=effects.is_measured or not self.encoding.number_names,
+            own_effect=tells_noise or not self.encoding.number_names,
             additive=self.additive,
         )
         interaction = None
@@ -170,8 +181,10 @@ class SpaceModel:
         start = None
         if self.start is not None and len(self.start) == layout.size + 1:
             start = np.array(self.start, dtype=np.float64)
-        reading = Reading.of(_applied(interaction, effects), self.bounds)
-        process = self._process(reading, layout, places, start)
+        reading = Reading.of(
+            _applied(interaction, effects, deterministic=self.deterministic), self.bounds
+        )
+        process = self._process(reading, layout, places, start, repeats=repeats, is_exact=is_exact)
         tells = effects.is_measured and np.ptp(reading.targets) > 0
         for _ in range(self.n_readings - 1 if tells else 0):
             believed = WarpedBeliefs(
@@ -183,12 +196,37 @@ class SpaceModel:
                 bounds=self.bounds,
             )
             again = effects.believing(evidence, believed.mean, with_cases=self.case_effects)
-            reading = Reading.of(_applied(interaction, again), self.bounds, believed)
+            reading = Reading.of(
+                _applied(interaction, again, deterministic=self.deterministic),
+                self.bounds,
+                believed,
+            )
             process = self._process(reading, layout, places, process.log_params)
         return reading, process
 
+    def _repeats(self, effects: CaseEffects, evidence: Evidence) -> Repeats | None:
+        """Return what repeats of the only case say of the noise; ``None``: nothing worth knowing.
+
+        Among numbers that vary freely it is told from a candidate's own effect only where it is shown
+        to be small: otherwise luck becomes merit, and places go to those who had it. Rewards of few
+        levels agree without saying how often they would not.
+        """
+        if not evidence.repeat_dof or not evidence.is_graded:
+            return None
+        slope = Reading.of(effects, self.bounds).warp.slope(effects.mean)
+        found = Repeats(square=float(slope**2 @ evidence.repeat_squares), dof=evidence.repeat_dof)
+        is_finite = self.space.size() is not None
+        return found if is_finite or found.highest(SURELY) < QUIET else None
+
     def _process(
-        self, reading: Reading, layout: Layout, places: Places, start: np.ndarray | None
+        self,
+        reading: Reading,
+        layout: Layout,
+        places: Places,
+        start: np.ndarray | None,
+        *,
+        repeats: Repeats | None = None,
+        is_exact: bool = False,
     ) -> GaussianProcess:
         n_steps = None if start is None else self.start_steps
         return GaussianProcess.fit(
@@ -198,6 +236,8 @@ class SpaceModel:
             reading.targets,
             reading.errors,
             known_noise=reading.effects.is_measured,
+            repeats=repeats,
+            is_exact=is_exact,
             start=start,
             n_steps=self.n_steps if n_steps is None else n_steps,
         )
@@ -222,7 +262,11 @@ class SpaceModel:
         return [members[i] for i in np.unique(np.concatenate([best, newest, spread]))]
 
 
-def _applied(interaction: Interaction | None, effects: CaseEffects) -> CaseEffects:
+def _applied(
+    interaction: Interaction | None, effects: CaseEffects, *, deterministic: bool
+) -> CaseEffects:
+    if deterministic:
+        return without_noise(effects, interaction)
     return effects if interaction is None else interaction.applied(effects)
 
 
@@ -281,6 +325,14 @@ class FittedSpaceModel:
     def case_ids(self) -> tuple[str, ...]:
         """Cases whose mean counts; none where there was no reward."""
         return () if self.learned is None else self.learned.evidence.case_ids
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether asking a case again would tell nothing: said so, or shown by repeats of the only case."""
+        if self.model.deterministic:
+            return True
+        evidence = None if self.learned is None else self.learned.evidence
+        return evidence is not None and len(evidence.case_ids) == 1 and evidence.is_exact
 
     @property
     def cells_worth_the_prior(self) -> float | None:

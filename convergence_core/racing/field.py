@@ -64,6 +64,9 @@ class Rules:
     generations whole ones, if it is more than one."""
     end_share_without_cases: float = 0.1
     """Share of the cells, the last, where every cell is the whole evaluation."""
+    n_probes: int = 4
+    """Leaders that are asked again early, where every cell is the whole evaluation: they tell noise
+    from what is a candidate's own."""
     min_noise: float = 0.02
     """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
 

@@ -142,8 +142,13 @@ class Draft:
         """Return ids of candidates asked before or planned; for membership only."""
         return {*self.archive.members, *self._cells}
 
-    def open_cells(self, candidate_id: str) -> list[CellKey]:
-        """Return cells neither rewarded nor planned: first unasked ones, then missing ones."""
+    def open_cells(self, candidate_id: str, *, again: bool = False) -> list[CellKey]:
+        """Return cells neither rewarded nor planned: first unasked ones, then missing ones.
+
+        Args:
+            candidate_id: whose.
+            again: whether those beyond ``repeats`` are among them, see ``AskRequest.n_again``.
+        """
         member = self.archive.members.get(candidate_id)
         taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
         cases = self._known_cases
@@ -152,7 +157,7 @@ class Draft:
             cases = self._group_cases[turn % len(self._group_cases)]
         keys = [
             (case, repeat)
-            for repeat in range(self.request.repeats)
+            for repeat in range(self.request.repeats + again * self.request.n_again)
             for case in cases
             if (case, repeat) not in taken
         ]
@@ -215,7 +220,7 @@ class Draft:
         return [
             (case, repeat)
             for case, repeat in sorted(member.missing)
-            if case in offered and repeat < self.request.repeats
+            if case in offered and repeat < self.request.repeats + self.request.n_again
         ]
 
     def _asked_so_far(self) -> dict[str, int]:

@@ -87,9 +87,14 @@ SAMPLERS: Mapping[str, Callable[[Configuration, Space, Belief], Sampler]] = {
 """Makers by name."""
 
 
-def make_surrogate(space: Space) -> SpaceModel:
-    """Return what is believed of candidates of a space, whatever samples them."""
-    return SpaceModel(space=space)
+def make_surrogate(space: Space, *, deterministic: bool = False) -> SpaceModel:
+    """Return what is believed of candidates of a space, whatever samples them.
+
+    Args:
+        space: of the candidates.
+        deterministic: ``evaluation.deterministic``.
+    """
+    return SpaceModel(space=space, deterministic=deterministic)
 
 
 def make_sampler(
@@ -107,5 +112,9 @@ def make_sampler(
         case_weights: case → weight in the mean reward; absent ones weigh 1.
         surrogate: how evidence becomes a posterior; ``None``: ``make_surrogate``.
     """
-    belief = Belief(surrogate or make_surrogate(space), case_weights or {}, Goals.of(cfg))
+    belief = Belief(
+        surrogate or make_surrogate(space, deterministic=cfg.evaluation.deterministic),
+        case_weights or {},
+        Goals.of(cfg),
+    )
     return SAMPLERS[cfg.optimization.algorithm](cfg, space, belief)

@@ -67,10 +67,12 @@ class ThompsonSampler:
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan a generation."""
-        draft = Draft(self.space, state.archive, request, rng)
         fitted = self.surrogate.warm(state.memory).fit(
             state.archive, case_ids=request.case_ids, case_weights=self.case_weights
         )
+        if fitted.is_exact:
+            request = replace(request, repeats=1, n_again=0)
+        draft = Draft(self.space, state.archive, request, rng)
         if fitted.learned is None:
             draft.retry_missing()
             self._open(draft, rng)

@@ -93,7 +93,10 @@ def collect(
     evidence = read_evidence(store, record.run_id)
     goals = Goals.of(configuration)
     told_goals = None if goals is None else goals.fit(search.archive, space)
-    surrogate = make_surrogate(space) if past is None else past.surrogate
+    deterministic = configuration.evaluation.deterministic
+    surrogate = (
+        make_surrogate(space, deterministic=deterministic) if past is None else past.surrogate
+    )
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
     weights = {case.case_id: case.weight for case in cases}

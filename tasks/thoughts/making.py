@@ -137,7 +137,9 @@ def make_thinking(
         thinker=thinker,
         settings=settings_of(configuration),
         session=session,
-        surrogate=make_surrogate(thinker.space),
+        surrogate=make_surrogate(
+            thinker.space, deterministic=configuration.evaluation.deterministic
+        ),
         state=state,
         replay=replay,
         purse=Purse(

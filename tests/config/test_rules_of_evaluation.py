@@ -65,6 +65,12 @@ EVALUATION: dict[str, Rule] = {
         "must be below 1",
         "Write",
     ),
+    "repeats of a target that always answers the same": (
+        {"evaluation/deterministic": True, "evaluation/repeats": 3},
+        "evaluation.repeats",
+        "must be 1 where `evaluation.deterministic` is true",
+        "Remove `repeats`",
+    ),
     "negative weight": (
         {M + "exact_match/weight": -1},
         "evaluation.metrics.exact_match.weight",

@@ -1,14 +1,17 @@
 """The Gaussian process against a dense one, and its gradient against finite differences."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from convergence_core.posterior.gaussian_process import (
+    BLOCK,
     JITTER,
     GaussianProcess,
+    Repeats,
     _Prior,
     _Problem,
     cholesky_factor,
@@ -103,6 +106,46 @@ def test_what_is_minimized_is_minus_the_log_posterior_and_its_gradient(seed, kno
         high, _ = objective.value_and_gradient(ahead)
         low, _ = objective.value_and_gradient(behind)
         assert slope[k] == pytest.approx((high - low) / (2 * step), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize(("square", "dof"), [(0.0, 3), (1.7, 1), (0.2, 12)])
+def test_repeats_add_the_likelihood_of_their_squares(square, dof):
+    problem = Problem(3)
+    plain = problem.objective(known_noise=False)
+    with_repeats = replace(plain, repeats=Repeats(square=square, dof=dof))
+
+    def added(log_v: float) -> tuple[float, float]:
+        log_params = np.append(problem.log_params[:-1], log_v)
+        (high, slope), (low, before) = (
+            objective.value_and_gradient(log_params) for objective in (with_repeats, plain)
+        )
+        assert np.array_equal(slope[:-1], before[:-1])
+        return high - low, float(slope[-1] - before[-1])
+
+    def density(log_v: float) -> float:
+        """Of the sum of squares, by scipy; of none, its limit."""
+        if square:
+            return log_v - float(stats.chi2.logpdf(square / math.exp(log_v), dof))
+        return float(0.5 * dof * log_v)
+
+    for log_v in (-3.0, -1.0, 0.5):
+        assert added(log_v)[0] - added(-2.0)[0] == pytest.approx(density(log_v) - density(-2.0))
+        numeric = (added(log_v + 1e-5)[0] - added(log_v - 1e-5)[0]) / 2e-5
+        assert added(log_v)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, 2 * BLOCK + 7])
+def test_marginals_of_many_candidates_are_those_of_each(size):
+    problem = Problem(4)
+    process = problem.fit()
+    rng = np.random.default_rng(0)
+    places = problem.encoding.encode(points(problem.encoding.space, size, rng))
+    rows = np.full(len(places), -1)
+    mean, variance = process.marginals(places, rows)
+    some = np.array([0, len(places) // 2, len(places) - 1])
+    alone = process.marginals(places.take(some), rows[some])
+    assert mean[some] == pytest.approx(alone[0], abs=1e-12)
+    assert variance[some] == pytest.approx(alone[1], abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,5 +1,6 @@
 """Luck that similar candidates share: estimated, put into the errors, and worth knowing."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,18 @@ from scipy import stats
 from convergence_core.archive import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.interaction import Interaction, _Pairs, _Problem
+from convergence_core.posterior.interaction import (
+    Interaction,
+    _Pairs,
+    _Problem,
+    without_noise,
+)
 from convergence_core.posterior.kernel import Distances, Layout
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.records import Candidate
 from convergence_core.space import Choice, Float, Space
+from tests.support.archives import archive
 
 EXAM = Path(__file__).parents[2] / "benchmarks/optimizer/data/jhu/comprehensive_100.npz"
 N_KINDS, N_CASES, SD = 6, 40, 0.2
@@ -226,3 +233,32 @@ def test_answers_of_one_model_go_along_over_temperatures_on_the_recorded_exam():
     same_kind = same_model & (technique[row] == technique[column])
     assert found[row, column][same_kind].mean() == pytest.approx(0.59, abs=0.005)
     assert found[row, column][~same_model].mean() == pytest.approx(-0.07, abs=0.005)
+
+
+def test_without_noise_errors_are_those_of_samples_of_a_finite_population():
+    """Mean of n of N draws without replacement: variance s² / n (1 - n / N) (Cochran 1977, eq. 2.8)."""
+    rng = np.random.default_rng(0)
+    n_cases, n_asked = 20, (4, 10, 20)
+    rewards = {
+        f"m{i}": {f"c{j:02d}": float(rng.normal(0.5, 0.1)) for j in range(n)}
+        for i, n in enumerate(n_asked)
+    }
+    evidence = Evidence.gather(archive(rewards), case_ids=[f"c{j:02d}" for j in range(n_cases)])
+    effects = CaseEffects.estimate(evidence, with_cases=False)
+    found = without_noise(effects, None).errors
+    expected = [s2 / n * (1 - n / n_cases) for s2, n in zip(effects.noise, n_asked, strict=True)]
+    assert np.diag(found) == pytest.approx(expected, abs=1e-12)
+    assert np.abs(found - np.diag(np.diag(found))).max() < 1e-12
+    assert found[2, 2] == pytest.approx(0.0, abs=1e-12)
+    assert np.diag(effects.errors) == pytest.approx(effects.noise / np.array(n_asked))
+
+
+def test_without_noise_a_kind_still_shares_what_it_shares():
+    rng = np.random.default_rng(1)
+    rewards = {f"m{i}": {f"c{j}": float(rng.random()) for j in range(6)} for i in range(3)}
+    evidence = Evidence.gather(archive(rewards), case_ids=[f"c{j}" for j in range(12)])
+    effects = CaseEffects.estimate(evidence, with_cases=False)
+    alike = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    found = without_noise(effects, Interaction(share=0.5, alike=alike)).errors
+    assert found[0, 1] == pytest.approx(0.4 * math.sqrt(found[0, 0] * found[1, 1]))
+    assert found[0, 2] == pytest.approx(0.0, abs=1e-15)

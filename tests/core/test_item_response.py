@@ -29,6 +29,7 @@ def evidence(
         binary=True,
         repeat_sum=float((count * answers * (1 - answers)).sum()),
         repeat_dof=int(np.maximum(count - 1, 0).sum()),
+        repeat_squares=(count * answers * (1 - answers)).sum(axis=1),
     )
 
 

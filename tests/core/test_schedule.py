@@ -23,7 +23,7 @@ def schedule(
         calls_per_cell=per_cell,
         has_baseline=baseline,
         has_champion=champion,
-        **champions,
+        **champions,  # type: ignore[arg-type]  # numbers of champions
     )
 
 

@@ -1,4 +1,4 @@
-"""Optuna's samplers with their defaults: TPE and NSGA-II."""
+"""Optuna's samplers with their defaults: TPE, NSGA-II and CMA-ES."""
 
 import warnings
 from abc import abstractmethod
@@ -81,3 +81,11 @@ class Nsga2(OptunaOpponent):
     def make_sampler(self, samplers: ModuleType) -> Any:
         """Return NSGA-II."""
         return samplers.NSGAIISampler(seed=self.setup.seed, population_size=self.setup.batch)
+
+
+class CmaEs(OptunaOpponent):
+    """The covariance matrix adaptation of the `cmaes` package, which knows numbers only."""
+
+    def make_sampler(self, samplers: ModuleType) -> Any:
+        """Return CMA-ES."""
+        return samplers.CmaEsSampler(seed=self.setup.seed, warn_independent_sampling=False)

@@ -8,7 +8,8 @@ are. Ordered numbers are integers from 0, since their spacing carries no meaning
 Settings for ablations, joined by ``+``: ``ours:rules.draws=False+n_levels=10``. ``algorithm`` chooses
 the sampler; any other name is a field of the sampler's dataclass, or, with dots, of a dataclass it
 holds (``surrogate.additive=False``); ``recommend.level`` and ``recommend.delta`` are arguments of
-``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them.
+``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
+``evaluation.repeats``.
 """
 
 import ast
@@ -32,6 +33,7 @@ from convergence_core.recommend import recommend
 from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
 from convergence_core.sampler import AskRequest, Plan, Sampler
 from convergence_core.samplers import make_sampler
+from convergence_core.schedule import N_AGAIN
 from convergence_core.space import Choice, Float, Integer, Space
 from convergence_core.space.parameters import Parameter as CoreParameter
 
@@ -109,6 +111,9 @@ class Run:
         self.level = float(str(settings.pop("recommend.level", LEVEL)))
         self.delta = float(str(settings.pop("recommend.delta", DELTA))) * setup.unit
         self.is_corrected = bool(settings.pop("recommend.optimism", True))
+        # Tasks without cases are their own single case, which may be asked of a candidate again.
+        default = setup.budget if setup.n_cases is None else 1
+        self.repeats = int(str(settings.pop("repeats", default)))
         self.setup = setup
         self.n_generations = -(-setup.budget // setup.batch)
         self.space = Space(parameters={p.name: core_parameter(p) for p in setup.space.parameters})
@@ -141,7 +146,8 @@ class Run:
                 n_candidates=self.setup.batch,
                 n_cells=n_cells,
                 case_ids=tuple(self._case_index),
-                repeats=self.setup.budget if self.setup.n_cases is None else 1,
+                repeats=self.repeats,
+                n_again=N_AGAIN if self.setup.n_cases is None else 0,
             ),
         )
         return [

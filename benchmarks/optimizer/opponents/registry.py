@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
 from benchmarks.optimizer.opponents.baselines import RandomSearch, SequentialHalving
-from benchmarks.optimizer.opponents.optuna_samplers import Nsga2, Tpe
+from benchmarks.optimizer.opponents.optuna_samplers import CmaEs, Nsga2, Tpe
 from benchmarks.optimizer.opponents.ours import make_ours
 from benchmarks.optimizer.opponents.prototype import Prototype
 from benchmarks.optimizer.opponents.prototype_racing import RacingPrototype
@@ -23,6 +23,7 @@ OPPONENTS: Mapping[str, Callable[[Setup], AnyOpponent]] = {
     "random": RandomSearch,
     "tpe": Tpe,
     "nsga2": Nsga2,
+    "cmaes": CmaEs,
     "halving": SequentialHalving,
     "prototype": Prototype,
     "prototype-racing": _racing_prototype,

@@ -5,6 +5,7 @@ from fnmatch import fnmatch
 from functools import cache, partial
 
 from benchmarks.optimizer.tasks.base import CaseTask, Task
+from benchmarks.optimizer.tasks.functions import FUNCTIONS, N_DIMS, FunctionTask
 from benchmarks.optimizer.tasks.live import LiveTask
 from benchmarks.optimizer.tasks.replay import ExamTask, PromptTask
 from benchmarks.optimizer.tasks.surrogates import SurrogateTask
@@ -68,6 +69,9 @@ SETS: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-causal_judgement", "llm:prompt-ruin_names",
         "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
     ),
+    "functions": tuple(
+        f"{kind}:{name}-{N_DIMS}" for kind in FunctionTask.kinds for name in FUNCTIONS
+    ),
 }  # fmt: skip
 """``dev`` is for tuning; ``unseen`` has tasks of the same kinds that no setting was chosen on."""
 
@@ -79,6 +83,8 @@ def _maker(name: str) -> Callable[[], Task]:
         case "yahpoN" | "yahpo0", _:
             is_noisy = suite == "yahpoN"
             return partial(SurrogateTask, _SCENARIO[kind], data_set, is_noisy=is_noisy)
+        case (("fn0" | "fnN" | "fnT"), _):
+            return partial(FunctionTask, suite, kind)
         case "tab", _:
             return partial(TableTask, kind, data_set)
         case "skl", _:
@@ -91,7 +97,8 @@ def _maker(name: str) -> Callable[[], Task]:
 
 
 TASKS: Mapping[str, Callable[[], Task]] = {
-    name: _maker(name) for name in dict.fromkeys(SETS["all"] + SETS["dev"] + SETS["unseen"])
+    name: _maker(name)
+    for name in dict.fromkeys(SETS["all"] + SETS["dev"] + SETS["unseen"] + SETS["functions"])
 }
 """Makers by name."""
 
