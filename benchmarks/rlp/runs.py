@@ -1,6 +1,7 @@
 """One run on a landscape, with a simulated thinker or none."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,10 +25,21 @@ N_CASES = 8
 NOISE = 0.15
 
 
+@dataclass(frozen=True)
+class Played:
+    """What a run came to."""
+
+    regret: float
+    """Mean over its cells."""
+    final_regret: float
+    """Of the candidate handed over."""
+    learned: RlpState
+
+
 def play(
     landscape: Landscape, way: Way, kind: Kind, seed: int, *, n_generations: int = N_GENERATIONS
-) -> tuple[float, float]:
-    """Return a run's mean regret over its cells, and that of the candidate handed over."""
+) -> Played:
+    """Play one run."""
     configuration = landscape.configuration(seed)
     space = Space.from_config(configuration.search_space, {})
     sampler = make_sampler(configuration, space)
@@ -84,7 +96,7 @@ def play(
     found = recommend(state, rng=np.random.default_rng(0), surrogate=make_surrogate(space))
     assert found is not None
     chosen = state.archive.members[found.candidate_id].candidate
-    return total / n_cells, best - landscape.value(chosen.params)
+    return Played(total / n_cells, best - landscape.value(chosen.params), thinking.state)
 
 
 def reserved_of(plan: Plan) -> list[Candidate]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from convergence_core.records import Candidate, Params
-from convergence_core.rlp.bins import binned_normal
+from convergence_core.rlp.bins import N_BINS, binned_normal, normalized
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import History
 from convergence_core.rlp.regions import Region
@@ -18,14 +18,18 @@ from tasks.thoughts.ladder import Ladder
 from tasks.thoughts.thinker import Drawn, Predicted
 from tasks.thoughts.thinking import Thinking
 
-Kind: TypeAlias = Literal["good", "useless", "adversarial"]
+Kind: TypeAlias = Literal["good", "useless", "adversarial", "same"]
+"""``same`` says one thing of every candidate: how often each reward comes in the whole space."""
 Thinkers: TypeAlias = Literal["offline", "good", "useless", "adversarial"]
 Way: TypeAlias = Literal["plain", "trust", "rlp"]
 FORECAST_SD = 0.1
+N_KNOWN = 2_000
+"""Points whose rewards the thinker that says the same of all has in mind."""
 SLOPES: Mapping[Kind, tuple[float, float]] = {
     "good": (1.0, 0.05),
     "useless": (0.0, 0.14),
     "adversarial": (-1.0, 0.05),
+    "same": (0.0, 0.0),
 }
 
 
@@ -70,6 +74,8 @@ class Simulated:
             ranked = sorted((space.sample(self._rng) for _ in range(5_000)), key=value)
             ends = ranked[0], ranked[-1]
         self._about = ends[1] if kind == "good" else ends[0]
+        drawn = np.random.default_rng([seed, 78])
+        self._rewards = np.array([value(space.sample(drawn)) for _ in range(N_KNOWN)])
 
     async def climb(self, _asker: Any) -> Ladder:
         """Stand on a rung that needs no server."""
@@ -79,7 +85,8 @@ class Simulated:
         self, drawn: Sequence[Drawn], _history: History, **of: Any
     ) -> tuple[Thought, ...]:
         """Return thoughts without content; each proposes a region."""
-        about = self.space.sample(self._rng) if self._kind == "useless" else self._about
+        knows = self._kind in ("good", "adversarial")
+        about = self._about if knows else self.space.sample(self._rng)
         return tuple(
             Thought(
                 thought_id=f"{of['generation']}-{one.index}",
@@ -90,7 +97,7 @@ class Simulated:
                 log_old=one.log_old,
                 text=f"{of['generation']}-{one.index}",
                 sha256="-",
-                regions=(self._region(about),) if one.action else (),
+                regions=(self._region(about),) if one.action and self._kind != "same" else (),
                 committed_us=of["generation"] + 1,
             )
             for one in drawn
@@ -123,6 +130,9 @@ class Simulated:
             return binned_normal((mean - scale.low) / scale.width, sd * self._width / scale.width)
 
         def forecasts(asked: Sequence[Candidate]) -> dict[str, np.ndarray]:
+            if self._kind == "same":
+                bins = np.bincount([scale.bin_of(y) for y in self._rewards], minlength=N_BINS)
+                return {c.candidate_id: normalized(bins + 1.0) for c in asked}
             return {c.candidate_id: binned(mean(c), FORECAST_SD) for c in asked}
 
         return Predicted(

@@ -12,6 +12,8 @@ from scipy import stats
 from benchmarks.rlp.landscapes import LANDSCAPES
 from benchmarks.rlp.runs import play
 from benchmarks.rlp.simulated import Kind, Thinkers, Way
+from convergence_core.rlp.gain import LEVEL
+from convergence_core.rlp.learner import RlpState
 
 
 def one(task: tuple[str, Way, Thinkers, int]) -> tuple[float, float]:
@@ -22,7 +24,8 @@ def one(task: tuple[str, Way, Thinkers, int]) -> tuple[float, float]:
 
         return play_quickstart(way, thinker, seed)
     assert thinker != "offline"
-    return play(LANDSCAPES[name], way, thinker, seed)
+    found = play(LANDSCAPES[name], way, thinker, seed)
+    return found.regret, found.final_regret
 
 
 def measure(
@@ -53,6 +56,47 @@ def measure(
     with ProcessPoolExecutor(n_processes, mp_context=get_context("fork")) as pool:
         found = list(pool.map(one, tasks, chunksize=1))
     show(name, {key: np.array(found[i :: len(ways)]) for i, key in enumerate(ways)})
+
+
+def credit(name: str, *, n_seeds: int, n_processes: int, n_generations: int) -> None:
+    """Print how often it is said of each thinker that its thoughts helped.
+
+    Args:
+        name: of the landscape.
+        n_seeds: from 0.
+        n_processes: worker processes.
+        n_generations: of each run.
+    """
+    kinds: Sequence[Kind] = ("good", "same")
+    tasks = [(name, kind, seed, n_generations) for kind in kinds for seed in range(n_seeds)]
+    with ProcessPoolExecutor(n_processes, mp_context=get_context("fork")) as pool:
+        states = list(pool.map(learned, tasks, chunksize=1))
+    print(f"\n{name}: {n_seeds} runs of {n_generations} generations\n")
+    print(
+        "| thinker | gain, nats | lottery | passes against the baseline | against its average | said to help |"
+    )
+    print("|---|---|---|---|---|---|")
+    for i, kind in enumerate(kinds):
+        own = states[i * n_seeds : (i + 1) * n_seeds]
+        numbers = [
+            sum(passes(one) for one in own)
+            for passes in (
+                lambda one: one.evidence.top_e_value >= 1.0 / LEVEL,
+                lambda one: one.resolution.top_e_value >= 1.0 / LEVEL,
+                lambda one: one.helps,
+            )
+        ]
+        gains = np.array([np.mean(one.gains) for one in own])
+        mean, half = _interval(gains)
+        weight = np.mean([1.0 - one.weights.values[0] for one in own])
+        cells = " | ".join(f"{n}/{n_seeds}" for n in numbers)
+        print(f"| {kind} | {mean:+.2f} ± {half:.2f} | {100 * weight:.0f} % | {cells} |")
+
+
+def learned(task: tuple[str, Kind, int, int]) -> RlpState:
+    """Return what one run learned of its thoughts; for worker processes."""
+    name, kind, seed, n_generations = task
+    return play(LANDSCAPES[name], "rlp", kind, seed, n_generations=n_generations).learned
 
 
 def show(name: str, rows: Mapping[tuple[Way, Thinkers], np.ndarray]) -> None:

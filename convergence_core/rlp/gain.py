@@ -9,11 +9,24 @@ eq. 5), with departures:
 * Within a generation e-values are averaged and never multiplied, since its outcomes share
   surprises: products raise false alarms of a contentless bet from .02 to .34.
 
-Notation: p(b) with the thought, p-(b) baseline, b_x the observed outcome of candidate x.
+A baseline of the wrong shape lets any sentence gain that repairs the shape, whatever it says of
+candidates. So help is claimed only if thoughts also tell candidates apart. A thought's *resolution*
+(the term of forecast verification; A. H. Murphy, "A new vector partition of the probability score",
+1973) is its gain over its own average forecast of the generation's m candidates:
+
+    p^(b) = (1/m) sum_x p(b|x),    R(x) = log p~(b_x|x) - log p^(b_x)
+
+with p^ in place of p- in p~. If chance had dealt its forecasts to the candidates, E[p~(b_x|pi(x))] would be p^(b_x),
+so (1/m) sum_x e^R(x) is an e-value as well, whatever the outcomes share. A forecast that is the same
+for all candidates has R = 0.
+
+Notation: p(b) with the thought, p-(b) baseline, b_x the observed outcome of candidate x, pi a random
+permutation of the candidates.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +35,8 @@ MIX: Final = 0.02
 """Share of the baseline in p~."""
 FLOOR: Final = math.log(MIX)
 """Least information gain, in nats."""
+LEVEL: Final = 0.05
+"""Probability, at most, that help is ever claimed where there is none."""
 
 
 def mixed(p: np.ndarray, baseline: np.ndarray) -> np.ndarray:
@@ -43,6 +58,18 @@ def information_gain(p: np.ndarray, baseline: np.ndarray, observed: int) -> floa
 def log_ratio(p: np.ndarray, no_thought: np.ndarray, observed: int) -> float:
     """Return log p(b_x) - log p_0(b_x) against the same model without a thought (the paper's)."""
     return math.log(float(p[observed])) - math.log(float(no_thought[observed]))
+
+
+def resolutions(forecasts: np.ndarray, observed: Sequence[int]) -> np.ndarray:
+    """Return R of each candidate, the gain over the thought's own average forecast, (m,), in nats.
+
+    Args:
+        forecasts: of one thought, one row for each candidate, (m, n_outcomes).
+        observed: index of what came of each, (m,).
+    """
+    average = forecasts.mean(axis=0)  # p^, (n_outcomes,)
+    pairs = zip(forecasts, observed, strict=True)
+    return np.array([information_gain(p, average, b) for p, b in pairs], np.float64)
 
 
 def reward_of(gains: Sequence[float]) -> float:
@@ -73,3 +100,54 @@ def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
         return None
     found = np.asarray(values, np.float64)
     return float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The product over generations of e-values, and the highest that it ever was."""
+
+    log_e: float = 0.0
+    """Nats."""
+    top_log_e: float = 0.0
+    """Nats; Ville's inequality is about this one: P(ever e >= 1/alpha) <= alpha."""
+
+    def after(self, value: float | None) -> "Evidence":
+        """Return the evidence after a generation's e-value; ``None``: it had none."""
+        if value is None:
+            return self
+        log_e = self.log_e + math.log(value)
+        return Evidence(log_e, max(self.top_log_e, log_e))
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> "Evidence":
+        """Return the evidence of generations in their order."""
+        found = cls()
+        for value in values:
+            found = found.after(value)
+        return found
+
+    @property
+    def e_value(self) -> float:
+        """The product now."""
+        return math.exp(min(self.log_e, 700.0))
+
+    @property
+    def top_e_value(self) -> float:
+        """Its highest value so far."""
+        return math.exp(min(self.top_log_e, 700.0))
+
+
+def shows_help(mean_gain: float | None, top_e_value: float, top_resolution: float) -> bool:
+    """Whether it may be said that thoughts helped.
+
+    Both nulls must be rejected: "the baseline is right" and "which forecast went to which candidate
+    is chance". If one of them is true, its e-value passes ``1 / LEVEL`` with probability ``LEVEL`` at
+    most, and so does the smaller of the two: an intersection-union test (R. L. Berger 1982,
+    Technometrics 24:295) needs no correction for there being two.
+
+    Args:
+        mean_gain: over generations, in nats; ``None``: nothing was scored.
+        top_e_value: highest product of the e-values against the baseline.
+        top_resolution: the same against the thoughts' own average forecasts.
+    """
+    return min(top_e_value, top_resolution) >= 1.0 / LEVEL and (mean_gain or 0.0) > 0.0

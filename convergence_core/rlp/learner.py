@@ -4,10 +4,9 @@ The order matters: rewards are taken with the baseline as it was before these ou
 the baseline, the calibration, the experts' weights and the policy move.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +15,12 @@ from convergence_core.rlp import advantage, calibration, experts, gain, policy a
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.experts import Weights
+from convergence_core.rlp.gain import Evidence
 from convergence_core.rlp.history import History, Outcomes
 from convergence_core.rlp.policy import Policy, Step, Update, Value
 from convergence_core.rlp.replay import Replay, Row
 from convergence_core.rlp.scoring import score
 from convergence_core.rlp.settings import Settings
-
-SURE: Final = 20.0
-"""Evidence from which on thoughts are said to help: a false alarm has a chance of 1/20 at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -58,10 +55,10 @@ class RlpState:
     t_cal: float = 1.0
     n_outcomes: int = 0
     """Outcomes that a thought was scored on, each counted once per thought."""
-    log_evidence: float = 0.0
-    """Logarithm of the product over generations of their e-values."""
-    top_log_evidence: float = 0.0
-    """Highest that it ever was; Ville's inequality is about this one."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """Against "no thought predicts better than the baseline"."""
+    resolution: Evidence = field(default_factory=Evidence)
+    """Against "no thought tells candidates apart": over thoughts' own average forecasts."""
     gains: tuple[float, ...] = ()
     """Mean gain of each generation with a scored thought, in nats."""
     last_gain: float = 0.0
@@ -82,15 +79,10 @@ class RlpState:
         return cls(strategies=strategies, policy=Policy.uniform(n + 1), weights=Weights.first(n))
 
     @property
-    def e_value(self) -> float:
-        """Evidence so far that thoughts help; below 1: against it."""
-        return math.exp(min(self.log_evidence, 700.0))
-
-    @property
     def helps(self) -> bool:
-        """Whether the evidence was ever ``SURE`` and the mean gain lies above 0."""
-        sure = self.top_log_evidence >= math.log(SURE)
-        return sure and bool(self.gains) and sum(self.gains) > 0
+        """Whether it may be said that thoughts help."""
+        mean = sum(self.gains) / len(self.gains) if self.gains else None
+        return gain.shows_help(mean, self.evidence.top_e_value, self.resolution.top_e_value)
 
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal state."""
@@ -103,8 +95,9 @@ class RlpState:
             "weights": list(self.weights.values),
             "t_cal": self.t_cal,
             "n_outcomes": self.n_outcomes,
-            "log_evidence": self.log_evidence,
-            "top_log_evidence": self.top_log_evidence,
+            "log_evidence": self.evidence.log_e,
+            "top_log_evidence": self.evidence.top_log_e,
+            "resolution": [self.resolution.log_e, self.resolution.top_log_e],
             "gains": list(self.gains),
             "last_gain": self.last_gain,
             "entropy": self.entropy,
@@ -134,16 +127,16 @@ class RlpState:
         if not isinstance(value, dict) or "policy" not in value:
             raise ValueError(f"not a state of RLP: {str(value)[:80]}")
         v: dict[str, Any] = value  # as ``to_json`` wrote it
-        numbers = {
-            name: v[name]
-            for name in ("moment", "t_cal", "n_outcomes", "log_evidence", "top_log_evidence")
-        }
+        numbers = {name: v[name] for name in ("moment", "t_cal", "n_outcomes")}
         return cls(
             strategies=tuple(v["strategies"]),
             policy=Policy.from_json(v["policy"]),
             value=Value(np.array(v["value"], np.float64)),
             mixture=Mixture(tuple(v["mixture"])),
             weights=Weights(tuple(v["weights"])),
+            evidence=Evidence(v["log_evidence"], v["top_log_evidence"]),
+            # A run that began before resolution was measured has no evidence of it.
+            resolution=Evidence(*v.get("resolution", ())),
             gains=tuple(v["gains"]),
             last_gain=v["last_gain"],
             entropy=v["entropy"],
@@ -175,6 +168,8 @@ class Lesson:
     """Thought → e_i."""
     e_value: float | None
     """Of the generation; ``None``: no thought was scored."""
+    resolution_e_values: Mapping[str, float]
+    """Thought → e-value of its resolution."""
     update: Update
     sigma: float
 
@@ -203,6 +198,7 @@ def learn(
     scored = score(commitment, outcomes, state.mixture, state.t_cal)
     gains = {t.thought_id: scored.gains(t.thought_id) for t in commitment.thoughts}
     e_values = {name: gain.e_value(found) for name, found in gains.items() if found}
+    resolved = {name: gain.e_value(scored.resolutions(name)) for name in e_values}
     rewards = {name: gain.reward_of(found) for name, found in gains.items() if found}
     n_scored = len(state.gains) + bool(rewards)
     moment = advantage.second_moment(state.moment, list(rewards.values()), max(1, n_scored))
@@ -232,8 +228,7 @@ def learn(
         kl_target=settings.kl_target,
     )
     replay = replay.after(scored.rows, commitment.thoughts)
-    e_value = float(np.mean(list(e_values.values()))) if e_values else None
-    log_evidence = state.log_evidence + (0.0 if e_value is None else math.log(e_value))
+    e_value = _mean(e_values)
     n_outcomes = state.n_outcomes + len(scored.rows)
     t_cal = state.t_cal
     if calibration.is_due(state.n_outcomes, n_outcomes):
@@ -250,8 +245,8 @@ def learn(
         weights=state.weights.after(_evidence_by_action(commitment, e_values)),
         t_cal=t_cal,
         n_outcomes=n_outcomes,
-        log_evidence=log_evidence,
-        top_log_evidence=max(state.top_log_evidence, log_evidence),
+        evidence=state.evidence.after(e_value),
+        resolution=state.resolution.after(_mean(resolved)),
         gains=state.gains if mean_gain is None else (*state.gains, mean_gain),
         last_gain=state.last_gain if mean_gain is None else mean_gain,
         episodes=episodes,
@@ -262,10 +257,16 @@ def learn(
         advantages={t.thought_id: a for t, a in zip(acted, totals, strict=True)} if acted else {},
         e_values=e_values,
         e_value=e_value,
+        resolution_e_values=resolved,
         update=update,
         sigma=sigma,
     )
     return after, lesson, replay
+
+
+def _mean(e_values: Mapping[str, float]) -> float | None:
+    """Return the mean of thoughts' e-values, an e-value again; ``None``: there is none."""
+    return float(np.mean(list(e_values.values()))) if e_values else None
 
 
 def _evidence_by_action(commitment: Commitment, e_values: Mapping[str, float]) -> dict[int, float]:

@@ -41,6 +41,9 @@ class Row:
     """Against the same model without a thought, in nats."""
     crps_gain: float
     """CRPS without less CRPS with the thought; no information gain."""
+    resolution: float | None
+    """Gain over the thought's own average forecast of the generation, in nats; ``None``: written
+    before it was measured."""
     estimator: Estimator
     is_rescored: bool = False
     """Whether the thought is older than the generation: no reward comes of such a row."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from convergence_core.rlp.gain import LEVEL, shows_help
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestThought:
@@ -37,6 +39,10 @@ class ThinkingPoint:
     """Strategy → probability of being drawn after it."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Expert → its weight after it; ``base`` is the sampler's own."""
+    resolution: float | None = None
+    """Mean gain of its thoughts over their own average forecasts, in nats; ``None``: not measured."""
+    resolution_e_value: float | None = None
+    """Evidence of that, of this generation alone."""
     weight: float | None = None
     """Probability that a thought of this generation was drawn for a place that thoughts could win;
     ``None``: not known."""
@@ -62,7 +68,14 @@ class ThinkingReport:
     e_value: float
     """Product of the generations' e-values."""
     top_e_value: float
-    """The highest it ever was; evidence at 20 is wrong with probability 1/20 at most."""
+    """The highest it ever was."""
+    resolution: float | None = None
+    """Mean over generations of their thoughts' mean gain over their own average forecasts, in nats;
+    ``None``: not measured."""
+    resolution_e_value: float = 1.0
+    """Product of the generations' e-values of it."""
+    top_resolution_e_value: float = 1.0
+    """The highest that product ever was."""
     best: BestThought | None = None
     curve: tuple[ThinkingPoint, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -75,8 +88,8 @@ class ThinkingReport:
 
     @property
     def helped(self) -> bool:
-        """Whether there is evidence that thoughts helped."""
-        return self.top_e_value >= 20.0 and (self.gain or 0.0) > 0.0
+        """Whether it may be said that thoughts helped; wrong with probability ``LEVEL`` at most."""
+        return shows_help(self.gain, self.top_e_value, self.top_resolution_e_value)
 
     @property
     def sentence(self) -> str:
@@ -84,8 +97,19 @@ class ThinkingReport:
         if self.gain is None:
             return "No thought was scored, so nothing can be said of their worth."
         about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"
+        beyond = (
+            f"e-value {_told(self.top_e_value, self.e_value)} against the baseline, "
+            f"{_told(self.top_resolution_e_value, self.resolution_e_value)} against their own "
+            "average forecasts"
+        )
         if self.helped:
-            top, last = f"{self.top_e_value:.3g}", f"{self.e_value:.3g}"
-            told = top if top == last else f"{top} at its highest, {last} at the end"
-            return f"Thoughts helped by {about}; e-value {told}."
-        return f"No evidence that thoughts help: {about}; e-value {self.e_value:.3g}."
+            return f"Thoughts helped by {about}; {beyond}. Both passed {1 / LEVEL:.0f}."
+        return (
+            f"No evidence that thoughts help: {about}; {beyond}. Both must pass {1 / LEVEL:.0f}."
+        )
+
+
+def _told(top: float, last: float) -> str:
+    """Return an e-value's highest, and its last where that is another."""
+    highest, now = f"{top:.3g}", f"{last:.3g}"
+    return highest if highest == now else f"{highest} at its highest and {now} at the end"

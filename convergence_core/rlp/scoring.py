@@ -30,7 +30,15 @@ class Scored:
 
     def gains(self, thought_id: str) -> list[float]:
         """Return the gains that a thought of this generation is rewarded for."""
-        return [r.gain for r in self.rows if r.thought_id == thought_id and not r.is_rescored]
+        return [row.gain for row in self._own(thought_id)]
+
+    def resolutions(self, thought_id: str) -> list[float]:
+        """Return the gains of such a thought over its own average forecast."""
+        found = (row.resolution for row in self._own(thought_id))
+        return [value for value in found if value is not None]
+
+    def _own(self, thought_id: str) -> list[Row]:
+        return [r for r in self.rows if r.thought_id == thought_id and not r.is_rescored]
 
 
 def calibrated(forecast: np.ndarray, t_cal: float) -> np.ndarray:
@@ -65,11 +73,13 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
     ]
     rows = []
     for thought_id, forecasts, is_rescored in arms:
-        for subject in known:
-            if subject not in forecasts:
-                continue
-            observed = outcomes.observed[subject]
-            p = calibrated(forecasts[subject], t_cal)
+        told = [subject for subject in known if subject in forecasts]
+        if not told:
+            continue
+        outcome = [outcomes.observed[subject] for subject in told]
+        right = np.array([calibrated(forecasts[subject], t_cal) for subject in told])
+        resolved = gain.resolutions(right, outcome)
+        for subject, observed, p, resolution in zip(told, outcome, right, resolved, strict=True):
             rows.append(
                 Row(
                     generation=commitment.generation,
@@ -84,17 +94,18 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
                     gain=gain.information_gain(p, baselines[subject], observed),
                     paper_gain=gain.log_ratio(p, no_thought[subject], observed),
                     crps_gain=_crps_gain(p, no_thought[subject], observed),
+                    resolution=float(resolution),
                     estimator=commitment.estimator,
                     is_rescored=is_rescored,
                     is_censored=commitment.is_censored(thought_id, subject, observed),
                 )
             )
     predictors = (no_thought, commitment.statistical)
-    told = [s for s in known if not commitment.is_censored(SILENT_ARM, s, outcomes.observed[s])]
+    seen = [s for s in known if not commitment.is_censored(SILENT_ARM, s, outcomes.observed[s])]
     return Scored(
         rows=tuple(rows),
         likelihoods=tuple(
-            tuple(float(of[s][outcomes.observed[s]]) for s in told) for of in predictors
+            tuple(float(of[s][outcomes.observed[s]]) for s in seen) for of in predictors
         ),
     )
 

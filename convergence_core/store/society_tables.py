@@ -23,7 +23,7 @@ THOUGHTS = Table(
         Column(14, "n_outcomes", "i32", "outcomes it was scored on"),
         Column(15, "gain_se", "f64", "standard error of its gain over outcomes", "nats"),
         Column(16, "paper_gain", "f64", "gain over the same model without a thought", "nats"),
-        Column(17, "e_value", "f64", "evidence of this generation; above 1: it helped"),
+        Column(17, "e_value", "f64", "evidence of this generation; above 1: it beat the baseline"),
         Column(18, "log_policy", "f64", "log-probability of its strategy when it was drawn"),
         Column(19, "weight", "f64", "probability of a place that it had in the draws"),
         Column(20, "tokens_out", "i64", "tokens of the text"),
@@ -34,6 +34,10 @@ THOUGHTS = Table(
         ),
         Column(
             24, "dropped", "text", "what it proposed outside of the space, and why; NULL: none"
+        ),
+        Column(25, "resolution", "f64", "mean gain over its own average forecast", "nats"),
+        Column(
+            26, "resolution_e_value", "f64", "evidence of that; above 1: it told candidates apart"
         ),
     ),
 )
@@ -85,6 +89,7 @@ PREDICTIONS = Table(
         Column(16, "statistical_json", "text", "distribution of the search's own posterior"),
         Column(17, "committed_at", "ts", "when all predictions were durable"),
         Column(18, "is_censored", "bool", "an arm's probability of the outcome is a bound"),
+        Column(19, "resolution", "f64", "gain over the thought's own average forecast", "nats"),
     ),
 )
 

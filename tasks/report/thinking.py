@@ -1,6 +1,5 @@
 """The report's part on thoughts: read from the tables, said in blocks."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from convergence_core.records import Params
-from convergence_core.rlp.gain import interval_of
+from convergence_core.rlp.gain import Evidence, interval_of
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.space import Space
@@ -24,8 +23,9 @@ _THOUGHTS = """
     SELECT t.*, x.text FROM thoughts t LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
     WHERE t.run_id = $run ORDER BY t.generation, t.thought_id"""
 _GAINS = """
-    SELECT generation, thought_id, subject, gain FROM predictions
+    SELECT generation, thought_id, subject, gain, resolution FROM predictions
     WHERE run_id = $run AND NOT is_rescored ORDER BY generation, position"""
+_MEASURED = ("gain, nats", "e-value", "resolution, nats", "its e-value")
 _UPDATES = "SELECT generation, stats FROM policy_updates WHERE run_id = $run ORDER BY generation"
 
 
@@ -56,7 +56,9 @@ def thinking_report(
     )
     means = [point.gain for point in curve if point.gain is not None]
     spread = interval_of(means)
-    logs = np.cumsum([math.log(point.e_value) for point in curve if point.e_value is not None])
+    resolved = [point.resolution for point in curve if point.resolution is not None]
+    evidence = Evidence.of(point.e_value for point in curve)
+    of_resolution = Evidence.of(point.resolution_e_value for point in curve)
     spoken = [row for row in thoughts if row["agent_id"] != NO_THOUGHT]
     scored = [row for row in spoken if row["information_gain"] is not None]
     estimators = [str(row["estimator"]) for row in thoughts if row["estimator"] is not None]
@@ -68,8 +70,11 @@ def thinking_report(
         n_silent=len(thoughts) - len(spoken),
         gain=float(np.mean(means)) if means else None,
         se=None if spread is None else spread[1],
-        e_value=math.exp(min(700.0, float(logs[-1]))) if len(logs) else 1.0,
-        top_e_value=math.exp(min(700.0, max(0.0, float(logs.max())))) if len(logs) else 1.0,
+        e_value=evidence.e_value,
+        top_e_value=evidence.top_e_value,
+        resolution=float(np.mean(resolved)) if resolved else None,
+        resolution_e_value=of_resolution.e_value,
+        top_resolution_e_value=of_resolution.top_e_value,
         best=_best(scored, gains, space, params_of),
         curve=curve,
         reasons=dict(Counter(reason for row in spoken for reason in _reasons(row))),
@@ -87,12 +92,10 @@ def _point(
     gains: Sequence[Mapping[str, Any]],
     stats: Mapping[str, float],
 ) -> ThinkingPoint:
-    own = [float(row["gain"]) for row in gains if row["generation"] == generation]
-    e_values = [
-        float(row["e_value"])
-        for row in thoughts
-        if row["generation"] == generation and row["e_value"] is not None
-    ]
+    own = _known(gains, "gain", generation)
+    e_values = _known(thoughts, "e_value", generation)
+    resolved = _known(gains, "resolution", generation)
+    resolution_e_values = _known(thoughts, "resolution_e_value", generation)
     heard = {
         str(row["agent_id"]): float(row["weight"])
         for row in thoughts
@@ -104,10 +107,18 @@ def _point(
         gain=float(np.mean(own)) if own else None,
         se=None if spread is None else spread[1],
         e_value=float(np.mean(e_values)) if e_values else None,
+        resolution=float(np.mean(resolved)) if resolved else None,
+        resolution_e_value=float(np.mean(resolution_e_values)) if resolution_e_values else None,
         probabilities={k[2:]: v for k, v in stats.items() if k.startswith("p_")},
         weights={k[2:]: v for k, v in stats.items() if k.startswith("w_")},
         weight=sum(heard.values()),
     )
+
+
+def _known(rows: Sequence[Mapping[str, Any]], name: str, generation: int) -> list[float]:
+    """Return a column's values of a generation, unknown ones left out."""
+    of_it = (row[name] for row in rows if row["generation"] == generation)
+    return [float(value) for value in of_it if value is not None]
 
 
 def _best(
@@ -146,12 +157,12 @@ def thinking_markdown(report: ThinkingReport) -> str:
     if report.best is not None:
         lines += ["", *(f"> {plain_line(part)}" for part in report.best.text.splitlines() or [""])]
     names = sorted({name for point in report.curve for name in point.probabilities})
-    columns = ("generation", "gain, nats", "e-value", "weight in the draws", *names)
+    columns = ("generation", *_MEASURED, "weight in the draws", *names)
     lines += ["", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for point in report.curve:
-        generation, gain, e_value, _, weight = _row(point)
+        *measured, _, weight = _row(point)
         shares = [f"{100 * point.probabilities.get(name, 0.0):.0f} %" for name in names]
-        cells = (generation, gain, e_value, weight, *shares)
+        cells = (*measured, weight, *shares)
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
@@ -174,8 +185,9 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
     if report.best is not None:
         blocks.append(Grid(("best thought",), ((LongText(clean(report.best.text)),),)))
     rows = tuple(_row(point) for point in report.curve)
-    columns = ("generation", "gain, nats", "e-value", "most likely next", "weight in the draws")
-    blocks.append(Grid(columns, rows, frozenset({0, 1, 2, 4}), folded="Generation by generation"))
+    columns = ("generation", *_MEASURED, "most likely next", "weight in the draws")
+    numbers = frozenset({0, 1, 2, 3, 4, 6})
+    blocks.append(Grid(columns, rows, numbers, folded="Generation by generation"))
     return blocks
 
 
@@ -200,6 +212,11 @@ def lines_of(report: ThinkingReport) -> list[str]:
         lines.append(
             f"Mean gain {report.gain:+.2f}{se} nats over {plural(report.n_episodes, 'episode')}."
         )
+    if report.resolution is not None:
+        lines.append(
+            f"Mean gain over their own average forecasts {report.resolution:+.2f} nats: 0 is what "
+            "thoughts earn that say the same of every candidate."
+        )
     lines += [
         f"{plural(n, 'time')}: {clean(reason)}"
         for reason, n in sorted(report.reasons.items(), key=lambda item: -item[1])[:3]
@@ -214,6 +231,8 @@ def _row(point: ThinkingPoint) -> tuple[Inline, ...]:
         str(point.generation),
         UNKNOWN if point.gain is None else f"{point.gain:+.2f}{se}",
         UNKNOWN if point.e_value is None else f"{point.e_value:.3g}",
+        UNKNOWN if point.resolution is None else f"{point.resolution:+.2f}",
+        UNKNOWN if point.resolution_e_value is None else f"{point.resolution_e_value:.3g}",
         UNKNOWN if likely is None else f"{likely[0]} {100 * likely[1]:.0f} %",
         UNKNOWN if point.weight is None else f"{100 * point.weight:.0f} %",
     )

@@ -61,7 +61,10 @@ def check_artifacts() -> None:
     newest = str(max(found, key=lambda artifact: str(artifact.created)).data)
     assert "evidence" in newest or "helped" in newest
     assert "I know this world well" in newest
-    assert "| generation | gain, nats | e-value | weight in the draws |" in newest
+    assert (
+        "| generation | gain, nats | e-value | resolution, nats | its e-value | weight in the draws |"
+        in newest
+    )
 
 
 @pytest.mark.slow

@@ -30,6 +30,9 @@ REPORT = ThinkingReport(
     se=0.07,
     e_value=44.0,
     top_e_value=51.2,
+    resolution=0.12,
+    resolution_e_value=21.0,
+    top_resolution_e_value=22.5,
     best=BEST,
     curve=(
         ThinkingPoint(generation=1, gain=None, se=None, e_value=None),
@@ -40,6 +43,8 @@ REPORT = ThinkingReport(
             e_value=1.9,
             probabilities={"none": 0.2, "trends": 0.8},
             weights={"base": 0.4, "trends": 0.6},
+            resolution=0.12,
+            resolution_e_value=1.3,
             weight=0.45,
         ),
     ),
@@ -48,13 +53,20 @@ REPORT = ThinkingReport(
 
 
 def test_help_is_claimed_with_evidence_and_denied_without():
+    averages = "against their own average forecasts"
     assert REPORT.sentence == (
-        "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2 at its highest, 44 at the end."
+        "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2 at its highest and 44 at the end against "
+        f"the baseline, 22.5 at its highest and 21 at the end {averages}. Both passed 20."
     )
-    same = replace(REPORT, e_value=51.2)
-    assert same.sentence == "Thoughts helped by +0.31 ± 0.07 nats; e-value 51.2."
-    unsure = replace(REPORT, top_e_value=19.0, e_value=3.0)
-    assert unsure.sentence == "No evidence that thoughts help: +0.31 ± 0.07 nats; e-value 3."
+    denied = (
+        f"No evidence that thoughts help: +0.31 ± 0.07 nats; e-value 3 against the baseline, 21 {averages}. "
+        "Both must pass 20."
+    )
+    unsure = replace(REPORT, top_e_value=3.0, e_value=3.0, top_resolution_e_value=21.0)
+    assert unsure.sentence == denied
+    # A sentence that is right of all candidates alike beats a baseline of the wrong shape.
+    same = replace(REPORT, resolution=0.0, resolution_e_value=1.0, top_resolution_e_value=1.0)
+    assert same.sentence.startswith("No evidence that thoughts help: +0.31")
     harmful = replace(REPORT, gain=-0.2)
     assert harmful.sentence.startswith("No evidence that thoughts help: -0.20")
     nothing = replace(REPORT, gain=None, se=None)
@@ -69,6 +81,7 @@ def test_the_lines_tell_thought_candidate_gain_and_episodes():
     assert "Best: trends, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in told
     assert "Tested: t=0.2 model=small." in told
     assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in told
+    assert "Mean gain over their own average forecasts +0.12 nats: 0 is what" in told
     assert "2 times: failed (http_500): HTTP 500" in told
 
 
@@ -77,7 +90,7 @@ def test_the_artifact_shows_thought_policy_and_weights_and_no_foreign_markup():
     assert shown.startswith("**Thoughts helped")
     assert "> Low \\*t\\* helps." in shown
     assert "\\<b\\>Not\\</b\\> the \\| large model." in shown
-    assert "| 2 | +0.31 ± 0.05 | 1.9 | 45 % | 20 % | 80 % |" in shown
+    assert "| 2 | +0.31 ± 0.05 | 1.9 | +0.12 | 1.3 | 45 % | 20 % | 80 % |" in shown
 
 
 def test_page_and_markdown_hold_the_section_only_where_somebody_thought():

@@ -10,7 +10,7 @@ import pytest
 from convergence.mock.running import MockServer
 from convergence_core.records import canonical_json
 from convergence_core.rlp.gain import log_ratio
-from convergence_core.rlp.learner import SURE, RlpState
+from convergence_core.rlp.learner import RlpState
 from tasks.thoughts.asking import Model
 from tasks.thoughts.channels import Arm, Told
 from tasks.thoughts.written import CHANNELS
@@ -144,14 +144,3 @@ def test_silence_earns_nothing_and_failed_thoughts_earn_no_reward():
     ]
     assert silent
     assert set(silent) == {0.0}
-
-
-def test_help_is_claimed_only_on_evidence():
-    state = RlpState.first(("a",))
-    assert not state.helps
-    assert state.e_value == 1.0
-    sure = float(np.log(SURE)) + 0.1
-    object.__setattr__(state, "top_log_evidence", sure)
-    assert not state.helps  # nothing was gained
-    object.__setattr__(state, "gains", (0.2,))
-    assert state.helps

@@ -283,6 +283,7 @@ def row(name: str, gain: float, subject: str = "c") -> Row:
         gain=gain,
         paper_gain=gain,
         crps_gain=0.0,
+        resolution=0.1,
         estimator="echo",
     )
 
