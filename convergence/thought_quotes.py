@@ -204,6 +204,7 @@ def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, Fo
     alone = _bound([{"content": f"{context} {one}"}])
     orders = 2 if rlp.both_orders else 1
     return {
+        "chat_echo": Form(n_calls=N_BINS * n_each, prompt=alone, answer=1),
         "echo": Form(n_calls=n_each, prompt=N_BINS * alone, answer=0),
         "decisions": Form(
             n_calls=orders * n_requests, prompt=_bound([{"content": context + one * m}]), answer=m

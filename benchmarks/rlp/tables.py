@@ -79,12 +79,9 @@ def credit(name: str, *, n_seeds: int, n_processes: int, n_generations: int) -> 
     for i, kind in enumerate(kinds):
         own = states[i * n_seeds : (i + 1) * n_seeds]
         numbers = [
-            sum(passes(one) for one in own)
-            for passes in (
-                lambda one: one.evidence.top_e_value >= 1.0 / LEVEL,
-                lambda one: one.resolution.top_e_value >= 1.0 / LEVEL,
-                lambda one: one.helps,
-            )
+            sum(one.evidence.top_e_value >= 1.0 / LEVEL for one in own),
+            sum(one.resolution.top_e_value >= 1.0 / LEVEL for one in own),
+            sum(one.helps for one in own),
         ]
         gains = np.array([np.mean(one.gains) for one in own])
         mean, half = _interval(gains)

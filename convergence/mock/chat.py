@@ -35,14 +35,16 @@ def chat(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
         ApiError: the request is wrong, or strict and with an unknown word.
         UntrainedError: the tiny model must be trained first.
     """
-    refuse_prompt_logprobs(body)
+    if brain.has("no_prompt_logprobs"):
+        refuse_prompt_logprobs(body)
     ask = read_ask(body)
+    of_prompt = _prompt_logprobs(body)
     n = whole(body, "n", 1, MOST_CHOICES) or 1
     top = _top_logprobs(body)
     tiny = (
         ask.tool is None
         and ask.form == "text"
-        and (top is not None or brain.speaks_tiny(ask.text))
+        and (top is not None or of_prompt is not None or brain.speaks_tiny(ask.text))
     )
     if top is not None and not tiny:
         raise ApiError("`logprobs` cannot be had of tool calls and JSON.", param="logprobs")
@@ -61,10 +63,14 @@ def chat(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
             tokens=tokens,
             tells_usage=tells,
         )
+    told = None
+    if of_prompt is not None and not brain.has("ignore"):
+        told = prompt_rows(brain, ask, of_prompt)
     return Payload(
         body={
             **head,
             "object": "chat.completion",
+            **({} if told is None else {"prompt_logprobs": told}),
             "choices": [choice.whole() for choice in choices],
             "usage": tokens.usage(),
             "service_tier": "default",
@@ -160,6 +166,53 @@ def _top_logprobs(body: Mapping[str, Any]) -> int | None:
     if top is not None:
         raise ApiError("`top_logprobs` needs `logprobs: true`.", param="top_logprobs")
     return None
+
+
+def _prompt_logprobs(body: Mapping[str, Any]) -> int | None:
+    """Return how many words each of the prompt's comes with beside its own; ``None``: none are asked for.
+
+    The rules are vLLM's.
+
+    Raises:
+        ApiError: the request breaks one of them.
+    """
+    n = whole(body, "prompt_logprobs", 0, MOST_LOGPROBS)
+    if flag(body, "continue_final_message") and body.get("add_generation_prompt") is not False:
+        raise ApiError(
+            "`continue_final_message` needs `add_generation_prompt: false`.",
+            param="continue_final_message",
+        )
+    if n is not None and flag(body, "stream"):
+        raise ApiError("`prompt_logprobs` cannot be streamed.", param="prompt_logprobs")
+    return n
+
+
+def prompt_rows(brain: Brain, ask: Ask, n: int) -> list[dict[str, Any] | None]:
+    """Return the log-probability of each word of a conversation as vLLM tells it, the first of them null.
+
+    The template of the tiny model joins the messages and adds nothing.
+
+    Raises:
+        ApiError: a word is unknown.
+    """
+    ids = brain.ids(ask.text)
+    before = brain.expected(ids, ask.temperature)[:-1]
+    if brain.has("off_by_one"):
+        before = [*before[:1], *before[:-1]]
+    return [None, *(_ranked(i, row, n) for i, row in zip(ids[1:], before, strict=True))]
+
+
+def _ranked(i: int, row: Floats, n: int) -> dict[str, Any]:
+    """Return a word and the likeliest ones by their ids."""
+    ranked = sorted(range(len(row)), key=lambda k: (-row[k], k))
+    return {
+        str(k): {
+            "logprob": math.log(row[k]),
+            "rank": ranked.index(k) + 1,
+            "decoded_token": VOCABULARY[k],
+        }
+        for k in dict.fromkeys((i, *ranked[:n]))
+    }
 
 
 def top_words(row: Floats, n: int) -> list[tuple[str, float]]:

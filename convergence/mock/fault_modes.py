@@ -2,13 +2,14 @@
 
 ::
 
-    off_by_one      echo: each word's log-probability is read off the row before its own
-    temperature     log-probabilities depend on the temperature asked for
-    ignore          echo and log-probabilities are ignored without a word
-    stale           behind a shared beginning, the probabilities are those of the prompt before
-    rounded         decisions: probabilities are rounded to two decimals
-    no_decisions    the decisions endpoints answer 501
-    only_systemone  of the two decisions endpoints only System One's is there
+    off_by_one          echo, prompt_logprobs: each word's is read off the row before its own
+    temperature         log-probabilities depend on the temperature asked for
+    ignore              echo and log-probabilities are ignored without a word
+    stale               behind a shared beginning, the probabilities are those of the prompt before
+    rounded             decisions: probabilities are rounded to two decimals
+    no_decisions        the decisions endpoints answer 501
+    only_systemone      of the two decisions endpoints only System One's is there
+    no_prompt_logprobs  a chat with vLLM's prompt_logprobs is refused, as OpenAI refuses it
 """
 
 from typing import Literal, get_args
@@ -21,5 +22,6 @@ FaultMode = Literal[
     "rounded",
     "no_decisions",
     "only_systemone",
+    "no_prompt_logprobs",
 ]
 FAULT_MODES: tuple[FaultMode, ...] = get_args(FaultMode)

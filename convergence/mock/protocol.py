@@ -227,7 +227,7 @@ def messages(body: Mapping[str, Any], name: str = "messages") -> tuple[Message, 
 
 
 def refuse_prompt_logprobs(body: Mapping[str, Any]) -> None:
-    """Refuse vLLM's way of asking for a prompt's log-probabilities rather than overlook it.
+    """Refuse vLLM's way of asking for a prompt's log-probabilities where it is not known.
 
     Raises:
         ApiError: they are asked for.
@@ -235,7 +235,7 @@ def refuse_prompt_logprobs(body: Mapping[str, Any]) -> None:
     if body.get("prompt_logprobs") is not None:
         raise ApiError(
             "`prompt_logprobs` is not known here. Use `/v1/completions` with `echo: true` and "
-            "`logprobs`.",
+            "`logprobs`, or a server of chats that has it.",
             param="prompt_logprobs",
         )
 

@@ -124,7 +124,8 @@ class SaoConfig(Section):
     batch_size: int = Field(default=10, ge=1, le=512)
     """Requests of a round in flight at most, within the limits of `llm` and of the run."""
     audit_items: int = Field(default=50, ge=0, le=1_000)
-    """Grounded pairs that the judge is tried on in each round."""
+    """Grounded pairs that the judge is tried on in each round, new ones first. There is no verdict on a judge,
+    and it is not heard, before it was tried on 50 different ones over all rounds."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
     """Share of `budget.max_usd` that preferences may cost. Without `max_usd` there is no limit of their
     own."""

@@ -15,9 +15,18 @@ import numpy as np
 from convergence_core.rlp.regions import Region
 from convergence_core.rlp.scale import UNIT, Scale
 
-Estimator: TypeAlias = Literal["echo", "decisions", "chat", "elicited", "pairwise", "verdict"]
+Estimator: TypeAlias = Literal[
+    "chat_echo", "echo", "decisions", "chat", "elicited", "pairwise", "verdict"
+]
 """Rungs of the ladder of probability channels, best first; ``verdict`` is for judges alone."""
-ESTIMATORS: tuple[Estimator, ...] = ("echo", "decisions", "chat", "elicited", "pairwise")
+ESTIMATORS: tuple[Estimator, ...] = (
+    "chat_echo",
+    "echo",
+    "decisions",
+    "chat",
+    "elicited",
+    "pairwise",
+)
 
 SILENT_ARM: Final = "none"
 """The arm of the same model without a thought."""

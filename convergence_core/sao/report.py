@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from convergence_core.trust.audit import LEAST_ITEMS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePair:
@@ -51,6 +53,8 @@ class PreferenceRound:
     """Of so many, as light."""
     lower_bound: float | None = None
     """Of the judge's accuracy, which trust rests on: its 10 % quantile."""
+    n_missing: int = 0
+    """Different grounded items that a verdict on the judge still needs."""
     drift: tuple[float, float] | None = None
     """Both sums of the alarm of drift, upwards and downwards."""
     is_drifting: bool = False
@@ -160,8 +164,18 @@ class PreferenceReport:
             return "this algorithm has no draws that a judge could enter"
         if last.pooled_items is not None and last.pooled_items <= 0:
             return "the judge was tried on no grounded item, so nobody vouches for it"
+        if last.n_missing:
+            return f"there is no verdict on the judge: {missing(last.n_missing)}"
         if not last.is_enabled:
             return f"the judge is disabled, with a trust of {last.trust:.2f}"
         if last.is_drifting:
             return "the judge's marks drifted from rewards, which silences it"
         return "the judge had no say in the draws"
+
+
+def missing(n: int) -> str:
+    """Return what a verdict on a judge still needs, in words."""
+    return (
+        f"it takes {LEAST_ITEMS} different grounded items, {n} more than it was tried on "
+        "(`society.sao.audit_items` of them in a round)"
+    )

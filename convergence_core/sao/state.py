@@ -178,7 +178,11 @@ class SaoState:
             "n_before": self.n_before,
             "n_silences": self.n_silences,
             "alarms": self.alarms.to_json(),
-            "trust": {"n_right": self.trust.n_right, "n_items": self.trust.n_items},
+            "trust": {
+                "n_right": self.trust.n_right,
+                "n_items": self.trust.n_items,
+                "n_different": self.trust.n_different,
+            },
             "drift": self.drift.to_json(),
             "exploitation": self.exploitation.to_json(),
             "start_weight": self.start_weight,

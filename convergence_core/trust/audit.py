@@ -3,18 +3,36 @@
     trust = max(0, 2 q10 - 1),    q10: the 10 % quantile of Beta(c + 1/2, n - c + 1/2)
 
 c of n items were judged right, pooled over rounds with weight .8 per round of age. Below .2 the judge is
-disabled. The naive 2 accuracy - 1 would enable a judge that tosses a coin in 6 of 100 audits of fifty
-items; the bound in fewer than one. Trust gates, and scales where a weight begins; it moves nothing else.
+disabled, and so is one that was tried on fewer than fifty different items: the bound would enable a judge
+that tosses a coin in 7 of 100 audits of ten items, in fewer than one of fifty. Trust gates, and scales where
+a weight begins; it moves nothing else.
+
+What length does to the judge, whatever the truth, is the slope lambda of
+
+    l = a s + lambda ln(length of the first / length of the second) + error,    s = +1: the first is right, else -1
+
+by least squares over one round's items, l being the judge's log-odds of the first; its standard error is that
+of White (1980, Econometrica 48:817), times n / (n - 2). Where right answers are as much longer each time, length
+and truth cannot be told apart, and nothing is said.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-N_ITEMS: Final = 50
-"""Items of one audit, if there are so many."""
+LEAST_ITEMS: Final = 50
+"""Different items below which there is no verdict on a judge."""
+MOST_LENGTH_BIAS: Final = 1.0
+"""|lambda| above which a round is aborted: log-odds for a length times e."""
+SURE: Final = 1.645
+"""Standard errors by which it must be above: one side of 95 %."""
+MOST_LOG_ODDS: Final = 5.0
+"""Log-odds beyond these count as these: a judge that is sure by .999 is not twice as sure as by .99."""
+LEAST_OWN_LENGTH: Final = 0.05
+"""Share of the squared length differences that truth must leave unexplained."""
 MEMORY: Final = 0.8
 """Weight of an audit per round of age."""
 QUANTILE: Final = 0.1
@@ -56,6 +74,24 @@ class Audit:
     """Spearman's rho of judge and truth."""
     interval: tuple[float, float] | None
     """Its bootstrapped 95 % interval."""
+    n_new: int = 0
+    """Items that no earlier audit had."""
+    length: float | None = None
+    """lambda: what a length times e adds to the judge's log-odds, the truth held; ``None``: cannot be told."""
+    length_se: float | None = None
+    """Its standard error."""
+
+    @property
+    def why_abort(self) -> str | None:
+        """Why the round is to be aborted; ``None``: it is not."""
+        if self.length is None or self.length_se is None:
+            return None
+        if abs(self.length) - SURE * self.length_se <= MOST_LENGTH_BIAS:
+            return None
+        return (
+            f"a length times e moves the judge by {self.length:+.2f} ± {self.length_se:.2f} log-odds on "
+            f"{self.n_items} items whose truth is known, surely more than {MOST_LENGTH_BIAS:g}"
+        )
 
     @property
     def accuracy(self) -> float | None:
@@ -63,8 +99,14 @@ class Audit:
         return self.n_right / self.n_items if self.n_items else None
 
 
-def audit(items: Sequence[Item], rng: np.random.Generator) -> Audit:
-    """Return what one round's items say of the judge."""
+def audit(items: Sequence[Item], rng: np.random.Generator, *, n_new: int | None = None) -> Audit:
+    """Return what one round's items say of the judge.
+
+    Args:
+        items: judged ones.
+        rng: of the bootstrap.
+        n_new: of these, items that no earlier audit had; ``None``: all.
+    """
     if not items:
         return Audit(
             n_items=0, n_right=0.0, log_score=None, calibration_error=None, correlation=None,
@@ -74,6 +116,7 @@ def audit(items: Sequence[Item], rng: np.random.Generator) -> Audit:
     said = np.array([one.q for one in items])
     truth = np.array([float(one.first_is_right) for one in items])
     rho, interval = _correlation(said, truth, rng)
+    length, length_se = length_bias(items)
     return Audit(
         n_items=len(items),
         n_right=float(np.sum(right > 0.5) + 0.5 * np.sum(right == 0.5)),
@@ -81,7 +124,29 @@ def audit(items: Sequence[Item], rng: np.random.Generator) -> Audit:
         calibration_error=calibration_error(said, truth),
         correlation=rho,
         interval=interval,
+        n_new=len(items) if n_new is None else n_new,
+        length=length,
+        length_se=length_se,
     )
+
+
+def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
+    """Return lambda and its standard error, log-odds for a length times e; ``None``: cannot be told."""
+    q = np.array([one.q for one in items])
+    with np.errstate(divide="ignore"):
+        said = np.clip(np.log(q) - np.log1p(-q), -MOST_LOG_ODDS, MOST_LOG_ODDS)  # l, (n,)
+    s = np.array([1.0 if one.first_is_right else -1.0 for one in items])
+    d = np.array([one.log_length_ratio for one in items])
+    n = len(items)
+    own = d - s * float(s @ d) / n  # what truth leaves of length, (n,)
+    squares = float(own @ own)
+    if n <= 2 or squares <= LEAST_OWN_LENGTH * float(d @ d):  # two slopes are fitted
+        return None, None
+    slope = float(own @ said) / squares
+    a = float(s @ (said - slope * d)) / n
+    errors = said - a * s - slope * d
+    variance = float((own * errors) @ (own * errors)) / squares**2 * n / (n - 2)
+    return slope, math.sqrt(variance)
 
 
 def calibration_error(said: np.ndarray, truth: np.ndarray) -> float:
@@ -123,6 +188,8 @@ class Trust:
 
     n_right: float = 0.0
     n_items: float = 0.0
+    n_different: int = 0
+    """Different items of all audits."""
 
     def after(self, found: Audit) -> "Trust":
         """Return the state after a round; one without items ages nothing."""
@@ -131,14 +198,20 @@ class Trust:
         return Trust(
             n_right=MEMORY * self.n_right + found.n_right,
             n_items=MEMORY * self.n_items + found.n_items,
+            n_different=self.n_different + found.n_new,
         )
 
     @property
     def value(self) -> float:
-        """Trust, in [0, 1]; 0 before the first audit."""
-        if self.n_items <= 0:
+        """Trust, in [0, 1]; 0 as long as items are missing."""
+        if self.n_missing:
             return 0.0
         return trust_of(self.n_right, self.n_items)
+
+    @property
+    def n_missing(self) -> int:
+        """Different items that a verdict still needs."""
+        return max(0, LEAST_ITEMS - self.n_different)
 
     @property
     def lower_bound(self) -> float:

@@ -43,7 +43,7 @@ from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.layout import keep_mode, make_folder, write_file
 from convergence_core.store.protocols import RunRecord, Store
 from convergence_core.store.rows import generation_row
-from convergence_core.trust.audit import LEAST_TRUST
+from convergence_core.trust.audit import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.trust.drift import Drift
 from tasks.earlier import ROUNDS_TAG
 from tasks.loading import Loaded
@@ -109,8 +109,8 @@ class Dataset:
         if self.n_unvouched and (self.holds_unvouched or not self.pairs):
             found.append(
                 f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
-                f"did not vouch for it (trust below {LEAST_TRUST:g}), or drift or exploitation "
-                "silenced it"
+                f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
+                "different items), or drift or exploitation silenced it"
             )
         if self.n_collapsed and (self.holds_unvouched or not self.pairs):
             found.append(

@@ -15,7 +15,7 @@ from convergence_core.sao.preferences import SAID, Comparison, Judgement
 from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
 from tasks.asking import PaidCall
 from tasks.thoughts.asking import SAO, Answered, Model, ThoughtAsker
-from tasks.thoughts.channels import Arm, Channel, Chat, Decisions, Echo, Rung, Told, each
+from tasks.thoughts.channels import Arm, Channel, Chat, ChatEcho, Decisions, Echo, Rung, Told, each
 from tasks.thoughts.ladder import EXACT, Ladder, UseLogprobs, climb
 from tasks.thoughts.wording import prompt
 from tasks.thoughts.written import chosen
@@ -67,7 +67,8 @@ class Verdict(Rung):
         )
 
 
-CHANNELS: Final[Mapping[Estimator, type[Echo | Decisions | Chat | Verdict]]] = {
+CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Decisions | Chat | Verdict]]] = {
+    "chat_echo": ChatEcho,
     "echo": Echo,
     "decisions": Decisions,
     "chat": Chat,

@@ -137,6 +137,7 @@ class Planner:
             anchors=tuple(self.data.prompt_of.values()),
             anchor_share=alarms.anchor_share,
             audit=tuple(items),
+            audited_before=frozenset(history.audited),
             frozen=tuple(
                 [p for p in pairs if p.split == "audit" and p.dropped_by is None][:N_FROZEN]
             ),

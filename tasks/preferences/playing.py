@@ -57,6 +57,8 @@ class RoundPlan:
     judged_before: tuple[Judged, ...] = ()
     mutable: Mapping[str, str] = field(default_factory=dict)
     """Text parameter with ``mutate`` → its text in the incumbent."""
+    audited_before: frozenset[str] = frozenset()
+    """Ids of items that the judge was tried on in earlier rounds."""
     trust: Trust = field(default_factory=Trust)
     """In the judge, before the round."""
     seed: int = 0
@@ -99,7 +101,8 @@ def found_by(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> 
         for item, judgement in audits
     ]
     rng = np.random.default_rng([plan.seed, plan.round_number, 2_718])
-    return audit(items, rng)
+    n_new = len({item.item_id for item, _ in audits} - plan.audited_before)
+    return audit(items, rng, n_new=n_new)
 
 
 class Batched:
@@ -162,7 +165,9 @@ class Player:
         ]
         mine = [Judged(judgement=j, log_length_ratio=c.log_length_ratio) for _, c, j in judged]
         pooled = pool([*plan.judged_before, *mine])
-        why = pooled.why_abort
+        audits = await self._audits(plan)
+        found = found_by(audits, plan)
+        why = pooled.why_abort or found.why_abort
         pairs = tuple(
             JudgedPair(
                 comparison=c,
@@ -174,8 +179,6 @@ class Player:
             )
             for i, c, j in judged
         )  # fmt: skip
-        audits = await self._audits(plan)
-        found = found_by(audits, plan)
         # A judge that nobody vouches for distils nothing.
         distils = why is None and plan.trust.after(found).is_enabled
         return Played(

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal["completions", "decisions", "systemone", "embeddings"]
+RawPath: TypeAlias = Literal[
+    "completions", "decisions", "systemone", "embeddings", "chat/completions"
+]
 RawAnswer: TypeAlias = dict[str, Json]
 _NAMED: Mapping[RawPath, tuple[str, ...]] = {
     "completions": ("model", "prompt"),
     "decisions": ("model", "input", "questions"),
     "systemone": (),
     "embeddings": ("model", "input", "encoding_format"),
+    "chat/completions": ("model", "messages"),
 }
 """Fields that the client's methods want by name."""
 
@@ -109,7 +112,8 @@ class OpenAIChat(Provider):
 
         Args:
             path: ``completions`` continues a text; ``decisions`` and ``systemone`` tell
-                probabilities of answers, in two dialects; ``embeddings`` has vectors of texts.
+                probabilities of answers, in two dialects; ``embeddings`` has vectors of texts;
+                ``chat/completions`` takes a server's own fields as they are.
             body: of the request, the model included.
 
         Raises:
@@ -264,7 +268,9 @@ async def _posted(client: "openai.AsyncOpenAI", path: RawPath, request: dict[str
         return await client.post(
             f"/{path}", cast_to=object, body=request["extra_body"], options={"headers": headers}
         )
-    resource = getattr(client, path, None)
+    resource = (
+        client.chat.completions if path == "chat/completions" else getattr(client, path, None)
+    )
     if resource is None:
         raise CandidateFault(
             f"this version of the `openai` client has no `{path}`", error_type="no_endpoint"

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair
+from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair, missing
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import JudgedPair
 from convergence_core.store.protocols import Store
-from convergence_core.trust.audit import LEAST_TRUST
+from convergence_core.trust.audit import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.trust.drift import LIMIT, Drift
 from convergence_core.trust.exploitation import N_ROUNDS
 from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText, Paragraph
@@ -101,6 +101,7 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
         pooled_right=judge.get("pooled_right"),
         pooled_items=judge.get("pooled_items"),
         lower_bound=judge.get("lower_bound"),
+        n_missing=max(0, LEAST_ITEMS - int(judge.get("different_items", 0))),
         drift=drift,
         is_drifting=drift is not None and Drift(up=drift[0], down=drift[1]).is_alarming,
         slopes=_pair(judge, "judge_slope", "grounded_slope"),
@@ -253,6 +254,8 @@ def _row(one: PreferenceRound) -> tuple[Inline, ...]:
 def _trust(last: PreferenceRound) -> str:
     """Return trust with what it rests on."""
     told = f"trust {last.trust:.2f}"
+    if last.n_missing:
+        return f"{told}: {missing(last.n_missing)}"
     if not last.pooled_items or last.pooled_right is None:
         return told
     return (

@@ -20,8 +20,10 @@ THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
-RawPath: TypeAlias = Literal["completions", "decisions", "systemone", "embeddings"]
-"""Endpoints beside chat."""
+RawPath: TypeAlias = Literal[
+    "completions", "decisions", "systemone", "embeddings", "chat/completions"
+]
+"""Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
 
 
 class UnreadableError(ValueError):
@@ -122,7 +124,7 @@ class Model:
         repeat: int = 0,
         read: Callable[[Mapping[str, Json]], Json],
     ) -> PaidCall:
-        """Return a call of another endpoint.
+        """Return a call of an endpoint by a body of its own.
 
         Args:
             purpose: who pays.

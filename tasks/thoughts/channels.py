@@ -1,6 +1,7 @@
 """Ways to read a distribution of outcomes off a model's probabilities: the exact rungs.
 
 =============  =====================================================================
+``chat_echo``  log-probabilities of the options as the assistant's answer, in the model's own template
 ``echo``       log-probabilities of the options, fed in after the prompt
 ``decisions``  probabilities of given answers, all candidates in one request
 ``chat``       log-probabilities of the next token, of which the options are among
@@ -30,6 +31,8 @@ from tasks.redaction import one_line
 from tasks.thoughts.asking import Answered, Model, ThoughtAsker, UnreadableError
 from tasks.thoughts.wording import Options, prompt
 
+TAIL: Final = 24
+"""Tokens at the end of a prompt that are kept: more than an option has."""
 TOP: Final = 20
 """Most log-probabilities that a chat answers with."""
 CENSORED: Final = -9999.0
@@ -84,8 +87,110 @@ class Rung:
     wording: Options
 
 
+class ChatEcho(Rung):
+    """Teacher forcing of a chat model: vLLM's ``prompt_logprobs`` of each option as the last message.
+
+    The server's chat template puts question and answer together, and the answer stays open
+    (``continue_final_message``), so what is read is how likely the model's own turn begins with the option.
+    All options have the same tokens before it, whose probabilities cancel.
+    """
+
+    estimator: Estimator = "chat_echo"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        return await each(arm, lambda name: self._one(arm, name, asker))
+
+    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+        text = prompt(arm.context, arm.questions[name])
+        answered = await asyncio.gather(
+            *(
+                asker.ask(self.call(text, option), f"{arm.label}/{name}/{option}")
+                for option in self.wording.options
+            )
+        )
+        logs = forced([one.reply.value for one in answered])
+        latest = max(answered, key=lambda one: one.ended_us or 0)
+        return normalized(np.exp(logs - logs.max())), latest
+
+    def call(
+        self, text: str, option: str, *, temperature: float = 1.0, repeat: int = 0
+    ) -> PaidCall:
+        """Return the request of the log-probabilities of a prompt that an option answers."""
+        return self.model.exchange(
+            self.model.reads_for,
+            "chat/completions",
+            {
+                "messages": [
+                    {"role": "user", "content": text},
+                    {"role": "assistant", "content": option},
+                ],
+                "prompt_logprobs": 0,
+                "add_generation_prompt": False,
+                "continue_final_message": True,
+                "max_tokens": 1,
+                "temperature": temperature,
+            },
+            limit=1,
+            repeat=repeat,
+            read=prompt_tail,
+        )
+
+
+def prompt_tail(raw: Mapping[str, Json]) -> Json:
+    """Return number, ids and log-probabilities of a prompt's last tokens, and how many it was billed.
+
+    Raises:
+        UnreadableError: the server told no log-probability of each token.
+    """
+    entries: Any = raw.get("prompt_logprobs")
+    if not isinstance(entries, list) or not entries:
+        raise UnreadableError("the server told no `prompt_logprobs`")
+    tail: list[tuple[str, float]] = []
+    for entry in entries[1:][-TAIL:]:
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise UnreadableError("`prompt_logprobs` must hold one token for each of the prompt's")
+        ((token, told),) = entry.items()
+        log = told.get("logprob") if isinstance(told, dict) else None
+        if not isinstance(log, int | float) or not CENSORED < log < math.inf:
+            raise UnreadableError("`prompt_logprobs` must hold numbers")
+        tail.append((str(token), float(log)))
+    usage: Any = raw.get("usage")
+    return {
+        "n": len(entries),
+        "n_prompt": usage.get("prompt_tokens") if isinstance(usage, dict) else None,
+        "is_first_empty": entries[0] is None,
+        "ids": [token for token, _ in tail],
+        "logs": [log for _, log in tail],
+    }
+
+
+def forced(tails: Sequence[Json]) -> np.ndarray:
+    """Return the log-probability of each option after what all prompts have in common, (n_options,).
+
+    Raises:
+        UnreadableError: the prompts differ before their last ``TAIL`` tokens, or an option has none of
+            its own.
+    """
+    found: Any = tails
+    starts = [one["n"] - len(one["ids"]) for one in found]  # number of the tail's first token
+    place = max(starts)
+    least = min(one["n"] for one in found)
+    if place >= least:
+        raise UnreadableError("an option has too many tokens")
+    first = place
+    tokens = [one["ids"][-(one["n"] - place) :] for one in found]
+    while place < least and len({of_one[place - first] for of_one in tokens}) == 1:
+        place += 1
+    if place == first and first > 1:
+        raise UnreadableError("an option has too many tokens")
+    if place == least:
+        raise UnreadableError("an option is how another one begins")
+    return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
+
+
 class Echo(Rung):
-    """Rung 1: teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
+    """Teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
 
     estimator: Estimator = "echo"
 
@@ -142,7 +247,7 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Decisions(Rung):
-    """Rung 2: an endpoint of decisions, one request per arm; some hosts round to two decimals.
+    """An endpoint of decisions, one request per arm; some hosts round to two decimals.
 
     There are two dialects of it: OpenAI's ``/v1/decisions``, and System One's ``/v1/systemone``,
     which maps names to questions and options to what they stand for.
@@ -298,7 +403,7 @@ _DIALECTS: Final = {
 
 
 class Chat(Rung):
-    """Rung 3: the next token's twenty likeliest, of which the options are among."""
+    """The next token's twenty likeliest, of which the options are among."""
 
     estimator: Estimator = "chat"
 

@@ -9,7 +9,8 @@ v     the options hold half of the mass at least, and probabilities add up to 1 
 vi    probabilities rounded to two decimals are seen (and softened in both arms)
 ====  ====================================================================================
 
-Rung 1 needs i to iv, rung 2 iv to vi, rung 3 ii, iv and v; rungs 4 and 5 need one readable answer.
+``chat_echo`` and ``echo`` need i to iv, ``decisions`` iv to vi, ``chat`` ii, iv and v; the written rungs
+need one readable answer.
 A rung that fails is left for the next; where none stands, nothing is scored.
 """
 
@@ -31,9 +32,11 @@ from tasks.thoughts.channels import (
     Arm,
     Channel,
     Chat,
+    ChatEcho,
     Decisions,
     Dialect,
     Echo,
+    forced,
     numbers,
 )
 from tasks.thoughts.wording import Options
@@ -43,7 +46,9 @@ ECHO_GAP: Final = 0.01
 SAME: Final = 0.001
 LEAST_MASS: Final = 0.5
 SUM_GAP: Final = 0.05
-EXACT: Final[tuple[Estimator, ...]] = ("echo", "decisions", "chat")
+EXACT: Final[tuple[Estimator, ...]] = ("chat_echo", "echo", "decisions", "chat")
+_RAW: Final = frozenset({"chat_echo", "echo", "decisions"})
+"""Rungs that need more than a chat."""
 WRITTEN: Final[tuple[Estimator, ...]] = ("elicited", "pairwise")
 UseLogprobs: TypeAlias = Literal["auto"] | bool
 
@@ -105,7 +110,7 @@ async def climb(
     """
     refused: dict[Estimator, str] = {}
     for name in allowed:
-        if name in ("echo", "decisions") and not isinstance(model.llm, Exchanger):
+        if name in _RAW and not isinstance(model.llm, Exchanger):
             refused[name] = "the provider has no such endpoint"
             continue
         probe = _Probe(model, wording, asker, channels)
@@ -151,6 +156,8 @@ class _Probe:
             EvaluationFault: a request failed.
         """
         match name:
+            case "chat_echo":
+                await self._chat_echo()
             case "echo":
                 await self._echo()
             case "decisions":
@@ -160,7 +167,41 @@ class _Probe:
             case "elicited" | "pairwise" | "verdict":
                 await self._written(name)
 
-    # -- rung 1: i to iv
+    # -- teacher forcing: i to iv
+
+    async def _chat_echo(self) -> None:
+        channel = ChatEcho(self._model, self._wording)
+        text, other = self._wording.probes()
+
+        async def read(prompt: str, temperature: float) -> np.ndarray:
+            tails = []
+            for option in self._wording.options:
+                call = channel.call(prompt, option, temperature=temperature, repeat=self._next())
+                tail: Any = await self._ask(call, "chat_echo")
+                if tail["n"] != tail["n_prompt"] or not tail["is_first_empty"]:
+                    told = f"{tail['n']} entries for {tail['n_prompt']} tokens"
+                    raise RefusedError(f"iii: {told}, the first of which must be empty")
+                tails.append(tail)
+            return forced(tails)
+
+        first = await read(text, 1.0)
+        await read(other, 1.0)
+        again = await read(text, 1.0)
+        _same("iv: asked again, an answer's log-probability", first, again)
+        _same("ii: at temperature .2, it", first, await read(text, 0.2))
+        call = Chat(self._model, self._wording).call(text, repeat=self._next())
+        value: Any = await self._ask(call, "chat_echo")
+        told = dict(reversed(value["top"]))  # of one word's spellings the likeliest
+        both = [
+            (told[o], log)
+            for o, log in zip(self._wording.options, first, strict=True)
+            if o in told
+        ]
+        if not both:
+            raise RefusedError("i: the next token's own log-probability cannot be compared")
+        gap = max((log - own for own, log in both if own > CENSORED), key=abs)
+        if abs(gap) > ECHO_GAP:
+            raise RefusedError(f"i: an answer differs from the next token's own by {gap:.2f}")
 
     async def _echo(self) -> None:
         channel = Echo(self._model, self._wording)
@@ -222,7 +263,7 @@ class _Probe:
             raise RefusedError("i: no token begins where the prompt ends")
         return float(sum(value["last"]))
 
-    # -- rung 2: iv to vi
+    # -- decisions: iv to vi
 
     async def _decisions(self) -> None:
         refused = []
@@ -258,7 +299,7 @@ class _Probe:
             raise RefusedError(f"v: probabilities add up to {total:.2f}")
         self.is_rounded = looks_rounded([first, second])
 
-    # -- rung 3: ii, iv, v
+    # -- chat: ii, iv, v
 
     async def _chat(self) -> None:
         channel = Chat(self._model, self._wording)
@@ -283,7 +324,7 @@ class _Probe:
         if mass < LEAST_MASS:
             raise RefusedError(f"v: the options hold {mass:.2f} of the mass")
 
-    # -- rungs 4 and 5: one readable answer
+    # -- written: one readable answer
 
     async def _written(self, name: Estimator) -> None:
         text, other = self._wording.probes()

@@ -23,6 +23,7 @@ from tasks.thoughts.channels import (
     Arm,
     Channel,
     Chat,
+    ChatEcho,
     Decisions,
     Echo,
     Rung,
@@ -40,7 +41,7 @@ ELICITED_LIMIT: Final = 2000
 
 
 class Elicited(Rung):
-    """Rung 4: ten weights that the model writes; no probability of its own, but its words' worth."""
+    """Ten weights that the model writes; no probability of its own, but its words' worth."""
 
     estimator: Estimator = "elicited"
     wording: Wording
@@ -121,7 +122,7 @@ def weights_of(value: Json, name: str) -> np.ndarray:
 
 
 class Pairwise(Rung):
-    """Rung 5: which of two does better; its subjects are pairs, its outcomes two."""
+    """Which of two does better; its subjects are pairs, its outcomes two."""
 
     estimator: Estimator = "pairwise"
     wording: Wording
@@ -177,6 +178,7 @@ def chosen(value: Json) -> bool:
 
 
 CHANNELS: Final[Mapping[Estimator, Callable[[Model, Wording], Channel]]] = {
+    "chat_echo": ChatEcho,
     "echo": Echo,
     "decisions": Decisions,
     "chat": Chat,

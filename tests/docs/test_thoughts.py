@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/thoughts.md").read_text(encoding="utf-8")
 
 
 def test_the_program_runs_as_printed(tmp_path: Path):
-    block, _ = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "own.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, str(tmp_path / "own.py")],

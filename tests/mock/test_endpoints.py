@@ -150,7 +150,12 @@ def test_structured_answers(server: MockServer):
         ({"logprobs": True}, "knows 63 words and 'Answer' is none of them"),
         ({"messages": []}, "`messages` must be a list of messages"),
         ({"model": ""}, "`model` must be a text"),
-        ({"extra_body": {"prompt_logprobs": 0}}, "Use `/v1/completions` with `echo: true`"),
+        ({"extra_body": {"prompt_logprobs": 21}}, "`prompt_logprobs` must lie between 0 and 20"),
+        ({"extra_body": {"prompt_logprobs": 0}}, "knows 63 words"),
+        (
+            {"extra_body": {"continue_final_message": True}},
+            "`continue_final_message` needs `add_generation_prompt: false`",
+        ),
         ({"extra_body": {"n": "two"}}, "`n` must be a number"),
         ({"extra_body": {"response_format": {"type": "xml"}}}, "must be text, json_object"),
     ],

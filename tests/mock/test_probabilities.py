@@ -193,3 +193,31 @@ def test_fault_modes_of_decisions(server: MockServer):
         with pytest.raises(openai.InternalServerError) as caught:
             decide(faulty)
         assert caught.value.status_code == 501
+
+
+def test_a_chats_prompt_is_told_as_vllm_tells_it(server: MockServer):
+    answer = ask(
+        server,
+        lambda client: client.chat.completions.create(
+            model="tiny",
+            messages=[
+                {"role": "user", "content": PROMPT},
+                {"role": "assistant", "content": "b4"},
+            ],
+            max_tokens=1,
+            extra_body={
+                "prompt_logprobs": 2,
+                "add_generation_prompt": False,
+                "continue_final_message": True,
+            },
+        ),
+    )
+    first, *rest = answer.prompt_logprobs
+    assert first is None
+    assert len(rest) + 1 == answer.usage.prompt_tokens
+    expected = tiny_model().logprobs(f"{PROMPT} b4")
+    words = f"{PROMPT} b4".split()
+    for entry, word, log in zip(rest, words[1:], expected[1:], strict=True):
+        own, *likely = entry.values()
+        assert (own["decoded_token"], own["logprob"]) == (word, log)
+        assert {1, 2} <= {own["rank"], *(one["rank"] for one in likely)}

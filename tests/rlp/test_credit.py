@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def course(
         observed = world(rng)
         told = forecast(observed, rng)
         gained.append([information_gain(p, SHAPE, b) for p, b in zip(told, observed, strict=True)])
-        resolved.append(resolutions(told, observed))
+        resolved.append(resolutions(told, observed.tolist()))
     return (
         float(np.mean(gained)),
         Evidence.of(e_value(found) for found in gained),
@@ -170,7 +171,8 @@ def test_a_run_learns_of_both_kinds_of_evidence_and_keeps_them():
     long, _ = learned(good, 16)
     assert long.helps
     # What was saved before resolution was measured has no evidence of it, and claims nothing.
-    old = {k: v for k, v in long.to_json().items() if k != "resolution"}
+    old: Any = long.to_json()
+    del old["resolution"]
     assert not RlpState.from_json(old, {}).helps
 
 
@@ -179,12 +181,12 @@ def test_the_e_value_of_resolution_is_one_over_all_deals():
     for m in (1, 2, 4):
         forecasts, observed = rng.dirichlet(np.ones(N_BINS), m), rng.integers(N_BINS, size=m)
         found = [
-            e_value([*resolutions(forecasts[list(deal)], observed)])
+            e_value([*resolutions(forecasts[list(deal)], observed.tolist())])
             for deal in permutations(range(m))
         ]
         assert np.mean(found) == pytest.approx(1.0, abs=1e-12)
     # One candidate, or one forecast for all, tells nothing apart.
-    assert resolutions(forecasts[:1], [3]) == pytest.approx([0.0])
+    assert resolutions(HABIT[None], [3]) == pytest.approx([0.0])
     assert resolutions(np.tile(HABIT, (5, 1)), [0, 9, 7, 7, 0]) == pytest.approx(np.zeros(5))
     assert resolutions(np.eye(2), [0, 1]) == pytest.approx(
         [information_gain(np.array([1.0, 0.0]), np.array([0.5, 0.5]), 0)] * 2

@@ -21,12 +21,15 @@ from convergence_core.rlp.scoring import score
 from tasks.thoughts.asking import Model, UnreadableError
 from tasks.thoughts.channels import (
     CENSORED,
+    TAIL,
     Arm,
     Decisions,
     Told,
     decided,
     decided_by_name,
+    forced,
     of_options,
+    prompt_tail,
 )
 from tasks.thoughts.ladder import Ladder, climb, rungs_of
 from tasks.thoughts.written import CHANNELS, chosen, weights_of
@@ -76,10 +79,14 @@ def climbed(running: MockServer, **options: Any) -> Ladder:
 
 
 def test_echo_and_chat_agree_to_the_last_digits_and_decisions_beside_them(server: MockServer):
-    found = {rung: tell(server, rung)[0].forecasts for rung in ("echo", "decisions", "chat")}
+    found = {
+        rung: tell(server, rung)[0].forecasts
+        for rung in ("chat_echo", "echo", "decisions", "chat")
+    }
     for name in arm().questions:
         echo, chat = found["echo"][name], found["chat"][name]
         assert np.abs(np.log(echo) - np.log(chat)).max() <= 1e-6
+        assert np.abs(np.log(echo) - np.log(found["chat_echo"][name])).max() <= 1e-6
         assert np.abs(echo - found["decisions"][name]).max() <= 0.02
         assert np.abs(echo - expected(name)).max() <= 1e-5
         for p in (echo, chat, found["decisions"][name]):
@@ -89,11 +96,13 @@ def test_echo_and_chat_agree_to_the_last_digits_and_decisions_beside_them(server
 def test_decisions_ask_one_request_per_arm_and_echo_one_per_candidate(server: MockServer):
     assert len(tell(server, "decisions")[1].requests) == 1
     assert len(tell(server, "echo")[1].requests) == len(arm().questions)
+    assert len(tell(server, "chat_echo")[1].requests) == N_BINS * len(arm().questions)
 
 
 def test_a_sound_server_stands_on_the_first_rung(server: MockServer):
     ladder = climbed(server)
-    assert (ladder.estimator, ladder.refused, ladder.why_off) == ("echo", {}, None)
+    assert (ladder.estimator, ladder.refused, ladder.why_off) == ("chat_echo", {}, None)
+    assert climbed(server, allowed=("echo",)).estimator == "echo"
     assert climbed(server, allowed=("decisions",)).estimator == "decisions"
     assert climbed(server, allowed=("chat",)).estimator == "chat"
 
@@ -118,7 +127,62 @@ def test_a_faulty_server_falls_to_the_rung_that_stands(modes, estimator, check):
     if estimator is None:
         assert ladder.why_off is not None
         assert "no probability channel" in ladder.why_off
-        assert set(ladder.refused) == {"echo", "decisions", "chat"}
+        assert set(ladder.refused) == {"chat_echo", "echo", "decisions", "chat"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "check"),
+    [
+        ("off_by_one", "i: an answer differs from the next token's own by"),
+        ("temperature", "ii: at temperature .2"),
+        ("ignore", "the server told no `prompt_logprobs`"),
+        ("stale", "iv: asked again"),
+        ("no_prompt_logprobs", "HTTP 400"),
+    ],
+)
+def test_a_faulty_server_is_not_believed_what_it_tells_of_a_chats_prompt(mode, check):
+    with MockServer(MockOptions(fault_modes=(mode,))) as faulty:
+        ladder = climbed(faulty, allowed=("chat_echo",))
+    assert ladder.channel is None
+    assert check in ladder.refused["chat_echo"]
+
+
+def told_of_prompt(*words: tuple[str, float], n_more: int = 0) -> dict[str, Any]:
+    """As vLLM tells a prompt's log-probabilities, under the ids of its tokens."""
+    entries = [{i: {"logprob": log, "rank": 1, "decoded_token": i}} for i, log in words]
+    more = [{"0": {"logprob": -1.0}}] * n_more
+    return {"prompt_logprobs": [None, *more, *entries], "usage": {"prompt_tokens": 1 + len(words)}}
+
+
+def test_what_all_prompts_share_cancels_and_options_may_have_several_tokens():
+    begin = ("7", -0.3), ("8", -0.2)
+    tails = [
+        prompt_tail(told_of_prompt(*begin, ("1", -1.0))),
+        prompt_tail(told_of_prompt(*begin, ("2", -2.0), ("1", -0.5))),
+    ]
+    assert forced(tails) == pytest.approx([-1.0, -2.5])
+    assert forced([tails[0], prompt_tail(told_of_prompt(*begin, ("3", -3.0)))]) == pytest.approx(
+        [-1.0, -3.0]
+    )
+    long = [told_of_prompt(("1", -1.0), *[("5", -1.0)] * k, n_more=40) for k in (0, TAIL)]
+    for bad in (
+        [
+            tails[0],
+            prompt_tail(told_of_prompt(*begin, ("1", -1.0), ("2", -1.0))),
+        ],  # begins another
+        [prompt_tail(one) for one in long],
+    ):
+        with pytest.raises(UnreadableError):
+            forced(bad)
+    unreadable: list[dict[str, Any]] = [
+        {},
+        {"prompt_logprobs": [None, {"1": {"logprob": -1.0}, "2": {"logprob": -2.0}}]},
+        {"prompt_logprobs": [None, {"1": {"logprob": CENSORED}}]},
+        {"prompt_logprobs": [None, {"1": {}}]},
+    ]
+    for raw in unreadable:
+        with pytest.raises(UnreadableError):
+            prompt_tail(raw)
 
 
 def test_rounded_decisions_are_seen_and_softened():
@@ -284,8 +348,8 @@ def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temper
 
 
 def test_rungs_follow_the_configuration():
-    assert rungs_of("auto") == ("echo", "decisions", "chat", "elicited", "pairwise")
-    assert rungs_of(True) == ("echo", "decisions", "chat")
+    assert rungs_of("auto") == ("chat_echo", "echo", "decisions", "chat", *rungs_of(False))
+    assert rungs_of(True) == ("chat_echo", "echo", "decisions", "chat")
     assert rungs_of(False) == ("elicited", "pairwise")
 
 

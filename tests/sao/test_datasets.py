@@ -46,8 +46,9 @@ from tests.support.preferring_runs import (
 )
 
 SIZE: dict[str, Any] = {
+    "n_cases": 48,  # enough different items for a verdict after the first generation
     "optimization__evolution": {"population_size": 5, "generations": 2},
-    "society__sao": {"every": 1, "n_samples": 20, "n_personas": 60, "audit_items": 20,
+    "society__sao": {"every": 1, "n_samples": 20, "n_personas": 60, "audit_items": 60,
                      "dpo_beta": 0.3},
 }  # fmt: skip
 

@@ -107,7 +107,7 @@ THREE_ROUNDS = {
     "every": 1,
     "n_samples": 70,
     "n_personas": 210,
-    "audit_items": 20,
+    "audit_items": 60,
     "quality_filter": False,
 }
 

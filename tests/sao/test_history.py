@@ -42,7 +42,7 @@ KNOWN = SaoState(
     asked=(1, 2),
     walk_to=100,
     alarms=Alarms(reference=FULL, n_alarms=2, is_stopped=True),
-    trust=Trust(n_right=40, n_items=50),
+    trust=Trust(n_right=40, n_items=50, n_different=50),
     drift=Drift().after(0.6, 0.5),
     exploitation=FROZEN,
     n_silences=1,
@@ -268,7 +268,7 @@ def test_another_judge_begins_without_trust_and_with_all_prompts(two):
 @pytest.mark.slow
 def test_at_default_settings_a_collapse_is_seen_over_runs_and_stops_the_rows(tmp_path: Path):
     world = planted_world(n_words=(40, 60))
-    sizes = {
+    sizes: dict[str, Any] = {
         "optimization__evolution": {"population_size": 4, "generations": 10},
         "society__sao": {"audit_items": 10},  # every 3, 20 prompts, 3 rounds
     }

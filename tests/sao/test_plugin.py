@@ -55,6 +55,30 @@ def test_rows_of_a_judge_that_nobody_vouches_for_are_left_out(tmp_path: Path):
         sao.export_dataset(tmp_path / "rows.jsonl")
 
 
+def test_no_row_of_a_judge_that_prefers_long_answers_leaves(tmp_path: Path):
+    world = PlantedWorld(truth=case_truth, spread=2.0, length=3.0)
+    sao, (found,) = write(world, n_samples=20)
+    assert found.why_aborted is not None
+    assert "a length times e moves the judge by +" in found.why_aborted
+    assert {pair.dropped_by for pair in found.pairs} == {"aborted"}
+    with pytest.raises(ValueError, match="there is no kept pair to export"):
+        sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
+    assert not (tmp_path / "rows.jsonl").exists()
+    _, (fair,) = write(PlantedWorld(truth=case_truth, spread=2.0), n_samples=20)
+    assert fair.why_aborted is None
+    assert fair.kept
+
+
+def test_there_is_no_verdict_on_a_judge_below_fifty_different_items(tmp_path: Path):
+    # Right every time, and asked the same items twice: still but 49.
+    sao, _ = write(PlantedWorld(truth=case_truth, spread=2.0), 2, n_grounded=49)
+    assert sao.trust.n_items > 50
+    assert sao.trust.n_missing == 1
+    assert not sao.trust.is_enabled
+    with pytest.raises(ValueError, match="fewer than 50 different items"):
+        sao.export_dataset(tmp_path / "rows.jsonl")
+
+
 def test_rounds_end_and_then_nothing_more_is_written():
     world = PlantedWorld(truth=case_truth)
     sao, found = write(world, 3, n_samples=4, iterative_rounds=2)

@@ -28,6 +28,7 @@ def report(*rounds: PreferenceRound, **more: Any) -> PreferenceReport:
         (report(), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, n_kept=0)), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, trust=0.1, is_enabled=False)), f"{UNHEARD}the judge is disabled, with a trust of 0.10"),
+        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{UNHEARD}there is no verdict on the judge: it takes 50 different grounded items, 38 more"),
         (report(replace(ROUND, is_enabled=False, pooled_items=0.0)), f"{UNHEARD}the judge was tried on no"),
         (report(replace(ROUND, is_drifting=True)), f"{UNHEARD}the judge's marks drifted"),
         (report(ROUND), f"{UNHEARD}the judge had no say in the draws. 9 kept pairs are in"),

@@ -51,7 +51,7 @@ PROMPTS = {
 }  # fmt: skip
 SMALL: dict[str, Any] = {
     "optimization__evolution": {"population_size": 6, "generations": 3},
-    "society__sao": {"every": 1, "n_samples": 6, "n_personas": 30, "audit_items": 12},
+    "society__sao": {"every": 1, "n_samples": 6, "n_personas": 30, "audit_items": 60},
 }
 
 

@@ -14,6 +14,7 @@ from convergence_core.trust.audit import (
     Trust,
     audit,
     calibration_error,
+    length_bias,
     trust_of,
 )
 from convergence_core.trust.drift import GREATEST, N_FIRST, SLACK, Drift
@@ -24,6 +25,7 @@ from convergence_core.trust.exploitation import (
     is_exploited,
     slope_t,
 )
+from tests.support.planted import Judge
 
 
 def items(accuracy: float, n: int, rng: np.random.Generator) -> list[Item]:
@@ -52,6 +54,80 @@ def test_thirty_five_of_fifty_is_where_trust_begins():
     assert trust_of(25, 50) == 0.0
     assert Trust().value == 0.0
     assert not Trust().is_enabled
+
+
+@pytest.mark.statistical
+def test_ten_items_at_a_time_enable_no_coin_before_the_fiftieth():
+    n, heard = 300, 0
+    for seed in range(n):
+        rng, state = np.random.default_rng(seed), Trust()
+        for _ in range(4):
+            state = state.after(audit(items(0.5, 10, rng), rng))
+            assert not state.is_enabled
+            assert state.value == 0.0
+        state = state.after(audit(items(0.5, 10, rng), rng))
+        assert state.n_missing == 0
+        heard += state.is_enabled
+    # The bound is one of 10 %: 3 % more than a coin is what trust asks for.
+    assert binomtest(heard, n, 0.05, "greater").pvalue > 1e-3, heard
+    rng = np.random.default_rng(0)
+    lucky = Trust().after(audit(items(1.0, 10, rng), rng))
+    assert (lucky.value, lucky.n_missing) == (0.0, 40)
+    # Asked again, the same ten are no further evidence of how many there are.
+    assert lucky.after(audit(items(1.0, 10, rng), rng, n_new=0)).n_missing == 40
+
+
+def biased(length: float, n: int, rng: np.random.Generator, *, of_truth: float = 0.0) -> Audit:
+    """Return the audit of a judge that length moves; right answers are longer by ``of_truth``."""
+    judge, found = Judge(length=length, delta=0.3), []
+    for _ in range(n):
+        sign = 1 if rng.random() < 0.5 else -1
+        d = sign * of_truth + float(rng.normal(0.0, 0.5))
+        q = judge.judge(sign * 1.0 + float(rng.normal(0.0, 0.5)), d, rng).q
+        found.append(Item(q=q, first_is_right=sign > 0, log_length_ratio=d))
+    return audit(found, rng)
+
+
+@pytest.mark.statistical
+def test_a_length_bias_of_three_aborts_and_none_does_not():
+    seeds = [np.random.default_rng(seed) for seed in range(60)]
+    strong = [biased(3.0, 50, rng) for rng in seeds]
+    aborted = sum(one.why_abort is not None for one in strong)
+    assert binomtest(aborted, 60, 0.9, "less").pvalue > 1e-3, aborted
+    assert np.median([one.length for one in strong if one.length]) == pytest.approx(3.0, abs=0.6)
+    for of_truth in (0.0, 0.7):
+        # Where right answers are longer, it is truth that a fair judge likes.
+        fair = sum(biased(0.0, 50, rng, of_truth=of_truth).why_abort is not None for rng in seeds)
+        assert binomtest(fair, 60, 0.02, "greater").pvalue > 1e-3, fair
+    shorter = biased(-3.0, 50, seeds[0])
+    assert shorter.why_abort is not None
+    assert "-" in shorter.why_abort
+
+
+def test_length_bias_is_the_slope_of_least_squares_and_unknown_where_truth_explains_length():
+    rng = np.random.default_rng(3)
+    s, d = np.where(rng.random(40) < 0.5, 1.0, -1.0), rng.normal(0.0, 0.4, 40)
+    said = 1.2 * s + 0.7 * d + rng.normal(0.0, 0.5, 40)
+    q = 1.0 / (1.0 + np.exp(-said))
+    found = [
+        Item(q=float(p), first_is_right=bool(one > 0), log_length_ratio=float(x))
+        for p, one, x in zip(q, s, d, strict=True)
+    ]
+    x = np.stack([s, d], axis=1)
+    expected, *_ = np.linalg.lstsq(x, said, rcond=None)
+    errors = said - x @ expected
+    inverse = np.linalg.inv(x.T @ x)
+    covariance = inverse @ (x.T * errors**2) @ x @ inverse * 40 / 38
+    assert length_bias(found) == pytest.approx((expected[1], np.sqrt(covariance[1, 1])))
+    always = [Item(q=0.9, first_is_right=True, log_length_ratio=0.7)] * 20
+    assert length_bias(always) == (None, None)
+    assert length_bias(found[:2]) == (None, None)
+    assert length_bias([]) == (None, None)
+    certain = [
+        Item(q=float(one > 0), first_is_right=bool(one > 0), log_length_ratio=x)
+        for one, x in zip(s, d, strict=True)
+    ]
+    assert length_bias(certain)[0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_older_audits_weigh_less_and_empty_ones_age_nothing():

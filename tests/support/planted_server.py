@@ -103,6 +103,8 @@ class PlantedWorld:
         return Answer({"error": {"message": "no such endpoint"}}, 404)
 
     def _chat(self, body: dict[str, Any]) -> Answer:
+        if "prompt_logprobs" in body:
+            return Answer({"error": {"message": "unknown field `prompt_logprobs`"}}, 400)
         shown = "\n".join(str(message["content"]) for message in body["messages"])
         if shown.rstrip().endswith("Letter:"):
             return self._judge(body, shown)
@@ -181,7 +183,11 @@ class PlantedWorld:
             return None
         right = [found["ANSWER A"] == told, found["ANSWER B"] == told]
         sign = -1 if self.lies else 1
-        return 0.5 + 0.4 * sign * (int(right[0]) - int(right[1]))
+        longer = math.log(len(found["ANSWER A"]) / len(found["ANSWER B"]))
+        said = (
+            sign * (int(right[0]) - int(right[1])) * math.log(9.0)
+        )  # .9 of what it sees is right
+        return sigmoid(said + self.length * longer)
 
     def _judge(self, body: dict[str, Any], shown: str) -> Answer:
         self._count("judgement", shown)

@@ -11,9 +11,13 @@ from tests.support.planted_server import PlantedWorld, planted_server
 
 
 def items(n: int) -> list[tuple[str, str, str]]:
-    """Return tasks with a right and a wrong answer, which ``case_truth`` knows."""
+    """Return tasks with a right and a wrong answer, which ``case_truth`` knows; wrong ones vary in length."""
     return [
-        (f"Case {i}: what is the code?", f"The code is {7 * i}.", "I do not know that code.")
+        (
+            f"Case {i}: what is the code?",
+            f"The code is {7 * i}.",
+            f"No{' idea at all' * (i % 5)}, not that of {i}.",
+        )
         for i in range(n)
     ]
 
@@ -22,7 +26,7 @@ def write(
     world: PlantedWorld,
     n_calls: int = 1,
     n_samples: int = 8,
-    n_grounded: int = 20,
+    n_grounded: int = 60,
     **settings: Any,
 ) -> tuple[SAOMixin, list[SyntheticDataset]]:
     """Return the mixin after some calls, and what each has brought."""

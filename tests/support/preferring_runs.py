@@ -38,7 +38,14 @@ def answers_of(body: dict[str, Any]) -> str | None:
     system = str(body["messages"][0]["content"]) if len(body["messages"]) > 1 else ""
     hardness = (n * 37 % 100) / 100
     skill = 1.0 - 1.5 * abs(float(body.get("temperature", 1.0)) - BEST) + 0.2 * ("steps" in system)
-    return case_truth(prompt) if skill > hardness else "I do not know that code."
+    if skill > hardness:
+        return case_truth(prompt)
+    # Each candidate errs in words of its own: one case makes several items for an audit.
+    return f"I do not know that code ({_setting(body)})."
+
+
+def _setting(body: dict[str, Any]) -> str:
+    return f"{body.get('temperature', 1.0):.3f}, {body.get('top_p', 1.0):.3f}"
 
 
 def quality_of(body: dict[str, Any]) -> float:
@@ -63,13 +70,15 @@ def planted_world(**more: Any) -> World:
     return World(**{"quality": quality_of, "truth": case_truth, "spread": 0.4, **more})
 
 
-def write_preferring(folder: Path, url: str | None, **overrides: Any) -> Path:
+def write_preferring(
+    folder: Path, url: str | None, *, n_cases: int = 16, **overrides: Any
+) -> Path:
     """Write a project whose target and judge are at a URL; keys by dotted path, ``__`` for dots."""
     folder.mkdir(parents=True, exist_ok=True)
     cases = [
         {"id": f"c{n:02d}", "input": f"Case {n}: what is the code?",
          "expected": f"The code is {n * 7}."}
-        for n in range(16)
+        for n in range(n_cases)
     ]  # fmt: skip
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     tree: dict[str, Any] = {
@@ -98,7 +107,7 @@ def write_preferring(folder: Path, url: str | None, **overrides: Any) -> Path:
         "society": {
             "enabled": True,
             "learning": {"rlp_enabled": False, "sao_enabled": True},
-            "sao": {"every": 2, "n_samples": 8, "n_personas": 24, "audit_items": 20},
+            "sao": {"every": 2, "n_samples": 8, "n_personas": 24, "audit_items": 60},
         },
     }  # fmt: skip
     if url is not None:

@@ -44,7 +44,7 @@ class ThinkingWorld:
         if not request.path.endswith("/chat/completions"):
             return Answer({"error": {"message": "no such endpoint"}}, 404)
         body = request.body
-        if body.get("logprobs"):
+        if body.get("logprobs") or "prompt_logprobs" in body:
             return Answer({"error": {"message": "no log-probabilities"}}, 400)
         text = str(body["messages"][-1]["content"])
         if "Reply with one letter" in text:

@@ -68,8 +68,7 @@ class RLPConfig:
     ema_decay: float = DECAY
     """Memory of the weights of several baselines, per update; see ``information_gain_reward``."""
     use_gpu: bool = False
-    """Of the original: the model is the provider's, so only ``False``; for weights of your own see
-    ``convergence.plugins.learning.rlp_weights``."""
+    """Of the original: the model is the provider's, so only ``False``."""
     clip_epsilon: float = policies.CLIP_EPSILON
     kl_target: float = policies.KL_TARGET
     strategies: tuple[str, ...] = tuple(STRATEGIES)
@@ -88,8 +87,7 @@ class RLPConfig:
             )
         if self.use_gpu:
             raise ValueError(
-                "`use_gpu` must be False: the provider runs the model. Train weights of your own "
-                "with convergence.plugins.learning.rlp_weights, on any device"
+                "`use_gpu` must be False: the provider runs the model, and nothing here trains weights"
             )
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(f"`ema_decay` must be at least 0 and below 1, not {self.ema_decay}")

@@ -180,6 +180,7 @@ class SAOMixin:
         self._texts: list[str] = []
         self._written: list[str] = []
         self._vouched: set[int] = set()
+        self._audited: set[str] = set()
         model = self.config.model_name
         self._model = Model(
             llm=llm_provider,
@@ -304,6 +305,7 @@ class SAOMixin:
             prompt_temperature=None if usual is None else self.alarms.temperature(usual),
             failures=HardPool.of(believed).shown(self.rounds.n_done),
             audit=self._items if self.alarms.gives_rows else (),
+            audited_before=frozenset(self._audited),
             frozen=tuple(frozen[:_N_FROZEN]),
             judged_before=tuple(
                 Judged(judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio)
@@ -323,6 +325,7 @@ class SAOMixin:
         seen = self.alarms.windows(texts, self._written, self._held_out)
         self.alarms = self.alarms.after(seen)
         self.trust = self.trust.after(played.found)
+        self._audited |= {item.item_id for item, _ in played.audits}
         if self.trust.is_enabled:
             self._vouched.add(plan.round_number)
         pairs = played.pairs
