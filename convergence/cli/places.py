@@ -34,7 +34,7 @@ def store_path(store: Path | None, config: Path | None) -> Path:
 
 
 def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
-    """Open the store for reading.
+    """Open the store for reading; runs whose process is gone are marked as interrupted.
 
     Raises:
         RunNotFoundError: there is no store.
@@ -48,7 +48,11 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
         )
     from convergence_core.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
-    return ParquetStore(path)
+    from convergence_core.store.interrupted import settle_interrupted  # noqa: PLC0415 - as above
+
+    opened = ParquetStore(path)
+    settle_interrupted(opened)
+    return opened
 
 
 def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:

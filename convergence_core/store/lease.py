@@ -5,10 +5,11 @@ A row in the journal's file with an expiry, renewed by a thread. A holder that i
 expiry.
 """
 
+import contextlib
 import datetime
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,12 @@ class Lease(Closing):
                 continue
 
 
-def held_systems(journal: Path, *, now_us: Callable[[], int] = wall_clock_us) -> frozenset[str]:
-    """Return the systems that a process optimizes which is not known to be dead.
+def systems_of(
+    journal: Path, *, now_us: Callable[[], int] = wall_clock_us
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the systems that a process optimizes, and those whose holder is gone.
+
+    The first have a holder that is not known to be dead, the second one that left its lease behind.
 
     Args:
         journal: the journal's file; it is only read, also where nothing can be written.
@@ -182,12 +187,35 @@ def held_systems(journal: Path, *, now_us: Callable[[], int] = wall_clock_us) ->
     """
     rows = _rows_read_only(journal)
     now = now_us()
-    return frozenset(
-        system
-        for system, pid, host, machine, started, expires_us in rows
-        if expires_us > now
-        and not is_dead(ProcessMark(pid=pid, host=host, machine=machine, started=started))
-    )
+    held = frozenset(row[0] for row in rows if _holds(row[1:], now))
+    return held, frozenset(row[0] for row in rows) - held
+
+
+@contextlib.contextmanager
+def while_unheld(
+    root: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us
+) -> Iterator[bool]:
+    """Keep processes from taking a system's lease in the block; give whether nobody holds it.
+
+    Raises:
+        StoreError: the journal cannot be used.
+    """
+    database = DurableDatabase(root / JOURNAL_FILE)
+    try:
+        with database.transaction() as connection:
+            row = connection.execute(
+                "SELECT pid, host, machine, pid_started, expires_us FROM leases WHERE system = ?",
+                (system,),
+            ).fetchone()
+            yield row is None or not _holds(row, now_us())
+    finally:
+        database.close()
+
+
+def _holds(row: Sequence[Any], now_us: int) -> bool:
+    pid, host, machine, started, expires_us = row
+    mark = ProcessMark(pid=pid, host=host, machine=machine, started=started)
+    return expires_us > now_us and not is_dead(mark)
 
 
 def _rows_read_only(journal: Path) -> list[tuple[Any, ...]]:

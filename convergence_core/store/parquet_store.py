@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from convergence_core.errors import RunNotFoundError, StoreError
-from convergence_core.store.catalog import write_catalog
+from convergence_core.store.catalog import renew_catalog, write_catalog
 from convergence_core.store.checking import Damage, check_store
 from convergence_core.store.layout import (
     FINAL_GENERATION,
@@ -324,10 +324,10 @@ class ParquetStore:
             self._exists = True
 
     def _tidy(self, record: RunRecord) -> None:
-        """Sweep and write the catalog: useful, but no reason for a run to fail."""
+        """Sweep and renew the catalog: useful, but no reason for a run to fail."""
         try:
             sweep(self._root, record.ended_us or record.started_us, GRACE_US, self._mirror)
-            write_catalog(self._root)
+            renew_catalog(self._root)
         except StoreError as error:
             _LOGGER.warning("%s", error)
 

@@ -37,8 +37,8 @@ RUNS = Table(
             5,
             "status",
             "text",
-            "running, stopped, failed, done, or interrupted: killed, as the system's next run "
-            "finds (`convergence runs` tells it before)",
+            "running, stopped, failed, done, or interrupted: killed, as the next command that reads "
+            "the store or the system's next run finds",
         ),
         Column(14, "reason", "text", "why it ended, in words"),
         Column(6, "config_json", "text", "the whole configuration, without secrets"),

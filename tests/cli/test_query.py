@@ -19,6 +19,7 @@ import pytest
 
 from convergence_core.store import Lease, ParquetStore
 from convergence_core.store.protocols import RunRecord
+from tests.support.catalogs import check_catalog
 from tests.support.commands import Runner
 
 EVENING = 1_770_000_000_000_000
@@ -74,6 +75,18 @@ def test_a_killed_run_is_interrupted_and_the_command_to_go_on_is_printed(store: 
     assert f"convergence resume bot-0004 --offline --store {store}\n" in done.err
     told = cli("report", "bot-0003").err
     assert "is interrupted after 3 generations" in " ".join(told.split())
+
+
+def test_a_query_and_the_catalog_show_a_killed_run_as_interrupted(store: Path, cli: Runner):
+    written = ParquetStore(store)
+    written.save_run(record(3, status="running", reason=None, ended_us=None))
+    written.close()
+    Lease(store, "bot").acquire().release()
+    sql = "select status, reason from runs where label = 'bot-0003'"
+    (row,) = cli("query", sql, "--json").json
+    assert row["status"] == "interrupted"
+    assert "`convergence resume bot-0003` goes on" in row["reason"]
+    check_catalog(store)
 
 
 def test_store_without_runs_says_so(store: Path, cli: Runner):

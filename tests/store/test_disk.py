@@ -146,7 +146,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_the_run_and_warns_of_the_catalog(
     def fail(path):
         raise write_error(path, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("convergence_core.store.parquet_store.write_catalog", fail)
+    monkeypatch.setattr("convergence_core.store.parquet_store.renew_catalog", fail)
     store.finish_run(run_record(status="done"))
     assert store.run(RUN).status == "done"
     assert "disk is full" in caplog.text

@@ -1,5 +1,6 @@
 """A killed run says ``running`` in its row; who looks finds that its process is gone."""
 
+import fcntl
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from convergence_core.store import Lease, ParquetStore
-from convergence_core.store.interrupted import as_they_are, mark_interrupted
+from convergence_core.store import Lease, ParquetStore, interrupted
+from convergence_core.store.interrupted import as_they_are, mark_interrupted, settle_interrupted
 from convergence_core.store.layout import JOURNAL_FILE
+from convergence_core.store.lease import while_unheld
+from convergence_core.store.mirror import bind
 from convergence_core.store.protocols import RunRecord
+from tests.support.catalogs import check_catalog
 from tests.support.children import start_child
 from tests.support.store_rows import run_record
 
@@ -104,3 +108,49 @@ def test_the_next_run_of_the_system_writes_what_it_knows_of_the_dead(store: Parq
         "bot-0001": "interrupted", "other-0002": "running", "bot-0003": "stopped",
         "bot-0004": "running",
     }  # fmt: skip
+
+
+def rows_of(store: ParquetStore) -> dict[str, str]:
+    return {record.label: record.status for record in store.runs()}
+
+
+def test_what_looks_found_is_written_once_nobody_holds_the_lease(store: ParquetStore):
+    with killed_holder(store), Lease(store.path, "other").acquire():
+        settle_interrupted(store)
+    assert rows_of(store) == {
+        "bot-0001": "interrupted", "other-0002": "running", "bot-0003": "stopped",
+    }  # fmt: skip
+    sql = "SELECT status, reason FROM runs WHERE label = 'bot-0001'"
+    ((status, reason),) = store.query(sql).rows
+    assert status == "interrupted"
+    assert "`convergence resume bot-0001` goes on" in str(reason)
+    assert check_catalog(store.path) == 0
+
+
+def test_a_lease_is_not_taken_while_a_row_is_written(store: ParquetStore):
+    with killed_holder(store), while_unheld(store.path, "bot") as nobody:
+        assert nobody
+        with (store.path / f"{JOURNAL_FILE}.lock").open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_lease_that_was_taken_since_we_looked_is_respected(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+):
+    with killed_holder(store):
+        seen = as_they_are(store, store.runs())
+    monkeypatch.setattr(interrupted, "as_they_are", lambda *_: seen)
+    with Lease(store.path, "bot").acquire():
+        settle_interrupted(store)
+        assert rows_of(store)["bot-0001"] == "running"
+
+
+def test_another_machines_run_of_the_same_address_is_left_as_it_is(store: ParquetStore):
+    bind(store.path, "s3://results/nightly")
+    Lease(store.path, "third").acquire().release()
+    mirrored = ParquetStore(store.path)
+    settle_interrupted(mirrored)
+    assert rows_of(mirrored)["other-0002"] == "running"
+    assert statuses(mirrored)["other-0002"] == "running", "its lease is in its own folder"
+    with killed_holder(store):
+        assert statuses(mirrored)["bot-0001"] == "interrupted", "its process was here"

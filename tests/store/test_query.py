@@ -15,6 +15,7 @@ from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.store import ParquetStore
 from convergence_core.store.tables import TABLES
 from convergence_core.store.views import DERIVED, VIEW_NAMES
+from tests.support.catalogs import check_catalog
 from tests.support.store_rows import (
     RUN,
     T0,
@@ -375,13 +376,40 @@ def test_the_catalog_has_all_views_and_an_open_one_disturbs_nobody(store):
     assert version.startswith("v1.0.0")
 
 
-def test_the_catalog_follows_the_ends_of_runs(store):
-    def count() -> object:
-        with duckdb.connect(str(store.path / "catalog.duckdb"), read_only=True) as catalog:
-            return catalog.execute("SELECT count(*) FROM generations").fetchall()[0][0]
+def test_the_catalog_is_what_a_query_reads_at_every_step_of_a_run(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.save_run(run_record())
+    told = [check_catalog(tmp_path)]
+    for generation in range(2):
+        store.publish(RUN, generation, generation_tables(generation=generation))
+        told.append(check_catalog(tmp_path))
+    store.publish(RUN, -1, final_tables())
+    store.finish_run(run_record(status="done", n_generations=2))
+    told.append(check_catalog(tmp_path))
+    store.reopen_run(store.run(RUN))
+    told.append(check_catalog(tmp_path))
+    store.finish_run(run_record(status="done", n_generations=2))
+    store.sweep(2**62)
+    told.append(check_catalog(tmp_path))
+    n_search = told[2]
+    assert told == [0, n_search // 2, n_search, told[3], n_search, n_search]
+    assert 0 < n_search < told[3]
 
-    assert count() == 0, "written when the run began"
+
+def test_a_catalog_of_another_place_is_written_anew(store):
+    assert "catalog" in str(store.write_catalog())
+    before = (store.path / "catalog.duckdb").stat().st_ino
     store.save_run(run_record(status="failed"))
-    assert count() == 3
-    store.finish_run(run_record(status="done"))
-    assert count() == 3
+    assert (store.path / "catalog.duckdb").stat().st_ino == before, "nothing about it has changed"
+    moved = ParquetStore(store.path.rename(store.path.with_name("moved")))
+    moved.save_run(run_record(status="stopped"))
+    assert check_catalog(moved.path) > 0
+
+
+def test_the_catalog_leaves_out_what_is_not_committed(store):
+    store.write_catalog()  # of this copy
+    before = check_catalog(store.path)
+    for table in ("evaluations", "candidates"):
+        folder = store.path / "live" / table / f"run_id={RUN}"
+        (folder / "g00007.parquet").write_bytes((folder / "g00000.parquet").read_bytes())
+    assert check_catalog(store.path, VIEW_NAMES) == before

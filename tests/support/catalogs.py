@@ -1,0 +1,28 @@
+"""What ``catalog.duckdb`` shows, held against what a query reads."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from convergence_core.store import ParquetStore
+
+FEW: Final = ("runs", "generations", "candidates", "evaluations", "attempts", "leaderboard")
+
+
+def check_catalog(root: Path, views: Collection[str] = FEW) -> int:
+    """Make sure that views of the catalog and of a query agree; return how many evaluations."""
+    store = ParquetStore(root)
+    with duckdb.connect(str(root / "catalog.duckdb"), read_only=True) as catalog:
+        catalog.execute("SET TimeZone = 'UTC'")
+        for name in views:
+            sql = f"SELECT * FROM {name} ORDER BY ALL"  # noqa: S608 - a name of the registry
+            found = catalog.execute(sql)
+            columns = tuple(column[0] for column in found.description or [])
+            expected = store.query(sql)
+            assert columns == expected.columns, name
+            assert found.fetchall() == expected.rows, name
+    (row,) = store.rows("SELECT count(*) AS n FROM evaluations")
+    store.close()
+    return int(str(row["n"]))
