@@ -47,7 +47,6 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
             "Run `convergence optimize` first, or name the folder with --store."
         )
     from convergence_core.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
-
     from convergence_core.store.interrupted import settle_interrupted  # noqa: PLC0415 - as above
 
     opened = ParquetStore(path)

@@ -57,8 +57,7 @@ def remove(root: Path, run_id: str) -> None:
             row.unlink(missing_ok=True)
         for folder in _folders(root, run_id):
             if mirror is not None:
-                for file in folder.iterdir():
-                    mirror.drop(file)
+                mirror.drop_folder(folder)
             shutil.rmtree(folder)
 
 

@@ -2,9 +2,13 @@
 
 A folder that is bound to an address is the working copy of the store there. Every file that is
 published goes to the address first, then gets its name here, so what is seen here is there. PUT is
-atomic, and with If-None-Match it never replaces: two writers of a file write the same rows, and the
-second one's refusal is its success. Only a run's row is replaced. The commit marker of a generation
-is written last there as here, so readers of the address see whole generations, too.
+atomic, and with If-None-Match it never replaces.
+
+A file of a generation has its content's SHA-256 in its name there, so nobody can replace it, however
+late. The generation is committed by one small object, ``live/generations/<run>/g00012.json``, that names
+those files and is written last: readers take what it names and nothing else. Whoever finds it there with
+other files has lost its place to another process, and is told. Of a finished run the files in ``final``
+are replaced only until its row there is written. A live run's row is replaced as it goes on.
 
 Journal, runtime state and leases are files that are locked and changed in place, which object storage
 cannot do: they stay in the folder, or go to PostgreSQL.
@@ -13,10 +17,12 @@ Credentials are those of the environment (``AWS_ACCESS_KEY_ID``, ``GOOGLE_SERVIC
 ``AZURE_STORAGE_ACCOUNT_NAME`` and so on), read by ``obstore``; none is stored.
 """
 
+import contextlib
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +52,8 @@ SCHEMES: Final = tuple(_ENDPOINTS)
 BINDING: Final = "remote.json"
 """File of a store's folder that names the address it is the working copy of."""
 _STAGES: Final = ("live/", "final/")
+_PARQUET: Final = ".parquet"
+_COMMIT: Final = ".json"
 
 
 def is_remote(path: str) -> bool:
@@ -119,21 +127,18 @@ class Mirror:
             final: the name that it will have in the folder.
 
         Raises:
-            StoreWriteError: it may not be there.
+            StoreWriteError: it may not be there, or another process has committed in its place.
         """
-        import obstore.exceptions  # noqa: PLC0415 - an extra
-
-        key, data = self._key(final), written.read_bytes()
-        with self._talking(key):
+        data = written.read_bytes()
+        with self._talking(self._key(final)):
             if final.name == RUN_FILE:
-                self._store.put(key, data, use_multipart=False)
-                return
-            try:
-                self._store.put(key, data, mode="create", use_multipart=False)
-            except obstore.exceptions.AlreadyExistsError:
-                # Of an earlier try whose generation was not committed: nobody has read it.
-                if not self._is_marker(final) and self._get(key) != data:
-                    self._store.put(key, data, use_multipart=False)
+                self._store.put(self._key(final), data, use_multipart=False)
+            elif not _is_live(self._key(final)):
+                self._put_final(final, data)
+            else:
+                self._create(self._named(final, _digest(data)), data)
+                if self._is_marker(final):
+                    self._commit(final, _digest(data))
 
     def drop(self, path: Path) -> None:
         """Delete a file at the address; harmless if it is not there.
@@ -143,13 +148,25 @@ class Mirror:
         """
         key = self._key(path)
         with self._talking(key):
-            try:
-                self._store.delete(key)
-            except FileNotFoundError:
-                return
+            if _is_live(key) and path.name != RUN_FILE:
+                folder, _, name = key.rpartition("/")
+                stem = f"{folder}/{name.removesuffix(_PARQUET)}."
+                self._delete(one for one in self._below(folder) if one.startswith(stem))
+            else:
+                self._delete([key])
+
+    def drop_folder(self, folder: Path) -> None:
+        """Delete all that the address holds of a folder, also what was never committed.
+
+        Raises:
+            StoreWriteError: some of it may still be there.
+        """
+        key = self._key(folder)
+        with self._talking(key):
+            self._delete(self._below(key))
 
     def pull(self) -> int:
-        """Fetch what is at the address and not here, markers last; return how many files.
+        """Fetch what is committed at the address and not here, markers last; return how many files.
 
         Raises:
             StoreWriteError: the address cannot be read, or the folder cannot be written.
@@ -158,7 +175,10 @@ class Mirror:
         with self._talking(""):
             self._greet()
             for key in sorted(self._keys(), key=self._order):
-                n_fetched += self._fetch(key)
+                if key.endswith(_COMMIT):
+                    n_fetched += self._fetch_generation(key)
+                elif not _is_live(key) or key.endswith(RUN_FILE):
+                    n_fetched += self._fetch(key, self._root / key)
         return n_fetched
 
     def push(self) -> int:
@@ -177,12 +197,97 @@ class Mirror:
             for stage in _STAGES
             for path in (self._root / stage).rglob("*.parquet")
             if not path.name.startswith(".")
-            and self._key(path) not in there
             and not (stage == "live/" and self._is_final(path.parent.name))
+            and self._published_as(path) not in there
         ]
         for path in sorted(here, key=lambda path: self._order(self._key(path))):
             self.put(path, path)
         return len(here)
+
+    # -- a generation there
+
+    def _commit(self, marker: Path, digest: str) -> None:
+        """Write the object that makes a generation visible: which files it has."""
+        run = marker.parent.name
+        files = {marker.parent.parent.name: digest}
+        for table in (self._root / "live").iterdir():
+            part = table / run / marker.name
+            if table.name not in files and part.exists():
+                files[table.name] = _digest(part.read_bytes())
+        text = json.dumps({"files": dict(sorted(files.items()))}) + "\n"
+        self._create(self._committed_as(marker), text.encode())
+
+    def _fetch_generation(self, commit: str) -> int:
+        """Fetch the files of a committed generation that is not here, its marker last."""
+        marker = self._root / (commit.removesuffix(_COMMIT) + _PARQUET)
+        if marker.exists() or self._is_final(marker.parent.name):
+            return 0
+        try:
+            files = json.loads(self._get(commit))["files"]
+            ordered = sorted(files.items(), key=lambda one: one[0] == GENERATIONS.name)
+            found = []
+            for table, digest in ordered:
+                path = self._root / "live" / str(table) / marker.parent.name / marker.name
+                found.append((path, self._get(self._named(path, str(digest)))))
+        except FileNotFoundError:
+            return 0  # swept since it was listed
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{commit} names no files") from error
+        return sum(self._write(path, data) for path, data in found)
+
+    def _named(self, path: Path, digest: str) -> str:
+        """Return the key of a live run's file with this content."""
+        return f"{self._key(path).removesuffix(_PARQUET)}.{digest}{_PARQUET}"
+
+    def _committed_as(self, marker: Path) -> str:
+        return self._key(marker).removesuffix(_PARQUET) + _COMMIT
+
+    def _published_as(self, path: Path) -> str:
+        """Return the key that is at the address once a file is published."""
+        key = self._key(path)
+        if path.name == RUN_FILE or not _is_live(key):
+            return key
+        if self._is_marker(path):
+            return self._committed_as(path)
+        return self._named(path, _digest(path.read_bytes()))
+
+    def _create(self, key: str, data: bytes) -> None:
+        """Publish an object that nobody may replace.
+
+        Raises:
+            StoreWriteError: another one is there.
+        """
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        try:
+            self._store.put(key, data, mode="create", use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError as error:
+            if self._get(key) != data:
+                raise _outrun(f"{self.url}/{key}") from error
+
+    def _put_final(self, path: Path, data: bytes) -> None:
+        """Publish a file of a finished run."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        key = self._key(path)
+        try:
+            self._store.put(key, data, mode="create", use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError as error:
+            if self._get(key) == data:
+                return
+            if self._is_marker(path) or self._has_ended(path):
+                raise _outrun(f"{self.url}/{key}") from error
+            # Of an earlier try that did not get as far as the run's row: nobody has read it.
+            self._store.put(key, data, use_multipart=False)
+
+    def _has_ended(self, path: Path) -> bool:
+        """Whether the run of a file in ``final`` is finished at the address."""
+        row = self._root / "final" / RUNS.name / path.parent.name / PART_FILE
+        try:
+            self._store.head(self._key(row))
+        except FileNotFoundError:
+            return False
+        return True
 
     # -- helpers
 
@@ -208,28 +313,39 @@ class Mirror:
 
     def _keys(self) -> Iterator[str]:
         for stage in _STAGES:
-            for batch in self._store.list(prefix=stage):
-                yield from (str(found["path"]) for found in batch)
+            yield from self._below(stage)
+
+    def _below(self, prefix: str) -> Iterator[str]:
+        for batch in self._store.list(prefix=prefix):
+            yield from (str(found["path"]) for found in batch)
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, those that make others visible first."""
+        for key in sorted(keys, key=lambda key: (not key.endswith(_COMMIT), key)):
+            with contextlib.suppress(FileNotFoundError):
+                self._store.delete(key)
 
     def _get(self, key: str) -> bytes:
         return bytes(self._store.get(key).bytes())
 
-    def _fetch(self, key: str) -> bool:
+    def _fetch(self, key: str, path: Path) -> bool:
         """Fetch a file that is not here, or a run's row that is another one there."""
-        path = self._root / key
         if path.exists() and (path.name != RUN_FILE or self._is_final(path.parent.name)):
             return False
         try:
             data = self._get(key)
         except FileNotFoundError:
             return False  # swept since it was listed
+        return self._write(path, data)
+
+    def _write(self, path: Path, data: bytes) -> bool:
+        """Write a file here, whole or not at all; return whether it was another one before."""
         if path.exists() and path.read_bytes() == data:
             return False
         temporary = temporary_name(path)
         with writing(path):
             make_folder(path.parent)
             try:
-                create_file(temporary)
                 temporary.write_bytes(data)
                 publish_file(temporary, path)
             finally:
@@ -261,6 +377,21 @@ class Mirror:
                 "and the credentials in the environment. Nothing that was paid or published is "
                 "lost; `convergence resume` goes on from there."
             ) from error
+
+
+def _is_live(key: str) -> bool:
+    return key.startswith("live/")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _outrun(where: str) -> StoreWriteError:
+    return StoreWriteError(
+        f"another process has published {where} meanwhile, so this one must not go on with the run. "
+        "What it has published is whole; `convergence resume` goes on from there."
+    )
 
 
 def check_installed() -> None:

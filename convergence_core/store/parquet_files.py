@@ -98,6 +98,25 @@ class ParquetFiles:
         names = [column.name for column in table.columns]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
+    @staticmethod
+    def forget(path: Path) -> None:
+        """Delete a file here, which need not exist; no commit names it, so it stays there unread.
+
+        Raises:
+            StoreWriteError: it may still be here.
+        """
+        with writing(path):
+            path.unlink(missing_ok=True)
+
+    def clear_address(self, folder: Path) -> None:
+        """Delete what the address holds of a folder; what is here stays.
+
+        Raises:
+            StoreWriteError: some of it may still be there.
+        """
+        if self._mirror is not None:
+            self._mirror.drop_folder(folder)
+
     def delete(self, path: Path) -> None:
         """Delete a file, which need not exist; here first, so that what is seen here is there.
 

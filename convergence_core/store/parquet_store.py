@@ -104,7 +104,7 @@ class ParquetStore:
             if rows or table is GENERATIONS:
                 self._files.write(table, rows, path)
             else:
-                self._files.delete(path)  # left by an earlier try that had such rows
+                self._files.forget(path)  # left by an earlier try that had such rows
 
     def write_ahead(
         self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]

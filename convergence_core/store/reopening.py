@@ -35,6 +35,8 @@ def reopen(root: Path, files: ParquetFiles, run_id: str, row: Row) -> None:
         StoreDamagedError: a final file cannot be read.
         StoreWriteError: the run is still finished then.
     """
+    for table in reversed(GENERATION_TABLES):  # the commits first: they name the other files
+        files.clear_address(folder_of(root, "live", table.name, run_id))
     for table in GENERATION_TABLES:
         part = folder_of(root, "final", table.name, run_id) / PART_FILE
         live = folder_of(root, "live", table.name, run_id)
@@ -48,6 +50,10 @@ def reopen(root: Path, files: ParquetFiles, run_id: str, row: Row) -> None:
             generation = found["generation"] if has_generation else 0
             if isinstance(generation, int):
                 by_generation[generation].append(found)
+        written = {generation_file(generation) for generation in by_generation}
+        for left in live.glob("g*.parquet") if live.is_dir() else ():
+            if left.name not in written:
+                files.forget(left)  # its rows are in another file now
         for generation, rows in sorted(by_generation.items()):
             files.write(table, rows, live / generation_file(generation))
     files.write(RUNS, [row], folder_of(root, "live", RUNS.name, run_id) / RUN_FILE)

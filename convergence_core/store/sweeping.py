@@ -50,9 +50,9 @@ def _delete_live(root: Path, table: str, run_id: str, mirror: Mirror | None) -> 
     if not folder.is_dir():
         return 0
     n_deleted = 0
+    if mirror is not None:
+        mirror.drop_folder(folder)  # first: while the folder is here, it is tried again
     for file in folder.iterdir():
-        if mirror is not None and not file.name.startswith("."):
-            mirror.drop(file)  # first: what is here is known to be there, and is tried again
         file.unlink(missing_ok=True)
         n_deleted += 1
     with contextlib.suppress(FileNotFoundError):  # another process sweeps as well

@@ -145,46 +145,129 @@ def test_markers_come_last_and_no_file_is_replaced_but_a_runs_row(place: Place, 
     assert twice <= {f"results/nightly/live/runs/run_id={RUN}/run.parquet"}
 
 
-def test_a_second_writer_of_a_generation_changes_nothing(place: Place, tmp_path: Path):
+def commit_of(generation: int) -> str:
+    return f"live/generations/run_id={RUN}/g{generation:05d}.json"
+
+
+def test_a_second_writer_of_the_same_rows_changes_nothing(place: Place, tmp_path: Path):
     write(opened(tmp_path / "one", place), n_generations=1, done=False)
     before = place.objects()
-    marker = f"live/generations/run_id={RUN}/g00000.parquet"
-    assert marker in before
+    assert commit_of(0) in before
     bind(tmp_path / "two", place.url)
-    late = ParquetStore(tmp_path / "two")
-    late.publish(RUN, 0, generation_tables())
-    assert late.mirror is not None
-    (tmp_path / "other").write_bytes(b"other rows than the first writer's")
-    late.mirror.put(tmp_path / "other", tmp_path / "two" / marker)
+    ParquetStore(tmp_path / "two").publish(RUN, 0, generation_tables())
     assert place.objects() == before
     if place.server is not None:
         refused = [path for _, path, status in place.server.requests if status == 412]
-        assert f"results/nightly/{marker}" in refused
+        assert f"results/nightly/{commit_of(0)}" in refused
 
 
-def test_what_an_uncommitted_try_left_is_replaced(place: Place, tmp_path: Path):
+@pytest.mark.parametrize("n", [4, 6, 8])
+def test_a_late_writer_of_other_rows_replaces_nothing_and_is_told(
+    place: Place, tmp_path: Path, n: int
+):
+    first = opened(tmp_path / "one", place)
+    write(first, n_generations=1, done=False)
+    before = place.objects()
+    bind(tmp_path / "two", place.url)
+    late = ParquetStore(tmp_path / "two")
+    tables = generation_tables(n=n, text="late")
+    if n == 4:
+        tables["payloads"] = []  # what it lacks must not be missed there
+    with pytest.raises(StoreWriteError, match=r"another process has published .*g00000"):
+        late.publish(RUN, 0, tables)
+    assert late.rows("select * from generations") == [], "it does not see its own rows either"
+    after = place.objects()
+    assert {name: after.get(name) for name in before} == before
+    check_reads_like(first, opened(tmp_path / "three", place))
+    assert late.mirror is not None
+    late.mirror.pull()
+    check_reads_like(first, late)
+
+
+def test_a_writer_that_was_overtaken_amid_its_files_replaces_nothing(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first = opened(tmp_path / "one", place)
+    first.save_run(run_record())
+    bind(tmp_path / "two", place.url)
+    late = ParquetStore(tmp_path / "two")
+    assert late.mirror is not None
+    put, n_put = late.mirror.put, iter(range(100))
+
+    def overtaken(written: Path, final: Path) -> None:
+        if next(n_put) == 2:
+            first.publish(RUN, 0, generation_tables())
+        put(written, final)
+
+    monkeypatch.setattr(late.mirror, "put", overtaken)
+    with pytest.raises(StoreWriteError, match="another process"):
+        late.publish(RUN, 0, generation_tables(n=8, text="late"))
+    assert next(n_put) > 3
+    check_reads_like(first, opened(tmp_path / "three", place))
+
+
+def test_a_late_end_of_a_run_replaces_nothing(place: Place, tmp_path: Path):
+    first = opened(tmp_path / "one", place)
+    late = opened(tmp_path / "two", place)
+    write(first, done=False)
+    assert late.mirror is not None
+    late.mirror.pull()
+    write(first)
+    before = place.objects()
+    late.publish(RUN, -1, final_tables())
+    with pytest.raises(StoreWriteError, match="another process"):
+        late.finish_run(run_record(status="done", n_generations=2, reason="late"))
+    assert place.objects() == before
+    with pytest.raises(StoreWriteError, match="another process"):
+        late.publish(RUN, 2, generation_tables(generation=2)) or late.finish_run(
+            run_record(status="done", n_generations=3)
+        )
+    after = place.objects()
+    assert {name: after[name] for name in before if "final/" in name} == {
+        name: tag for name, tag in before.items() if "final/" in name
+    }
+    check_reads_like(first, opened(tmp_path / "three", place))
+
+
+def check_reads_like(expected: ParquetStore, store: ParquetStore) -> None:
+    """Make sure that two stores hold the same rows of all tables."""
+    for table in ("generations", "evaluations", "candidates", "attempts", "payloads"):
+        sql = f"select * from {table} order by all"  # noqa: S608 - a name of the registry
+        assert store.query(sql).rows == expected.query(sql).rows, table
+
+
+def test_what_an_uncommitted_try_left_is_not_read(place: Place, tmp_path: Path):
     store = opened(tmp_path / "one", place)
-    tables = generation_tables()
-    marker = f"live/generations/run_id={RUN}/g00000.parquet"
-    store.publish(RUN, 0, tables)
-    place.store.delete(marker)  # killed before it
+    store.publish(RUN, 0, generation_tables())
+    place.store.delete(commit_of(0))  # killed before it
     other = opened(tmp_path / "two", place)
+    assert other.rows("select * from evaluations") == []
     other.publish(RUN, 0, generation_tables(n=4))
-    assert marker in place.objects()
+    assert commit_of(0) in place.objects()
     third = opened(tmp_path / "three", place)
     assert third.rows("select count(*) as n from evaluations") == [{"n": 4}]
 
 
+def test_a_run_that_is_opened_again_before_a_sweep_is_there_as_here(place: Place, tmp_path: Path):
+    store = opened(tmp_path / "one", place)
+    write(store)
+    store.reopen_run(store.run(RUN))
+    check_reads_like(store, opened(tmp_path / "two", place))
+    write(store)
+    check_reads_like(store, opened(tmp_path / "three", place))
+
+
 def test_sweeping_retention_and_reopening_reach_the_address(place: Place, tmp_path: Path):
-    store = opened(tmp_path, place)
+    store = opened(tmp_path / "one", place)
     write(store)
     assert any(name.startswith("live/evaluations/") for name in place.objects())
     store.sweep(2**62)
     assert not any(name.startswith("live/evaluations/") for name in place.objects())
     store.reopen_run(store.run(RUN))
     assert f"final/runs/run_id={RUN}/part-0.parquet" not in place.objects()
-    assert f"live/generations/run_id={RUN}/g00001.parquet" in place.objects()
-    remove(tmp_path, RUN)
+    assert commit_of(1) in place.objects()
+    check_reads_like(store, opened(tmp_path / "elsewhere", place))
+    remove(tmp_path / "one", RUN)
     assert set(place.objects()) == {"store.json"}
 
 
