@@ -1,50 +1,94 @@
 """What a run that is ended from outside leaves on Prefect's page.
 
 A flow run that is told to end ends its subflows as it is left, but for one that was only just made: it
-would stay pending for good, since nobody runs it any more and it never gave a sign of life.
+would stay pending for good, since nobody runs it any more and it never gave a sign of life. So would one
+that a killed process had just made; whoever goes on with the run cancels it, and so does ``maintain``.
 """
 
 import contextlib
 import logging
 from collections.abc import Iterator
+from typing import Final
 
 import httpx
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterParentTaskRunId,
     FlowRunFilterState,
     FlowRunFilterStateType,
+    TaskRunFilter,
+    TaskRunFilterId,
 )
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import PrefectException
 from prefect.states import Cancelled
 
 _LOGGER = logging.getLogger(__name__)
 
 
+_OVER: Final = (
+    StateType.COMPLETED, StateType.CRASHED, StateType.FAILED, StateType.CANCELLED,
+)  # fmt: skip
+_PENDING_SUBFLOWS: Final = FlowRunFilter(
+    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING])),
+    parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False),
+)
+
+
 @contextlib.contextmanager
 def cancelling_what_never_began(run_id: str) -> Iterator[None]:
-    """Cancel the pending subflows of a run when a signal leaves the block."""
+    """Cancel pending subflows of a run: an earlier process's now, ours when a signal leaves the block."""
+    _cancel_pending_of(run_id)
     try:
         yield
     except BaseException as error:
         if not isinstance(error, Exception):
-            try:
-                _cancel_pending(run_id)
-            except (httpx.HTTPError, PrefectException) as trouble:  # the server may be ending, too
-                _LOGGER.warning("pending subflows could not be cancelled: %s", trouble)
+            _cancel_pending_of(run_id)
         raise
 
 
-def _cancel_pending(run_id: str) -> None:
-    pending_subflows = FlowRunFilter(
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING])),
-        parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False),
-    )
-    with get_client(sync_client=True) as client:
-        for found in client.read_flow_runs(flow_run_filter=pending_subflows):
+def cancel_orphans() -> int:
+    """Cancel pending subflows whose parent is over; return how many.
+
+    The parent of a killed process is over once the server has missed its signs of life.
+    """
+    n_cancelled = 0
+    with _talking_to_the_server() as client:
+        for found in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
+            parents = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(
+                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_OVER)))
+                ),
+                task_run_filter=TaskRunFilter(
+                    id=TaskRunFilterId(
+                        any_=[found.parent_task_run_id] if found.parent_task_run_id else []
+                    )
+                ),
+            )
+            if parents:
+                _cancel(client, found)
+                n_cancelled += 1
+    return n_cancelled
+
+
+def _cancel_pending_of(run_id: str) -> None:
+    with _talking_to_the_server() as client:
+        for found in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
             if found.parameters.get("run_id") == run_id:
-                client.set_flow_run_state(
-                    found.id, Cancelled(message="The run was ended before this began."), force=True
-                )
+                _cancel(client, found)
+
+
+@contextlib.contextmanager
+def _talking_to_the_server() -> Iterator[SyncPrefectClient]:
+    """Give a client; what it cannot do is no reason for a run to fail."""
+    try:
+        with get_client(sync_client=True) as client:
+            yield client
+    except (httpx.HTTPError, PrefectException) as trouble:  # the server may be ending, too
+        _LOGGER.warning("pending subflows could not be cancelled: %s", trouble)
+
+
+def _cancel(client: SyncPrefectClient, found: FlowRun) -> None:
+    message = "The run was ended before this began."
+    client.set_flow_run_state(found.id, Cancelled(message=message), force=True)

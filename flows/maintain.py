@@ -7,6 +7,7 @@ from prefect import flow, get_run_logger
 from pydantic import Field
 
 from convergence_core.errors import StoreDamagedError
+from flows.leaving import cancel_orphans
 from tasks.maintaining import Upkeep, maintain_store
 from tasks.process_redaction import redacted_errors
 
@@ -17,6 +18,8 @@ def maintain(
     keep_days: Annotated[int | None, Field(ge=1)] = None,
 ) -> Upkeep:
     """Sweep a store, remove runs that are too old, check every file, refresh the catalogue.
+
+    On Prefect's page subflows that a killed run left pending are cancelled.
 
     Args:
         store: folder of the store; relative to the working directory of the worker.
@@ -29,6 +32,7 @@ def maintain(
     with redacted_errors():
         report = maintain_store(Path(store), keep_days=keep_days)
         logger = get_run_logger()
+        logger.info("%d subflows that a killed run had never begun cancelled", cancel_orphans())
         logger.info(
             "%d runs, %d bytes; %d files swept, %d runs removed",
             report.n_runs,
