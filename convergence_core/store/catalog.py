@@ -20,6 +20,7 @@ from convergence_core.store.layout import (
     publish_file,
     temporary_name,
     write_error,
+    write_file,
     writing,
 )
 from convergence_core.store.tables import GENERATIONS, RUNS, RUNTIME_TABLES, TABLES
@@ -77,7 +78,7 @@ def write_catalog(root: Path) -> Path:
                 connection.execute("USE memory")
                 connection.execute("DETACH catalog")
             publish_file(temporary, path)
-            (root / CATALOG_FOLDER / _STAMP).write_text(_stamp(root), encoding="utf-8")
+            write_file(root / CATALOG_FOLDER / _STAMP, _stamp(root))
         except duckdb.Error as error:
             raise write_error(path, str(error)) from error
         finally:

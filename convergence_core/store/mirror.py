@@ -346,6 +346,7 @@ class Mirror:
         with writing(path):
             make_folder(path.parent)
             try:
+                create_file(temporary)
                 temporary.write_bytes(data)
                 publish_file(temporary, path)
             finally:
