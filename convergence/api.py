@@ -252,6 +252,9 @@ class _Job:
 
     def start(self) -> "concurrent.futures.Future[OptimizationResult]":
         """Begin; the future ends when the run has ended."""
+        from tasks.functions import refuse_while_importing  # noqa: PLC0415 - as the parts below
+
+        refuse_while_importing()
         done: concurrent.futures.Future[OptimizationResult] = concurrent.futures.Future()
         done.set_running_or_notify_cancel()
 

@@ -10,7 +10,7 @@ from convergence.types import ConvergenceConfig
 from convergence_core.config import Configuration
 from convergence_core.config.positions import read_yaml
 from convergence_core.errors import ConfigurationError, Problem
-from tasks.loading import load, load_mapping
+from tasks.loading import load, load_mapping, read_config
 
 if TYPE_CHECKING:
     from convergence.api import Config, TestCases
@@ -62,7 +62,12 @@ def _mapping(config: "Config", *, has_evaluator: bool) -> tuple[dict[str, Any], 
             mapping: dict[str, Any] = json.loads(config.to_json())
             return mapping, Path()
         case Mapping():
-            return copy.deepcopy(dict(config)), Path()
+            # What is replaced lies in a section; the rest is copied where it is read.
+            sections = {
+                key: dict(value) if isinstance(value, Mapping) else value
+                for key, value in config.items()
+            }
+            return sections, Path()
         case str() | Path():
             return _read(Path(config)), Path(config).parent
     raise _wrong(
@@ -75,15 +80,7 @@ def _mapping(config: "Config", *, has_evaluator: bool) -> tuple[dict[str, Any], 
 
 def _read(path: Path) -> dict[str, Any]:
     """Return a file's mapping unchecked, since parts of it are about to be replaced."""
-    try:
-        source = read_yaml(path.read_bytes(), str(path))
-    except OSError as error:
-        raise _wrong(
-            "",
-            "the configuration must be readable",
-            f"{path}: {error.strerror}",
-            "Check the path.",
-        ) from error
+    source = read_yaml(read_config(path), str(path))
     if source.problems:
         raise ConfigurationError(source.problems)
     if not isinstance(source.data, dict):
@@ -99,7 +96,7 @@ def _put_test_cases(mapping: dict[str, Any], test_cases: "TestCases") -> None:
     old = evaluation.get("test_cases")
     kept = {key: old[key] for key in ("holdout",) if isinstance(old, dict) and key in old}
     if isinstance(test_cases, str | Path):
-        evaluation["test_cases"] = {**kept, "path": str(Path(test_cases).resolve())}
+        evaluation["test_cases"] = {**kept, "path": str(Path(test_cases).absolute())}
         return
     cases: Iterable[Mapping[str, Any]] = test_cases() if callable(test_cases) else test_cases
     evaluation["test_cases"] = {**kept, "inline": [_case(case) for case in cases]}

@@ -74,6 +74,10 @@ class Problem:
         return f"{where + ': ' if where else ''}{what}{got}. {self.fix}"
 
 
+class ProcessEnding(BaseException):
+    """Raised where a signal strikes, to end the process: nobody takes it for a failure of the work."""
+
+
 class ConfigurationError(ConvergenceError):
     """The configuration or a file it names is wrong; holds every problem found, not the first."""
 

@@ -110,10 +110,19 @@ def journal_url(configuration: Configuration, secrets: Secrets) -> SecretStr | N
     """Return the URL of a shared journal, closed; ``None``: the journal is a file of the store.
 
     Raises:
-        ConfigurationError: the variable is not set.
+        ConfigurationError: the variable is not set, or holds another URL.
     """
     name = journal_name(configuration)
-    return None if name is None else secrets.get(name, key="storage.journal")
+    if name is None:
+        return None
+    url = secrets.get(name, key="storage.journal")
+    if not url.get_secret_value().startswith(("postgresql://", "postgres://")):
+        raise ConfigurationError(
+            [Problem(key="storage.journal", rule="must name a variable that holds a URL of Postgres",
+                     value=f"{name}, whose value is none",
+                     fix=f"Set {name} to a URL such as postgresql://db.example.com:5432/journal.")]
+        )  # fmt: skip
+    return url
 
 
 def _judge_keys(configuration: Configuration) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Json, Params
-from tasks.functions import UserFunction, describe
+from tasks.functions import UserFunction, arguments_of, describe
 
 _WHOLES = frozenset({"input", "params"})
 """Names under which a function can have the whole input and all parameters."""
@@ -64,9 +64,8 @@ def call_form(function: UserFunction, known: AbstractSet[str], *, key: str) -> C
     Raises:
         ConfigurationError: its arguments fit none of the forms.
     """
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have no signature
+    parameters = arguments_of(function)
+    if parameters is None:
         return CallForm("split")
     shape = _Shape(parameters)
     form = _form(shape, known)

@@ -5,12 +5,13 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from convergence_core.config.positions import read_yaml
+from convergence_core.config.positions import read_yaml, shown_key
 from convergence_core.config.shown import shown
 from convergence_core.errors import Problem
 from tasks.process_redaction import redacted_text
@@ -87,6 +88,11 @@ class Reporter:
             column=column,
         )
 
+    def below(self, problem: Problem) -> Problem:
+        """Return a problem of a place in the file's document as one of this file."""
+        dot = "." if problem.key and not problem.key.startswith("[") else ""
+        return replace(problem, key=f"{self.key}{dot}{problem.key}")
+
 
 def read_bytes(path: Path, report: Reporter) -> bytes:
     """Return a file's content.
@@ -96,6 +102,10 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
     """
     where = repr(str(path))
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_given_pipe(path, mode)):
+            rule, fix = "must name a file, not a pipe or a device", "Name a regular file."
+            raise FileProblem(report.problem(rule, fix, value=where))
         content = path.read_bytes()
     except FileNotFoundError:
         rule, fix = "must name a file that exists", "Paths start from the configuration's folder."
@@ -103,14 +113,20 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
     except IsADirectoryError:
         rule, fix = "must name a file, not a folder", "Name a file in it."
         raise FileProblem(report.problem(rule, fix, value=where)) from None
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
+    except (OSError, ValueError) as error:  # ValueError: a path with the character 0
+        code = getattr(error, "errno", None)
+        why = os.strerror(code) if code else str(error)
         rule, fix = "must name a file that can be read", "Check its permissions."
         raise FileProblem(report.problem(rule, fix, value=f"{where} ({why})")) from None
     if not content:
         rule, fix = "must name a file that is not empty", "The file has 0 bytes; write it again."
         raise FileProblem(report.problem(rule, fix, value=where))
     return content
+
+
+def _is_given_pipe(path: Path, mode: int) -> bool:
+    """Whether a path is a pipe that a shell hands over, as in ``<(…)``: it has a writer."""
+    return stat.S_ISFIFO(mode) and str(path).startswith(("/dev/", "/proc/self/fd/"))
 
 
 def decode(content: bytes, report: Reporter) -> str:
@@ -162,14 +178,16 @@ def load_json(text: str, report: Reporter, *, line: int = 1) -> Any:
     """Return the JSON value of a text.
 
     Raises:
-        FileProblem: it is no JSON; the message has line and column.
+        FileProblem: it is no JSON, or an object has a key twice; the message has the line.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_of_pairs)
     except json.JSONDecodeError as error:
         rule, fix = f"must be valid JSON: {error.msg}", "Correct the text at this place."
         at = {"line": line + error.lineno - 1, "column": error.colno}
         raise FileProblem(report.problem(rule, fix, **at)) from None  # type: ignore[arg-type]
+    except _TwiceError as error:
+        raise FileProblem(_twice(error, report, line=line)) from None
     except (ValueError, RecursionError) as error:
         rule, fix = f"must be valid JSON: {error}", "JSON has finite numbers of moderate size."
         raise FileProblem(report.problem(rule, fix, line=line)) from None
@@ -177,6 +195,25 @@ def load_json(text: str, report: Reporter, *, line: int = 1) -> Any:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
+
+
+class _TwiceError(Exception):
+    """An object has a key twice."""
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return made
+
+
+def _twice(
+    error: _TwiceError, report: Reporter, *, line: int | None = None, column: int | None = None
+) -> Problem:
+    rule = f"must not have the key {shown_key(str(error))} twice in one object"
+    return report.problem(rule, "Remove or rename one of them.", line=line, column=column)
 
 
 def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
@@ -198,15 +235,45 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
 
 
 def _json(text: str, report: Reporter) -> RawCases:
-    found, key = _cases_of(load_json(text, report), report)
-    starts = list(_starts(text, key))
-    lines = [
-        (text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)) for start in starts
-    ]
-    return RawCases(tuple(RawCase(v, *at) for v, at in zip(found, lines, strict=True)))
+    try:
+        found, key = _cases_of(load_json(text, report), report)
+    except FileProblem:
+        problems = _twice_in_cases(text, report)
+        if not problems:
+            raise
+        return RawCases((), tuple(problems))
+    places = _places(text, _starts(text, key))
+    return RawCases(
+        tuple(RawCase(value, *place) for value, (_, *place) in zip(found, places, strict=True))
+    )
+
+
+def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield rising places of a text, each with its line and column."""
+    line, seen = 1, 0
+    for start in starts:
+        line += text.count("\n", seen, start)
+        seen = start
+        yield start, line, start - text.rfind("\n", 0, start)
+
+
+def _twice_in_cases(text: str, report: Reporter) -> list[Problem]:
+    """Return a problem for each case with a key twice, at the line where the case begins."""
+    try:
+        _, key = _cases_of(json.loads(text), report)
+    except (ValueError, RecursionError, FileProblem):
+        return []
+    problems = []
+    for start, line, column in _places(text, _starts(text, key)):
+        try:
+            _STRICT_DECODER.raw_decode(text, start)
+        except _TwiceError as error:
+            problems.append(_twice(error, report, line=line, column=column))
+    return problems
 
 
 _DECODER = json.JSONDecoder()
+_STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_of_pairs)
 
 
 def _starts(text: str, key: str) -> Iterator[int]:
@@ -260,7 +327,7 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
 def _yaml(text: str, report: Reporter) -> RawCases:
     source = read_yaml(text, report.file)
     if source.problems:
-        raise FileProblem(source.problems[0])
+        return RawCases((), tuple(report.below(problem) for problem in source.problems))
     found, key = _cases_of(source.data, report)
     cases = []
     for i, value in enumerate(found):

@@ -1,7 +1,6 @@
 """Raw test cases → ``Case``: checks of each, ids, the held-out share, and the cases' hash."""
 
 import difflib
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,8 @@ from tasks.comparisons import check_expected, needs_expected
 from tasks.values import MISSING, Missing, NotJsonError, pick, to_json
 
 CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description")
+MAX_WEIGHT = 1_000_000_000
+"""Of a case, as of a metric: sums of more are no numbers."""
 _MAX_PROBLEMS = 50
 
 
@@ -109,7 +110,8 @@ class _Builder:
             self._add(index, raw, ".input", "is required", "Add `input:`, what is asked.")
         weight = value.get("weight", 1.0)
         if not _is_positive(weight):
-            rule, fix = "must be a number above 0", "Write e.g. 1, or remove the case."
+            rule = f"must be a number above 0 and at most {MAX_WEIGHT:,}"
+            fix = "Write e.g. 1, or remove the case."
             self._add(index, raw, ".weight", rule, fix, weight)
         tags = _tags(value.get("tags"))
         if tags is None:
@@ -206,10 +208,7 @@ class _Builder:
 
 def _is_positive(value: object) -> bool:
     return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and value > 0
+        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= MAX_WEIGHT
     )
 
 

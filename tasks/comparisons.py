@@ -236,7 +236,9 @@ def _compiled(source: str, case_sensitive: bool) -> re.Pattern[str]:
 @functools.lru_cache(maxsize=1024)
 def _validator(schema_json: str) -> Any:
     import jsonschema  # noqa: PLC0415 - only those who measure it pay for it
-    from referencing import Registry  # noqa: PLC0415 - as above
+    from referencing import Registry, Resource  # noqa: PLC0415 - as above
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415 - as above
 
     schema = json.loads(schema_json)
     if not isinstance(schema, dict):
@@ -247,7 +249,29 @@ def _validator(schema_json: str) -> Any:
     except jsonschema.SchemaError as error:
         raise ValueError(f"must be a valid JSON Schema: {error.message}") from error
     # An empty registry: a reference to elsewhere fails instead of being fetched.
-    return kind(schema, registry=Registry())
+    validator = kind(schema, registry=Registry())
+    resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+    try:
+        _check_references(resource, Registry().resolver_with_root(resource))
+        validator.is_valid(None)
+    except Unresolvable as error:
+        raise ValueError(f"must hold what its references lead to, but not {error.ref}") from error
+    except RecursionError:
+        raise ValueError("must not refer to itself without an end") from None
+    return validator
+
+
+def _check_references(resource: Any, resolver: Any) -> None:
+    """Look up every reference of a schema.
+
+    Raises:
+        Unresolvable: one leads nowhere, or elsewhere.
+    """
+    schema = resource.contents
+    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        resolver.lookup(schema["$ref"])
+    for part in resource.subresources():
+        _check_references(part, resolver.in_subresource(part))
 
 
 def check_schema(schema: Json) -> str | None:

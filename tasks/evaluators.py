@@ -9,14 +9,15 @@ own, so that a slow metric holds up no call.
 import asyncio
 import functools
 import inspect
-import math
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from convergence_core.config.shown import shown
 from convergence_core.errors import ConfigurationError, EvaluatorFault, Problem
 from convergence_core.records import Case, Params, Reply
-from tasks.functions import UserFunction, describe, is_async
+from tasks.functions import UserFunction, arguments_of, describe, is_async
 from tasks.process_redaction import redacted_text
 from tasks.redaction import one_line
 from tasks.values import NotJsonError, to_json
@@ -71,10 +72,10 @@ class Evaluator:
         if not isinstance(found, (bool, int, float)):
             told = one_line(str(found), 100, redacted_text)
             raise self._no_number(metric, f"returned {told!r}")
-        number = float(found)
-        if not math.isfinite(number):
-            raise self._no_number(metric, f"returned {number}", error_type="not_finite")
-        return number
+        if not abs(found) <= sys.float_info.max:  # a whole number can be too large for a float
+            told = shown(found)
+            raise self._no_number(metric, f"returned {told}", error_type="not_finite")
+        return float(found)
 
     async def aclose(self) -> None:
         """End its threads; safe to call twice."""
@@ -151,10 +152,10 @@ class _Arguments:
         self._names: frozenset[str] | None = None
         self._n_positional = len(_NAMES)
         self.wants_metric = True
-        try:
-            parameters = inspect.signature(function).parameters.values()
-        except (TypeError, ValueError):  # some builtins have no signature
+        arguments = arguments_of(function)
+        if arguments is None:
             return
+        parameters = arguments.values()
         kinds = inspect.Parameter
         named = [p for p in parameters if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
         required = [p for p in named if p.default is kinds.empty]

@@ -4,26 +4,34 @@ A configuration that names a function is as trusted as that function's code.
 """
 
 import difflib
+import functools
 import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
 import inspect
+import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError, Problem, ProcessEnding
+from tasks.workers import failure_of
 
 UserFunction: TypeAlias = Callable[..., Any]
 """A function of the user's: sync or async, of any signature."""
 
 _IMPORT_LOCK = threading.RLock()
+_OUR_FOLDERS = tuple(
+    str(Path(__file__).parents[1] / name) for name in ("convergence/", "tasks/", "flows/")
+)
+_IMPORTS = threading.local()
+"""``n``: imports of a user's module that this thread is in the middle of."""
 _SIBLINGS: dict[str, Path] = {}
 """Modules that lie beside a user's file → their folder; replaced when another folder has them."""
 
@@ -45,11 +53,34 @@ def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
     source, _, name = path.rpartition(":")
     with _IMPORT_LOCK:
         if source.endswith(".py"):
-            module = _load_file(Path(base_dir, source).resolve(), path, key)
+            module = _load_file(Path(os.path.realpath(Path(base_dir, source))), path, key)
         else:
             with _importable(base_dir.resolve()):
                 module = _guarded(lambda: importlib.import_module(source), path, key, source)
-    return _attribute(module, name, path, key)
+        found: UserFunction = _guarded(
+            lambda: _inspectable(_attribute(module, name, path, key)), path, key, source
+        )
+    return found
+
+
+class ImportedScriptError(ConfigurationError):
+    """A module starts an optimization while it is imported."""
+
+
+def refuse_while_importing() -> None:
+    """Refuse to begin a run in a module that is only being imported, as for a function of its own.
+
+    Raises:
+        ImportedScriptError: this thread is importing a user's module.
+    """
+    if getattr(_IMPORTS, "n", 0):
+        raise ImportedScriptError(
+            [Problem(key="", rule="must not begin an optimization while it is imported", value="",
+                     fix=_MAIN_GUARD)]
+        )  # fmt: skip
+
+
+_MAIN_GUARD = 'Put what begins it under `if __name__ == "__main__":`.'
 
 
 def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFunction:
@@ -67,7 +98,8 @@ def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFu
 
 
 def _load_file(file: Path, path: str, key: str) -> object:
-    if not file.is_file():
+    # Not by `Path.is_file`, which raises for a name that is too long.
+    if not os.path.isfile(file):  # noqa: PTH113 - as above
         raise ConfigurationError(
             [Problem(key=key, rule="must name a file that exists", value=repr(path),
                      fix=f"There is no file {file}; paths start from the configuration's folder.")]
@@ -129,10 +161,34 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _guarded(load: Callable[[], Any], path: str, key: str, source: str) -> Any:
+    _IMPORTS.n = getattr(_IMPORTS, "n", 0) + 1
     try:
         return load()
-    except (Exception, SystemExit) as error:
+    except ImportedScriptError as error:
+        raise ConfigurationError([_script_problem(error, path, key)]) from error
+    except (ConfigurationError, KeyboardInterrupt, ProcessEnding):
+        raise
+    except BaseException as error:
         raise ConfigurationError([_import_problem(error, path, key, source)]) from error
+    finally:
+        _IMPORTS.n -= 1
+
+
+def _script_problem(error: ImportedScriptError, path: str, key: str) -> Problem:
+    frames = traceback.extract_tb(error.__traceback__)
+    at = next((f for f in reversed(frames) if _is_users(f.filename)), None)
+    return Problem(
+        key=key,
+        rule="must be importable, and importing it begins an optimization",
+        value=repr(path),
+        fix=_MAIN_GUARD,
+        file=None if at is None else at.filename,
+        line=None if at is None else at.lineno,
+    )
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith(_OUR_FOLDERS) and "importlib" not in file
 
 
 def _import_problem(error: BaseException, path: str, key: str, source: str) -> Problem:
@@ -155,7 +211,8 @@ def _import_problem(error: BaseException, path: str, key: str, source: str) -> P
             file, line = users[-1].filename, users[-1].lineno
     return Problem(
         key=key,
-        rule=f"must be importable; importing it raised {type(error).__name__}: {error}",
+        rule=f"must be importable; importing it raised {type(error).__name__}: "
+        + " ".join(failure_of(error).message.split()),
         value=repr(path),
         fix="Mend the module, then run `convergence validate`.",
         file=file,
@@ -181,9 +238,24 @@ def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
     return found
 
 
+def _inspectable(function: UserFunction) -> UserFunction:
+    """Ask an object all that is asked of it later; it may raise whatever it likes."""
+    is_async(function)
+    describe(function)
+    return function
+
+
+def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | None:
+    """Return a function's arguments; ``None`` if it does not tell them, as some builtins."""
+    try:
+        return inspect.signature(function).parameters
+    except Exception:  # noqa: BLE001 - an object of the user's may raise anything when asked
+        return None
+
+
 def is_async(function: UserFunction) -> bool:
     """Whether calling the function gives something to await."""
-    while hasattr(function, "func"):  # functools.partial
+    while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - a callable object may be async

@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from convergence_core.config import Configuration, TextParam, parse_configuration, parse_mapping
+from convergence_core.config import Configuration, TextParam, parse_mapping
 from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.loader import configuration_of
 from convergence_core.config.positions import read_yaml
+from convergence_core.config.shown import dotted
 from convergence_core.config.source import Path as KeyPath, Source
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
@@ -79,18 +81,26 @@ def load(path: str | Path) -> Loaded:
         ConfigurationError: holds every problem of all files.
     """
     path = Path(path)
-    report = Reporter(file=str(path), key="")
-    try:
-        content = read_bytes(path, report)
-    except FileProblem as error:
-        raise ConfigurationError([_of_config(error.problem, path)]) from None
+    content = read_config(path)
     source = read_yaml(content, str(path))
     try:
-        configuration = parse_configuration(content, file=str(path))
+        configuration = configuration_of(source)
     except ConfigurationError as error:
         found = _problems_of_named_cases(source, path.parent)
         raise ConfigurationError([*error.problems, *found]) from None
     return _Loader(configuration, path.parent, source, path).load()
+
+
+def read_config(path: Path) -> bytes:
+    """Return the content of a configuration file.
+
+    Raises:
+        ConfigurationError: it is missing, no file, not readable or empty.
+    """
+    try:
+        return read_bytes(path, Reporter(file=str(path), key=""))
+    except FileProblem as error:
+        raise ConfigurationError([_of_config(error.problem, path)]) from None
 
 
 def load_mapping(
@@ -277,7 +287,7 @@ class _Loader:
             value: Json = schema
             if isinstance(schema, str):
                 text = self._read_text(schema, at)
-                report = Reporter(file=str(self._base_dir / schema), key="")
+                report = Reporter(file=str(self._base_dir / schema), key=dotted(at))
                 if text is None:
                     continue
                 value = self._collect(partial(load_json, text, report))

@@ -19,6 +19,7 @@ from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import RunRecord
 from tasks.assembly import OFFLINE, Notify, assemble
 from tasks.champions import champion_tag
+from tasks.destinations import check_destinations
 from tasks.earlier import ROUNDS_TAG, tags_of
 from tasks.living import is_open, run_of
 from tasks.loading import Loaded, load, load_mapping
@@ -113,6 +114,7 @@ def prepare_run(
         save_path=save_path,
     )
     loaded = replace(loaded, configuration=configuration)
+    check_destinations(configuration, loaded.base_dir)
     path = ready_store(loaded)
     name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
     offline = {} if mock_url is None else {OFFLINE: "true"}

@@ -21,6 +21,9 @@ from convergence_core.records import Json
 MAX_INT_BITS = 8192
 """Integers beyond this cannot be written as decimal text quickly, or at all."""
 
+MOST_BILLED = 1e9
+"""Dollars, or tokens, that one answer can have cost; who says more sends no bill."""
+
 _PATH = re.compile(r"\[(-?\d+)\]|\.?([^.\[\]]+)")
 
 

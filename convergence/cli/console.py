@@ -59,12 +59,17 @@ def say(text: str, style: str = "") -> None:
 def _without_secrets(text: str) -> str:
     from tasks.process_redaction import redacted_text  # noqa: PLC0415 - brings pydantic
 
-    return redacted_text(text)
+    return _writable(redacted_text(text))
+
+
+def _writable(text: str) -> str:
+    """Return a text that UTF-8 has a form for; of half a pair of codes, its escape as in JSON."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def answer(text: str, style: str = "") -> None:
     """Write a line of the answer to standard output."""
-    out().print(text, style=style, markup=False)
+    out().print(_writable(text), style=style, markup=False)
 
 
 def show(table: "Table") -> None:
@@ -87,7 +92,8 @@ def answer_json(value: object) -> None:
 
 def json_text(value: object) -> str:
     """Return a value as one JSON document."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
+    return _writable(text) + "\n"
 
 
 def plain(value: Any) -> Any:

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from convergence_core.errors import ProcessEnding
+
 EXIT_INTERRUPTED = 130
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """By which a machine ends a process: a service manager, and a terminal that is closed."""
@@ -26,7 +28,7 @@ class Interrupt(KeyboardInterrupt):
     """
 
 
-class Terminated(BaseException):
+class Terminated(ProcessEnding):
     """SIGTERM or SIGHUP, once what it left has been saved."""
 
     def __init__(self, number: int) -> None:

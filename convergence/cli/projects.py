@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,31 +165,34 @@ def validate(
 
 
 def _build_parts(loaded: "Loaded") -> None:
-    """Make target and metrics and let them go again: their functions must import, the store fit.
+    """Make target and metrics and let them go again; look where the run would write.
 
     Raises:
-        ConfigurationError: one of them cannot be made.
-        StoreFormatError: the store's path cannot be one.
+        ConfigurationError: one of them cannot be made, or not be written to.
     """
     import asyncio  # noqa: PLC0415 - only here
 
-    from convergence_core.store.layout import store_root  # noqa: PLC0415 - as above
+    from tasks.authentication import journal_url  # noqa: PLC0415 - as above
+    from tasks.destinations import check_destinations  # noqa: PLC0415 - as above
     from tasks.metrics import make_metrics  # noqa: PLC0415 - as above
-    from tasks.storage import store_path  # noqa: PLC0415 - as above
+    from tasks.redaction import Secrets  # noqa: PLC0415 - as above
     from tasks.targets import make_target  # noqa: PLC0415 - as above
     from tasks.world import World  # noqa: PLC0415 - as above
 
-    store_root(store_path(loaded))
-    world = World.unchecked(loaded.configuration)
+    configuration = loaded.configuration
+    world = World.unchecked(configuration)
+    parts: list[Callable[[], object]] = [
+        lambda: check_destinations(configuration, loaded.base_dir),
+        lambda: journal_url(configuration, Secrets()),
+        lambda: asyncio.run(make_target(loaded, world).aclose()),
+        lambda: make_metrics(loaded, world),
+    ]
     problems: list[Problem] = []
-    try:
-        asyncio.run(make_target(loaded, world).aclose())
-    except ConfigurationError as error:
-        problems.extend(error.problems)
-    try:
-        make_metrics(loaded, world)
-    except ConfigurationError as error:
-        problems.extend(error.problems)
+    for make in parts:
+        try:
+            make()
+        except ConfigurationError as error:
+            problems.extend(error.problems)
     if problems:
         raise ConfigurationError(problems)
 

@@ -17,8 +17,8 @@ A ``Usage`` counts the *whole* prompt (cache reads and writes included) and the 
   ``promptTokenCount`` lacks ``toolUsePromptTokenCount`` but has ``cachedContentTokenCount``
   (Gemini API, "UsageMetadata").
 
-A number that cannot be a number of tokens (negative, a fraction, a truth value, a text) is
-unknown, and so is every whole that it is part of.
+A number that cannot be a number of tokens (negative, a fraction, a truth value, a text, more than a
+billion) is unknown, and so is every whole that it is part of.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,8 @@ from convergence_core.records import NO_USAGE, Json, Usage
 
 _Block: TypeAlias = "Mapping[str, Json]"
 
+MOST_TOKENS = 1_000_000_000
+"""That one answer can count."""
 _NOTHING: _Block = {}
 _ANTHROPIC_KEYS = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
 
@@ -177,8 +179,9 @@ def _mapping(block: _Block, key: str) -> _Block:
 def _count(block: _Block, key: str) -> int | None:
     """Return a number of tokens; ``None`` for everything that cannot be one."""
     value = block.get(key)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if is_count else None  # type: ignore[return-value]  # an int, as just checked
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
+        return value
+    return None
 
 
 def _part(block: _Block, key: str) -> int | None:

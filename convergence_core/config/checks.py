@@ -1,5 +1,7 @@
 """Rules between keys, for a configuration whose types are right."""
 
+import re
+
 from convergence_core.config.check_api import check_api
 from convergence_core.config.check_evaluation import check_evaluation
 from convergence_core.config.check_llm import check_llm
@@ -8,9 +10,13 @@ from convergence_core.config.check_runner import check_runner
 from convergence_core.config.check_secrets import check_secrets
 from convergence_core.config.check_society import check_society
 from convergence_core.config.check_space import check_space
+from convergence_core.config.check_urls import shown_url
 from convergence_core.config.models import Configuration
 from convergence_core.config.report import Report
 from convergence_core.config.source import Path
+
+_ADDRESS = r"[a-z0-9]+://[A-Za-z0-9_][^/\s?#]*(/[^\s?#]*)?$"
+"""Scheme, bucket and prefix."""
 
 
 def check(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
@@ -83,6 +89,14 @@ def _check_cost_aware(configuration: Configuration, report: Report) -> None:
 
 def _check_storage(configuration: Configuration, report: Report) -> None:
     storage = configuration.storage
+    results = configuration.output.save_path
+    if "://" in results:
+        rule, fix = "must be a local folder, not an address", "Write e.g. `./results`."
+        report.add(("output", "save_path"), rule, fix, value=shown_url(results))
+    if storage.remote is not None and not re.match(_ADDRESS, storage.remote):
+        rule = "must name a bucket after `://`"
+        fix = "Write e.g. `s3://bucket/nightly`."
+        report.add(("storage", "path"), rule, fix, value=shown_url(storage.remote))
     if storage.remote is None and storage.local is not None:
         rule = "has no effect with a folder as `storage.path`"
         fix = "Remove it, or write an address as `storage.path`, e.g. `s3://bucket/nightly`."

@@ -17,7 +17,7 @@ from convergence_core.config.problems import meant_by, problems_of
 from convergence_core.config.repair import repair
 from convergence_core.config.report import Report
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import Path, Source, texts_of
 from convergence_core.errors import ConfigurationError, Problem
 
 
@@ -35,7 +35,7 @@ def parse_configuration(
     Raises:
         ConfigurationError: holds all problems, in the order of the file.
     """
-    return _build(read_yaml(text, file), allow_callable=allow_callable)
+    return configuration_of(read_yaml(text, file), allow_callable=allow_callable)
 
 
 def parse_mapping(
@@ -51,11 +51,16 @@ def parse_mapping(
     Raises:
         ConfigurationError: holds all problems.
     """
-    return _build(read_mapping(mapping, file), allow_callable=allow_callable)
+    return configuration_of(read_mapping(mapping, file), allow_callable=allow_callable)
 
 
-def _build(source: Source, *, allow_callable: bool) -> Configuration:
-    problems = list(source.problems)
+def configuration_of(source: Source, *, allow_callable: bool = False) -> Configuration:
+    """Make a configuration of data that was read.
+
+    Raises:
+        ConfigurationError: holds all problems, those of reading among them.
+    """
+    problems = [*source.problems, *_nul_problems(source)]
     if isinstance(source.data, dict):
         configuration, more = _validate(source, allow_callable=allow_callable)
         problems += more
@@ -71,6 +76,23 @@ def _build(source: Source, *, allow_callable: bool) -> Configuration:
             )
         )
     raise ConfigurationError(sorted(_distinct(problems), key=_place))
+
+
+def _nul_problems(source: Source) -> list[Problem]:
+    """Return a problem for each text with the character 0; test cases may hold any."""
+    rule, fix = "must not hold the character 0", "Remove it; no path, header or database takes it."
+    return [
+        source.problem(path, rule, fix, value=shown(text, str(path[-1]) if path else ""))
+        for path, text in texts_of(source.data)
+        if "\0" in text and not _is_in_case(path)
+    ]
+
+
+def _is_in_case(path: Path) -> bool:
+    at = path[2:]
+    return path[:2] == ("evaluation", "test_cases") and (
+        len(at) > 1 or (len(at) == 1 and isinstance(at[0], int))
+    )
 
 
 def _distinct(problems: list[Problem]) -> list[Problem]:

@@ -32,6 +32,19 @@ RULES: tuple[tuple[str, str, str], ...] = (
         "Align the line with its neighbours, or close the bracket or quote above.",
     ),
     (
+        "invalid Unicode character escape code",
+        "an escape must be that of a character, not of half a pair",
+        "Write the character itself, or its code as `\\U` and eight digits.",
+    ),
+    *(
+        (
+            sign,
+            "a backslash in double quotes must begin an escape of YAML",
+            "Double the backslash, or put the text in single quotes.",
+        )
+        for sign in ("unknown escape character", "hexdecimal number")
+    ),
+    (
         "quoted scalar",
         "a quoted text must end with its quote",
         "Add the missing quote at the end of the text.",

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -10,7 +9,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from convergence_core.config import ApiConfig
-from convergence_core.errors import Billed, CandidateFault, ConfigurationError, Problem
+from convergence_core.config.shown import shown
+from convergence_core.errors import (
+    Billed,
+    CandidateFault,
+    ConfigurationError,
+    InfrastructureFault,
+    Problem,
+)
 from convergence_core.records import Case, Json, Params, Reply, Usage
 from convergence_core.target import WorstCase
 from tasks.authentication import header_fault, request_headers, secret_name
@@ -20,7 +26,7 @@ from tasks.proxy_texts import is_of_proxy
 from tasks.redaction import Secrets
 from tasks.request_templates import Values
 from tasks.stopwatch import Stopwatch
-from tasks.values import Missing, NotJsonError, as_text, pick, to_json
+from tasks.values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
 
 if TYPE_CHECKING:
     from convergence_core.budget.prices import PriceTable
@@ -311,7 +317,15 @@ def _number(body: Json, path: str | None) -> float | None:
     value = _found(body, path)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    if value > MOST_BILLED:
+        raise InfrastructureFault(
+            f"the answer says in `{path}` that it cost {shown(value)}, more than "
+            f"{MOST_BILLED:g}. Check what the endpoint sends there.",
+            error_type="bad_bill",
+            retryable=False,
+            may_be_billed=True,
+        )
+    return float(value) if value >= 0 else None  # not NaN either
 
 
 def _count(body: Json, path: str | None) -> int | None:

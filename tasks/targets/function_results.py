@@ -1,11 +1,11 @@
 """What a function's result means: a value, or an envelope that says more than its value."""
 
-import math
+import sys
 from collections.abc import Mapping
 
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import NO_USAGE, Json, Reply, Usage
-from tasks.values import NotJsonError, as_text, to_json
+from tasks.values import MOST_BILLED, NotJsonError, as_text, to_json
 from tasks.workers import Outcome
 
 ENVELOPE = frozenset(
@@ -78,17 +78,24 @@ def _number(rest: Mapping[str, Json], key: str) -> float | None:
     value = rest.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= MOST_BILLED:  # type: ignore[operator]
         raise CandidateFault(
-            f"the function returned `{key}` = {as_text(value)}, not a number of at least 0",
+            f"the function returned `{key}` = {as_text(value)}, not a number from 0 to "
+            f"{MOST_BILLED:g}",
             error_type="bad_result",
         )
-    return float(value)
+    return float(value)  # type: ignore[arg-type]
 
 
 def _count(rest: Mapping[str, Json], key: str) -> int | None:
     number = _number(rest, key)
     return None if number is None else int(number)
+
+
+def _is_finite(number: float) -> bool:
+    """Whether a number is one as a float as well; whole numbers can be too large."""
+    return abs(number) <= sys.float_info.max
 
 
 def _metrics(rest: Mapping[str, Json]) -> dict[str, float]:
@@ -97,7 +104,7 @@ def _metrics(rest: Mapping[str, Json]) -> dict[str, float]:
         return {}
     if isinstance(found, dict):
         numbers = {name: n for name, n in found.items() if isinstance(n, (bool, int, float))}
-        if len(numbers) == len(found) and all(math.isfinite(n) for n in numbers.values()):
+        if len(numbers) == len(found) and all(_is_finite(n) for n in numbers.values()):
             return {name: float(number) for name, number in numbers.items()}
     raise CandidateFault(
         "the function returned `metrics` that are not numbers by name", error_type="bad_result"

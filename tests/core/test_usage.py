@@ -266,7 +266,8 @@ def test_embeddings_have_no_answer():
 
 
 @pytest.mark.parametrize(
-    "garbage", [-1, True, False, 3.0, math.nan, math.inf, "12", "", [], {}, None]
+    "garbage",
+    [-1, 10**9 + 1, 10**400, True, False, 3.0, math.nan, math.inf, "12", "", [], {}, None],
 )
 @pytest.mark.parametrize("shape", ["chat", "responses", "anthropic", "gemini"])
 def test_garbage_is_unknown(shape: str, garbage: Json):

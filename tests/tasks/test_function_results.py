@@ -190,6 +190,9 @@ def test_an_envelope_says_more_than_its_value():
     [
         {"result": 1, "cost_usd": "free"},
         {"result": 1, "cost_usd": -1},
+        {"result": 1, "cost_usd": 1e300},
+        {"result": 1, "tokens_in": 10**400},
+        {"result": 1, "metrics": {"a": 10**400}},
         {"result": 1, "metrics": {"a": "b"}},
         {"result": 1, "metrics": [1]},
     ],

@@ -165,6 +165,16 @@ def test_response_fields_are_mapped():
     assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
 
 
+@pytest.mark.parametrize("field", ["cost_field", "tokens_in_field", "tokens_out_field"])
+@pytest.mark.parametrize("number", [1e300, 10**400])
+def test_a_bill_that_nobody_can_mean_is_a_fault_of_the_endpoint(field: str, number: float):
+    fault = fault_of(Answer({"result": "x", "bill": number}), response={field: "bill"})
+    assert (fault.fault, fault.error_type) == ("infrastructure", "bad_bill")
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.may_be_billed
+    assert "in `bill` that it cost" in str(fault)
+
+
 def test_an_answer_without_the_default_result_field_is_a_result_as_a_whole():
     with LoopbackServer(lambda _: Answer([1, 2])) as server:
         assert ask(http_api(server.url)).value == [1, 2]

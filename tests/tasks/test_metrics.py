@@ -144,8 +144,32 @@ def test_json_schema(result, value):
 
 def test_a_schema_never_fetches_what_it_refers_to():
     schema = {"$ref": "http://127.0.0.1:1/schema.json"}
-    with pytest.raises(EvaluatorFault):
+    with pytest.raises(ConfigurationError, match="what its references lead to"):
         value_of({"type": "json_schema", "schema": schema}, {}, None)
+    # What a case expects is a schema as well.
+    with pytest.raises(EvaluatorFault, match="what its references lead to"):
+        value_of({"type": "json_schema"}, {}, schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "rule"),
+    [
+        ({"properties": {"a": {"$ref": "#/$defs/gone"}}}, "but not /\\$defs/gone"),
+        ({"$ref": "#"}, "without an end"),
+    ],
+)
+def test_a_schema_whose_references_cannot_be_followed_is_refused(schema, rule):
+    with pytest.raises(ConfigurationError, match=rule):
+        value_of({"type": "json_schema", "schema": schema}, {}, None)
+
+
+def test_a_schema_may_refer_to_its_own_parts():
+    schema = {
+        "$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}}},
+        "$ref": "#/$defs/n",
+    }
+    assert value_of({"type": "json_schema", "schema": schema}, [[], [[]]], None) == 1.0
+    assert value_of({"type": "json_schema", "schema": schema}, [[], [1]], None) == 0.0
 
 
 @pytest.mark.parametrize("method", get_args(SimilarityMethod))
@@ -295,6 +319,7 @@ def test_numbers_and_dictionaries_are_read(returned, value):
     ("returned", "error_type"),
     [
         (float("nan"), "not_finite"),
+        (10**400, "not_finite"),
         (float("-inf"), "not_finite"),
         (np.array(np.nan), "not_finite"),
         ({"score": float("nan")}, "not_finite"),

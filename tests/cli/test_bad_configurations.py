@@ -1,0 +1,334 @@
+"""Bad configurations and files: exit code 2 and messages that name key and fix, never a traceback."""
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.commands import Done, Runner
+
+CONFIG = """\
+api: {name: bot, function: "bot.py:answer", workers: threads, request: {timeout_seconds: 5}}
+search_space:
+  parameters:
+    t: {type: float, min: 0, max: 1}
+    n: {type: int, min: 1, max: 9}
+    m: {type: categorical, choices: [a, b]}
+    p: {type: text, variants: [Be brief., Be kind.]}
+evaluation:
+  test_cases: {path: cases.json, holdout: 0.5}
+  repeats: 1
+  metrics: {q: {type: exact_match, weight: 1}}
+optimization:
+  algorithm: mab_evolution
+  seed: 1
+  evolution: {population_size: 4, generations: 2}
+  execution: {parallel_workers: 2, early_stopping: {patience: 2, min_improvement: 0.1}}
+budget: {max_calls: 100, max_usd: 1.0}
+storage: {path: ./store, keep_text: true}
+output: {save_path: ./results, formats: [json], save_all_experiments: true}
+"""
+BOT = "def answer(t=0, **others):\n    return 'x'\n"
+CASES = json.dumps([{"id": str(n), "input": f"q{n}", "expected": "x"} for n in range(4)])
+PATHS = "test_cases: {path: cases.json, holdout: 0.5}"
+MARKS = ("Traceback", "not foreseen")
+
+
+@pytest.fixture
+def project(here: Path) -> Path:
+    (here / "optimization.yaml").write_text(CONFIG)
+    (here / "bot.py").write_text(BOT)
+    (here / "cases.json").write_text(CASES)
+    return here
+
+
+def refused(done: Done, key: str) -> None:
+    """Check that a command refused its input and said where and what to do."""
+    assert done.code == 2, (done.code, done.out, done.err)
+    assert not [mark for mark in MARKS if mark in done.out + done.err]
+    problems = done.json["problems"]
+    assert problems
+    assert all(row["rule"] and row["fix"] for row in problems)
+    keys = [row["key"] for row in problems]
+    assert any(found.startswith(key) or key.startswith(f"{found}.") for found in keys), keys
+
+
+def with_config(old: str, new: str) -> Callable[[Path], None]:
+    def bend(folder: Path) -> None:
+        assert old in CONFIG
+        (folder / "optimization.yaml").write_text(CONFIG.replace(old, new))
+
+    return bend
+
+
+def with_file(name: str, content: str | bytes, *, config: tuple[str, str] | None = None) -> Any:
+    def bend(folder: Path) -> None:
+        if config is not None:
+            with_config(*config)(folder)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+    return bend
+
+
+def with_cases(name: str, content: str | bytes) -> Any:
+    return with_file(name, content, config=("cases.json", name))
+
+
+def in_place_of(name: str, make: Callable[[Path], None]) -> Callable[[Path], None]:
+    def bend(folder: Path) -> None:
+        (folder / name).unlink()
+        make(folder / name)
+
+    return bend
+
+
+def config_of(content: str | bytes) -> Any:
+    return with_file("optimization.yaml", content)
+
+
+def occupied(name: str, content: str = "mine") -> Callable[[Path], None]:
+    def bend(folder: Path) -> None:
+        (folder / name).mkdir()
+        (folder / name / "thesis.txt").write_text(content)
+
+    return bend
+
+
+STORE, SAVE = "storage: {path: ./store, keep_text: true}", "save_path: ./results"
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a BaseException at import": (
+        with_file("bot.py", "class Stop(BaseException): pass\nraise Stop('x')"), "api.function"),
+    "GeneratorExit at import": (with_file("bot.py", "raise GeneratorExit"), "api.function"),
+    "SystemExit at import": (with_file("bot.py", "import sys; sys.exit(0)"), "api.function"),
+    "an error that cannot say what it is": (
+        with_file("bot.py", "class E(Exception):\n  def __str__(self): raise E\nraise E"), "api.function"),
+    "a module that answers no name": (
+        with_file("bot.py", "def __getattr__(name): raise RuntimeError(name)"), "api.function"),
+    "a syntax error": (with_file("bot.py", "def answer(:"), "api.function"),
+    "a NUL in Python": (with_file("bot.py", b"x = 1\0"), "api.function"),
+    "no UTF-8 in Python": (with_file("bot.py", b"x = '\xff\xfe'"), "api.function"),
+    "imports without end": (with_file("bot.py", "from bot import answer"), "api.function"),
+    "recursion at import": (with_file("bot.py", "def f(): f()\nf()"), "api.function"),
+    "a function that is a number": (with_file("bot.py", "answer = 3"), "api.function"),
+    "a folder as the function's file": (in_place_of("bot.py", Path.mkdir), "api.function"),
+    "a pipe as the function's file": (in_place_of("bot.py", os.mkfifo), "api.function"),
+    "links in a circle as the function's file": (
+        in_place_of("bot.py", lambda path: path.symlink_to(path)), "api.function"),
+    "NUL in the function": (with_config("bot.py:answer", "bot\\0.py:answer"), "api.function"),
+    "NUL in the cases' path": (with_config("cases.json", '"cases\\0.json"'), "evaluation.test_cases"),
+    "NUL in the store's path": (with_config("./store", '"a\\0b"'), "storage.path"),
+    "NUL in the results' path": (with_config("./results", '"a\\0b"'), "output.save_path"),
+    "NUL in a prompt": (with_config("Be brief.", '"Be\\0"'), "search_space.parameters.p.variants"),
+    "a pipe as cases": (in_place_of("cases.json", os.mkfifo), "evaluation.test_cases"),
+    "a folder as cases": (in_place_of("cases.json", Path.mkdir), "evaluation.test_cases"),
+    "a device as cases": (with_config("cases.json", "/dev/../dev/null.json"), "evaluation.test_cases"),
+    "links in a circle as cases": (
+        in_place_of("cases.json", lambda path: path.symlink_to(path)), "evaluation.test_cases"),
+    "a link to nowhere as cases": (
+        in_place_of("cases.json", lambda path: path.symlink_to("gone")), "evaluation.test_cases"),
+    "a name that is too long": (with_config("cases.json", "c" * 5000 + ".json"), "evaluation.test_cases"),
+    "a lone surrogate in a name": (with_config("cases.json", '"\\ud800.json"'), ""),
+    "a key twice in a JSON case": (
+        with_cases("c.json", '[{"input": "a", "input": "b", "expected": "x"}]'), "evaluation.test_cases"),
+    "a key twice within an input": (
+        with_cases("c.json", '{"cases": [\n{"input": {"a": 1, "a": 2}}]}'), "evaluation.test_cases"),
+    "the list of cases twice": (
+        with_cases("c.json", '{"cases": [{"input": 1}], "cases": []}'), "evaluation.test_cases"),
+    "a key twice in JSON Lines": (
+        with_cases("c.jsonl", '{"input": 1}\n{"input": 1, "input": 2}\n'), "evaluation.test_cases"),
+    "a key twice in YAML cases": (
+        with_cases("c.yaml", "- {input: 1, input: 2}"), "evaluation.test_cases"),
+    "a column twice": (with_cases("c.csv", "input,input\n1,2\n"), "evaluation.test_cases"),
+    "NaN in cases": (with_cases("c.json", '[{"input": NaN}]'), "evaluation.test_cases"),
+    "a number without end in cases": (
+        with_cases("c.json", '[{"input": ' + "9" * 5000 + "}]"), "evaluation.test_cases"),
+    "brackets without end in cases": (with_cases("c.json", "[" * 100_000), "evaluation.test_cases"),
+    "no UTF-8 in cases": (with_cases("c.json", b'[{"input": "\xff"}]'), "evaluation.test_cases"),
+    "UTF-16 cases": (with_cases("c.json", CASES.encode("utf-16")), "evaluation.test_cases"),
+    "empty cases": (with_cases("c.json", ""), "evaluation.test_cases"),
+    "no cases": (with_cases("c.json", "[]"), "evaluation.test_cases"),
+    "cases that are a number": (with_cases("c.json", "3"), "evaluation.test_cases"),
+    "an id twice": (with_cases("c.json", '[{"id": "a", "input": 1}, {"id": "a", "input": 2}]'),
+                    "evaluation.test_cases"),
+    "no parquet": (with_cases("c.parquet", "PAR1"), "evaluation.test_cases"),
+    "cases of an unknown kind": (with_cases("c.docx", "x"), "evaluation.test_cases"),
+    "a CSV quote without an end": (with_cases("c.csv", 'input\n"a\n'), "evaluation.test_cases"),
+    "a store path that is a file": (with_config("./store", "bot.py"), "storage.path"),
+    "a store path below a file": (with_config("./store", "bot.py/a/b"), "storage.path"),
+    "a store path that is another folder": (
+        occupied("store"), "storage.path"),
+    "a store path with an asterisk": (with_config("./store", "'./st*re'"), "storage.path"),
+    "a store path that is a link to nowhere": (
+        lambda folder: (folder / "store").symlink_to("gone/there"), "storage.path"),
+    "a store path that is a pipe": (lambda folder: os.mkfifo(folder / "store"), "storage.path"),
+    "a store whose marker is none": (
+        lambda folder: (occupied("store")(folder), (folder / "store/store.json").write_text("{"))[0],
+        "storage.path"),
+    "results in a file": (with_config("./results", "cases.json"), "output.save_path"),
+    "results in a loop of links": (
+        lambda folder: (folder / "results").symlink_to("results"), "output.save_path"),
+    "an export onto a folder": (
+        with_config(SAVE, SAVE + ", export_best_config: {enabled: true, output_path: .}"),
+        "output.export_best_config.output_path"),
+    "a journal whose variable is not set": (
+        with_config(STORE, 'storage: {journal: "${CONVERGENCE_TEST_UNSET}"}'), "storage.journal"),
+    "a journal whose variable holds something else": (
+        with_config(STORE, 'storage: {journal: "${HOME}"}'), "storage.journal"),
+    "an address without a bucket": (with_config("./store", "s3://"), "storage.path"),
+    "an address with a prefix alone": (with_config("./store", "s3:///nightly"), "storage.path"),
+    "an address with a blank": (with_config("./store", "'gs:// b'"), "storage.path"),
+    "an address with a query": (with_config("./store", "'az://b/p?sig=1'"), "storage.path"),
+    "an address of another kind": (with_config("./store", "ftp://b/p"), "storage.path"),
+    "a bomb of aliases": (config_of(BOMB), ""),
+    "an alias to itself": (config_of("api: &a {name: bot, function: *a}\n"), ""),
+    "a cycle of mappings": (config_of("a: &a\n  b: *a\n"), ""),
+    "a tag that makes objects": (
+        config_of("api: !!python/object/apply:os.system ['true']\n"), ""),
+    "a tag of one's own": (config_of("api: !secret x\n"), ""),
+    "a binary tag": (config_of("api: !!binary aGVsbG8=\n"), ""),
+    "a set": (config_of("api: !!set {a, b}\n"), ""),
+    "two documents": (config_of("a: 1\n---\nb: 2\n"), ""),
+    "a list": (config_of("- 1\n"), ""),
+    "a number": (config_of("3\n"), ""),
+    "nothing": (config_of(""), ""),
+    "white space alone": (config_of("\n \n"), ""),
+    "a comment alone": (config_of("# later\n"), ""),
+    "bytes that are no text": (config_of(bytes(range(256))), ""),
+    "a tab of indentation": (config_of("api:\n\tname: x\n"), ""),
+    "brackets without end": (config_of("[" * 20_000), ""),
+    "a key twice": (config_of(CONFIG + "storage: {path: ./other}\n"), "storage"),
+    "a key that is a list": (config_of("? [a, b]\n: 1\n"), ""),
+    "a key that is a date": (config_of("2026-01-01: 1\n"), ""),
+    "keys that look alike": (config_of(CONFIG.replace("budget:", "bud\u200bget:")), "bud"),
+    "full-width keys": (config_of(CONFIG.replace("budget:", "\uff42udget:")), "\uff42"),
+    "a huge whole number": (with_config("seed: 1", "seed: " + "9" * 4_400), "optimization.seed"),
+    "a number beyond 64 bits": (with_config("seed: 1", f"seed: {2**70}"), "optimization.seed"),
+    "a folder as the configuration": (in_place_of("optimization.yaml", Path.mkdir), ""),
+    "a pipe as the configuration": (in_place_of("optimization.yaml", os.mkfifo), ""),
+    "no configuration": (lambda folder: (folder / "optimization.yaml").unlink(), ""),
+    "links in a circle as the configuration": (
+        in_place_of("optimization.yaml", lambda path: path.symlink_to(path)), ""),
+}  # fmt: skip
+
+
+def test_what_is_bent_below_is_valid(project: Path, cli: Runner):
+    assert cli("validate").code == 0
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_what_nobody_would_write_is_refused_with_key_and_fix(
+    project: Path, cli: Runner, name: str
+):
+    bend, key = HAND_WRITTEN[name]
+    bend(project)
+    refused(cli("validate", "--json"), key)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everywhere")
+@pytest.mark.parametrize(
+    ("name", "key"), [("cases.json", "evaluation.test_cases"), ("bot.py", "api.function")]
+)
+def test_files_that_may_not_be_read_are_refused(project: Path, cli: Runner, name: str, key: str):
+    (project / name).chmod(0)
+    refused(cli("validate", "--json"), key)
+
+
+WRONG: tuple[Any, ...] = (
+    {"a": {"b": 1}}, [[1], [2]], float("nan"), float("inf"), -float("inf"), 10**400, -(10**400), "\0",
+    -1e308, "\ud7ff\u202e{", [None],
+)  # fmt: skip
+"""What is no value of any key below."""
+N_GENERATED = 255 - len(HAND_WRITTEN)
+
+
+def leaves(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(tree, dict):
+        return [leaf for key, value in tree.items() for leaf in leaves(value, (*path, key))]
+    return [path]
+
+
+def generated() -> list[tuple[tuple[Any, ...], Any]]:
+    tree = yaml.safe_load(CONFIG)
+    # Names and texts may hold any character but one, choices any value.
+    free = {("api", "name"), ("storage", "path"), ("output", "save_path"), ("api", "function"),
+            ("evaluation", "test_cases", "path")}  # fmt: skip
+    paths = [path for path in leaves(tree) if "parameters" not in path and path not in free]
+    paths += [("search_space", "parameters", "t", key) for key in ("type", "min", "max")]
+    pairs = [(path, value) for path in paths for value in WRONG]
+    pairs += [(path, value) for path in sorted(free) for value in ({"a": 1}, [[1]], 10**400, "\0")]
+    return random.Random(22).sample(pairs, N_GENERATED)
+
+
+def test_values_of_a_wrong_kind_anywhere_are_refused_with_key_and_fix(project: Path, cli: Runner):
+    for path, value in generated():
+        tree = yaml.safe_load(CONFIG)
+        holder = tree
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = value
+        text = json.dumps(tree) if isinstance(value, int) else yaml.safe_dump(tree)
+        (project / "optimization.yaml").write_text(text)
+        try:
+            refused(cli("validate", "--json"), path[0])
+        except AssertionError as error:
+            raise AssertionError(f"{path} = {value!r}"[:200]) from error
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a store path that is a file", "a journal whose variable is not set",
+     "an address without a bucket", "results in a file", "a BaseException at import"],
+)  # fmt: skip
+def test_a_run_is_refused_before_anything_is_made(project: Path, cli: Runner, name: str):
+    HAND_WRITTEN[name][0](project)
+    before = {path.name for path in project.iterdir()}
+    done = cli("optimize", "--quiet")
+    assert done.code == 2, (done.out, done.err)
+    assert not [mark for mark in MARKS if mark in done.err]
+    assert {path.name for path in project.iterdir()} - {"__pycache__"} == before
+
+
+def test_a_case_with_a_key_twice_is_told_with_its_line(project: Path, cli: Runner):
+    (project / "cases.json").write_text('[{"input": 1},\n {"input": 1, "tags": [], "tags": []}]')
+    (row,) = [row for row in cli("validate", "--json").json["problems"] if "twice" in row["rule"]]
+    assert (row["line"], row["column"]) == (2, 2)
+    assert "`tags`" in row["rule"]
+
+
+SCRIPT = """
+from convergence import run_optimization_sync
+
+def answer(t=0, **others):
+    return "x"
+
+def own(case, reply):
+    return 1.0
+
+{guard}run_optimization_sync("optimization.yaml", logging_mode="silent")
+"""
+
+
+def test_a_script_without_a_main_guard_is_refused_and_does_not_hang(
+    project: Path, cli: Runner, python: Runner
+):
+    with_config("q: {type: exact_match", 'q: {type: function, function: "bot.py:own"')(project)
+    (project / "bot.py").write_text(SCRIPT.format(guard=""))
+    done = cli("validate", "--json")
+    refused(done, "evaluation.metrics.q.function")
+    assert {row["line"] for row in done.json["problems"]} == {10}
+    assert "__main__" in done.json["problems"][0]["fix"]
+    ended = python("import runpy; runpy.run_path('bot.py', run_name='__main__')", cwd=project)
+    assert ended.code == 1
+    assert "importing it begins an optimization" in ended.err
+    assert not (project / "store").exists()
+    assert "bot" not in sys.modules
