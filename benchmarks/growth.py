@@ -30,9 +30,9 @@ from tests.support.searching import search
 
 ROOT = Path(__file__).parents[1]
 QUESTIONS = {
-    "best of each run": "select run_id, candidate_id, mean_reward from leaderboard where rank = 1",
+    "best of each run": "select run_id, candidate_id, posterior_mean from leaderboard where rank = 1",
     "learning curve of a run": (
-        "select generation, mean_reward, best_so_far from learning_curve "
+        "select generation, posterior_mean, best_so_far from learning_curve "
         "where run_id = $run order by 1"
     ),
     "spending by day": "select day, purpose, model, sum(cost_usd) from costs group by all",

@@ -39,8 +39,13 @@ class Ranked:
     """Posterior mean reward, in [0, 1]."""
     low: float
     high: float
+    cautious: float
+    """What candidates are ranked by: the posterior's lower end at ``CAUTIOUS_LEVEL``, before means
+    of leaders are lowered by what leaders did not show."""
     n_cells: int
     """Rewards behind it."""
+    n_cases: int
+    """Distinct test cases behind it."""
     feasible: float | None = None
     """Posterior probability that it keeps the hard constraints; ``None``: no cell broke one."""
 
@@ -167,7 +172,9 @@ def recommend(
             mean=float(mean[i]),
             low=float(low[i]),
             high=float(high[i]),
+            cautious=float(cautious[i]),
             n_cells=members[i].n,
+            n_cases=len({case_id for case_id, _ in members[i].rewards}),
             feasible=feasible[i],
         )
         for i in order

@@ -112,7 +112,8 @@ class CandidateReport:
     holdout: Estimate | None = None
     """Cases the search never saw; ``None``: not asked."""
     metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
-    """Role → metric → mean over its evaluations, in the metric's unit."""
+    """Role → metric → mean in the metric's unit: for ``search`` adjusted for the cases that were
+    asked, else measured, on the same cells for every candidate."""
 
     def estimate(self, role: Role) -> Estimate | None:
         """Return the estimate on the cells of a role."""
@@ -155,12 +156,20 @@ class LeaderboardRow:
     """Posterior mean reward."""
     low: float
     high: float
+    cautious: float | None = None
+    """What the rank follows: the lower end of the posterior's 68 % interval; ``None``: a result of
+    an earlier version."""
+    feasible: float | None = None
+    """Probability that it keeps the hard constraints, which the rank follows first; ``None``: no
+    cell broke one."""
     n_cells: int
     """Search evaluations, missing ones left out."""
+    n_cases: int | None = None
+    """Distinct test cases of these; ``None``: a result of an earlier version."""
     n_failed: int
     """Search evaluations without an ``ok`` status, skipped ones left out."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Metric → mean over its search evaluations."""
+    """Metric → mean, adjusted for the cases that were asked."""
     origin: str
     generation: int
     """First asked, from 0."""
@@ -180,8 +189,9 @@ class CurvePoint:
     """Posterior mean of the candidate that would have been handed over; ``None``: none yet."""
     low: float | None
     high: float | None
-    mean_reward: float | None
-    """Mean reward over this generation's candidates; ``None``: no reward was seen."""
+    asked_mean: float | None = None
+    """Mean of the posterior means, after it, of this generation's candidates; ``None``: no reward
+    was seen."""
     cumulative_usd: float | None
     """Known prices so far; ``None``: no call had one."""
 
@@ -356,6 +366,8 @@ class RunResult:
     """What thoughts were worth; ``None``: nobody thought."""
     preferences: PreferenceReport | None = None
     """What preferences came to; ``None``: none were written."""
+    named_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Parameter → name in labels → the whole value, of values that labels only name."""
     failures: tuple[Failure, ...] = ()
     """Most frequent first."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -138,10 +138,5 @@ def total_of(tallies: Iterable[Tally], name: str) -> tuple[int, float, float]:
     )
 
 
-def until(tallies: Iterable[Tally], generation: int) -> tuple[Tally, ...]:
-    """Return the tallies of cells that were asked by a generation."""
-    return tuple(tally for tally in tallies if tally.generation <= generation)
-
-
 def _key(evaluation: Evaluation) -> CellKey:
     return evaluation.cell.case_id, evaluation.cell.repeat

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from convergence_core.config import reference
 from convergence_core.store.tables import describe
+from convergence_core.store.views import describe_views
 
 DOCS = Path(__file__).parent
 
@@ -46,6 +47,19 @@ and parquet hold every text as it is.
 """
 
 
+VIEWS = """## Views
+
+Made of the tables. Means that compare candidates are posterior means, written by the run itself at each
+generation's commit and at its end; reports, result files, Prefect's artifacts and the views show the same
+numbers. Candidates are asked different cases, some of them easier than others, so a plain mean over a
+candidate's own cases compares nothing: it is called `raw_mean_reward`. Of metrics, reports show means that are
+adjusted for the cases; the view `metrics` holds each value as it was measured. Runs of versions before the table
+`estimates` have NULL where these views show a posterior. Where a run goes on, candidates behind the first 500 have
+NULL, too.
+
+"""
+
+
 def configuration_page() -> str:
     """Return docs/configuration.md."""
     rows = []
@@ -58,7 +72,7 @@ def configuration_page() -> str:
 
 def tables_page() -> str:
     """Return docs/tables.md."""
-    return TABLES + describe().rstrip() + "\n"
+    return TABLES + describe() + "\n" + VIEWS + describe_views()
 
 
 PAGES = {"configuration.md": configuration_page, "tables.md": tables_page}

@@ -18,16 +18,16 @@ from convergence_core.records import (
 from convergence_core.result import RunResult
 from convergence_core.schedule import Schedule
 from convergence_core.store.clock import wall_clock_us
-from convergence_core.store.rows import payload_rows
+from convergence_core.store.protocols import Row
+from convergence_core.store.rows import measured_row, payload_rows, posterior_rows
 from tasks.cases import groups_of
 from tasks.champions import tagged_champion
 from tasks.gating import judge, record
+from tasks.report.candidates import Final
 from tasks.report.collect import collect
 from tasks.report.files import write_results
-from tasks.runs import Run
+from tasks.runs import Run, baseline_of, has_answers
 from tasks.standing import limit_reached
-
-_ANSWERED = "SELECT eval_id FROM evaluations WHERE run_id = $run AND status = 'ok' LIMIT 1"
 
 FINAL = -1
 """Number under which the final re-estimation is published."""
@@ -49,7 +49,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
         return []
     members = run.progress.search.archive.members
     subjects = [members[recommendation.candidate_id].candidate]
-    baseline = _baseline(run)
+    baseline = baseline_of(run)
     for other in (baseline, _champion(run)):
         known = {subject.candidate_id for subject in subjects}
         if other is not None and other.candidate_id not in known:
@@ -86,10 +86,11 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         {
             "payloads": payload_rows(run.run_id, evaluations),
             "evaluations": run.evaluation_rows(evaluations),
+            "estimates": _estimate_rows(run, recommendation, trials),
             "attempts": run.journal.attempts(run.run_id, generation=None),
         },
     )
-    baseline = _baseline(run)
+    baseline = baseline_of(run)
     result = collect(
         run.store,
         replace(run.record, ended_us=wall_clock_us()),
@@ -165,13 +166,35 @@ def _is_used_up(run: Run) -> bool:
 
 def _recommendation(run: Run) -> Recommendation | None:
     """Return whom to hand over; ``None``: nobody got a reward, or rewards of failures alone."""
-    answered = run.store.rows(_ANSWERED, {"run": run.run_id})
-    return run.recommend(run.progress.search) if answered else None
+    return run.recommend(run.progress.search) if has_answers(run) else None
 
 
-def _baseline(run: Run) -> Candidate | None:
-    params = run.loaded.space.baseline()
-    return None if params is None else run.loaded.space.candidate(params, origin="default")
+def _estimate_rows(
+    run: Run, recommendation: Recommendation | None, trials: Sequence[Trial]
+) -> list[Row]:
+    """Return what is known at the end: all candidates by the search, and what was measured."""
+    n_generations = run.next_generation
+    winner_id = None if recommendation is None else recommendation.candidate_id
+    level = run.configuration.optimization.mab.confidence_level
+    final = Final.of(trials, run.loaded.cases, level)
+    rows = posterior_rows(run.run_id, None, recommendation, n_generations=n_generations)
+    roles: tuple[Role, ...] = ("holdout", "fresh")
+    for trial in trials:
+        candidate_id = trial.candidate.candidate_id
+        for role in roles:
+            found = final.estimate(candidate_id, role)
+            if found is not None:
+                rows.append(
+                    measured_row(
+                        run.run_id,
+                        candidate_id,
+                        role,
+                        found,
+                        n_generations=n_generations,
+                        recommended=candidate_id == winner_id,
+                    )
+                )
+    return rows
 
 
 def _final_assignment(run: Run, candidate: Candidate) -> Assignment:
@@ -190,5 +213,5 @@ def _final_assignment(run: Run, candidate: Candidate) -> Assignment:
         Cell(candidate_id=candidate.candidate_id, case_id=case_id, repeat=number, role=role)
         for case_id, number, role in chosen
     )
-    label = f"finally {run.loaded.space.label(candidate.params)}"
+    label = f"finally {run.loaded.space.label(candidate.params, n=3)}"
     return Assignment(candidate=candidate, cells=cells, label=label)

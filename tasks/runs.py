@@ -320,7 +320,7 @@ class Run:
                             )
                             for case_id, repeat in cells
                         ),
-                        label=f"again {self.loaded.space.label(candidate.params)}",
+                        label=f"again {self.loaded.space.label(candidate.params, n=3)}",
                     )
                 )
         return Plan(assignments=tuple(assignments)) if assignments else None
@@ -529,3 +529,22 @@ class Run:
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=reason))
         finally:
             self.close()
+
+
+_ANSWERED = "SELECT eval_id FROM evaluations WHERE run_id = $run AND status = 'ok' LIMIT 1"
+
+
+def has_answers(run: Run, evaluations: Iterable[Evaluation] = ()) -> bool:
+    """Whether a candidate answered, among these evaluations or committed ones.
+
+    Rewards of failures alone recommend nobody.
+    """
+    if any(evaluation.status == "ok" for evaluation in evaluations):
+        return True
+    return bool(run.store.rows(_ANSWERED, {"run": run.run_id}))
+
+
+def baseline_of(run: Run) -> Candidate | None:
+    """Return the user's defaults as a candidate; ``None``: the configuration gives none."""
+    params = run.loaded.space.baseline()
+    return None if params is None else run.loaded.space.candidate(params, origin="default")

@@ -19,11 +19,12 @@ from convergence_core.store.rows import (
     candidate_rows,
     generation_row,
     payload_rows,
+    posterior_rows,
 )
 from tasks.living import run_of
 from tasks.preferences.alone import save_rounds
 from tasks.process_redaction import redacted_errors
-from tasks.runs import Run
+from tasks.runs import Run, baseline_of, has_answers
 from tasks.sealed import Sealed
 from tasks.standing import Learned
 from tasks.thoughts.thinking import Taught
@@ -149,10 +150,19 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
     run = run_of(run_id)
     step = learned.value
     evaluations = [evaluation for trial in step.trials for evaluation in trial.evaluations]
+    believed = step.recommendation if has_answers(run, evaluations) else None
+    baseline = baseline_of(run)
     tables: dict[str, Any] = {
         "payloads": [*payload_rows(run_id, evaluations), *_thought_texts(run_id, step)],
         "candidates": candidate_rows(run_id, step.progress.search.archive, generation),
         "evaluations": run.evaluation_rows(evaluations),
+        "estimates": posterior_rows(
+            run_id,
+            generation,
+            believed,
+            n_generations=generation + 1,
+            baseline_id=None if baseline is None else baseline.candidate_id,
+        ),
         "attempts": run.journal.attempts(run_id, generation=generation),
         "generations": [
             generation_row(
@@ -160,6 +170,7 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
                 generation,
                 evaluations,
                 step.progress.to_checkpoint(),
+                recommendation=believed,
                 flow_run_id=runtime.flow_run.id,
                 partial=any(evaluation.status == "skipped" for evaluation in evaluations),
                 fallback_us=run.record.started_us,

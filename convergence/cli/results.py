@@ -107,12 +107,12 @@ def _shown(record: "RunRecord") -> tuple[str, ...]:
 
 
 def _reward(record: "RunRecord") -> str:
-    """Return the winner's mean reward, as unbiased as the run measured it."""
+    """Return the recommended candidate's mean reward and what it rests on, the least biased."""
     summary = json.loads(record.summary_json) if record.summary_json else {}
     winner = summary.get("winner") or {}
-    for kind in ("holdout", "fresh", "search"):
-        if winner.get(kind):
-            return f"{winner[kind]['mean']:.3f}"
+    for role, kind in (("holdout", "held-out"), ("fresh", "asked again"), ("search", "posterior")):
+        if winner.get(role):
+            return f"{winner[role]['mean']:.3f} {kind}"
     return ""
 
 

@@ -71,9 +71,9 @@ def _show_winner(result: "RunResult", winner: "CandidateReport") -> None:
     rows = list(_estimates("winner", winner))
     if result.baseline is not None and not result.winner_is_baseline:
         rows += _estimates("defaults", result.baseline)
-    columns = ("", "measured on", "reward", "interval", "cases")
+    columns = ("", "mean reward on", "mean", "interval", "cases")
     console.answer("")
-    console.show(console.simple_table(columns, rows, right=("reward", "cases")))
+    console.show(console.simple_table(columns, rows, right=("mean", "cases")))
     for line in _told_differences(result):
         console.answer(line)
     if result.final_look:

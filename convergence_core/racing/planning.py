@@ -201,7 +201,7 @@ class Draft:
             Assignment(
                 candidate=candidate,
                 cells=tuple(self._cells[name]),
-                label=self.space.label(candidate.params),
+                label=self.space.label(candidate.params, n=3),
             )
             for name, candidate in self._candidates.items()
         )

@@ -19,6 +19,8 @@ from convergence_core.records import Json, ParamValue
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
 _TIDY = 4
+LONGEST_SHOWN = 40
+"""Characters of a choice that a label shows."""
 """Decades of resolution of sampled floats: 0.7123 rather than 0.7123456789."""
 
 When: TypeAlias = tuple[tuple[str, tuple[ParamValue, ...]], ...]
@@ -401,14 +403,17 @@ class Choice:
         return self.choices[int(rng.integers(self.n_values))]
 
     def show(self, value: ParamValue) -> str:
-        """Return a short text; a variant's file stem, or ``#2`` for the second inline text."""
+        """Return a short text; a variant's file stem, or ``#2`` for the second inline text.
+
+        A long choice is cut and bears its number, so that no two choices look alike.
+        """
         index = self.index(value)
         if self.kind == "boolean":
             return str(value).lower()
         if self.kind == "text":
             return self._variant(index)
         text = " ".join(str(value).split())
-        return text if len(text) <= 24 else f"{text[:23]}…"
+        return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…#{index + 1}"
 
     def spelling(self, value: ParamValue) -> ParamValue:
         """Return a value as the configuration spells it: for texts the variant, else itself."""

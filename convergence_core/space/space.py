@@ -7,7 +7,7 @@ rounds, so points that mean the same have one ``candidate_id``.
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -371,14 +371,32 @@ class Space:
 
     # -- showing -----------------------------------------------------------------------------
 
-    def label(self, params: Params, n: int = 3) -> str:
-        """Return a short name for people: the first ``n`` active parameters that can vary."""
+    def label(self, params: Params, n: int | None = None) -> str:
+        """Return a name for people: the active parameters that can vary.
+
+        Args:
+            params: a point of the space.
+            n: the first so many, and how many more there are; by default all.
+        """
         varying = [
             f"{name}={parameter.show(params[name])}"
             for name, parameter in self.parameters.items()
             if name in params and parameter.n_values != 1
         ]
-        return " ".join(varying[:n])
+        n_more = 0 if n is None else len(varying) - n
+        return " ".join([*varying[:n], *([f"(+{n_more} more)"] if n_more > 0 else [])])
+
+    def named_values(self, points: Iterable[Params]) -> dict[str, dict[str, str]]:
+        """Return parameter → name in labels → whole value, of values that labels only name."""
+        found: dict[str, dict[str, str]] = {}
+        for params in points:
+            for name, value in params.items():
+                parameter = self.parameters.get(name)
+                if isinstance(parameter, Choice) and isinstance(value, str):
+                    shown = parameter.show(value)
+                    if shown != value:
+                        found.setdefault(name, {})[shown] = value
+        return found
 
     def to_json(self) -> Json:
         """Describe the space; texts by their names."""

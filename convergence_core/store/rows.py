@@ -1,10 +1,19 @@
 """Records as rows of tables: pure, so that publishing a generation twice writes the same bytes."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from convergence_core.archive import Archive
-from convergence_core.records import Evaluation, canonical_json, sha256_hex
+from convergence_core.records import Evaluation, Role, canonical_json, sha256_hex
 from convergence_core.store.protocols import Checkpoint, Row
+
+if TYPE_CHECKING:
+    from convergence_core.recommend import Recommendation
+    from convergence_core.result import Estimate
+
+
+MAX_ESTIMATES = 500
+"""Places whose posterior a generation keeps; the end of a run keeps all."""
 
 
 def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
@@ -77,12 +86,79 @@ def payload_rows(run_id: str, evaluations: Iterable[Evaluation]) -> list[Row]:
     ]
 
 
+def posterior_rows(
+    run_id: str,
+    generation: int | None,
+    recommendation: "Recommendation | None",
+    *,
+    n_generations: int,
+    baseline_id: str | None = None,
+) -> list[Row]:
+    """Return what the evidence says of the candidates, best first; none without a recommendation.
+
+    Args:
+        run_id: the run.
+        generation: after which it was made; ``None``: at the run's end, which keeps all candidates.
+        recommendation: by this evidence.
+        n_generations: committed generations behind it.
+        baseline_id: the default, which is kept wherever it stands.
+    """
+    if recommendation is None:
+        return []
+    return [
+        {
+            "run_id": run_id,
+            "generation": generation,
+            "candidate_id": ranked.candidate_id,
+            "role": "search",
+            "n_generations": n_generations,
+            "rank": rank,
+            "mean": ranked.mean,
+            "low": ranked.low,
+            "high": ranked.high,
+            "level": recommendation.level,
+            "cautious": ranked.cautious,
+            "feasible": ranked.feasible,
+            "n_cases": ranked.n_cases,
+            "recommended": ranked.candidate_id == recommendation.candidate_id,
+        }
+        for rank, ranked in enumerate(recommendation.ranking, 1)
+        if generation is None or rank <= MAX_ESTIMATES or ranked.candidate_id == baseline_id
+    ]
+
+
+def measured_row(
+    run_id: str,
+    candidate_id: str,
+    role: Role,
+    estimate: "Estimate",
+    *,
+    n_generations: int,
+    recommended: bool,
+) -> Row:
+    """Return what the re-estimation measured of a candidate on the cells of a role."""
+    return {
+        "run_id": run_id,
+        "generation": None,
+        "candidate_id": candidate_id,
+        "role": role,
+        "n_generations": n_generations,
+        "mean": estimate.mean,
+        "low": estimate.low,
+        "high": estimate.high,
+        "level": estimate.level,
+        "n_cases": estimate.n_cases,
+        "recommended": recommended,
+    }
+
+
 def generation_row(
     run_id: str,
     generation: int,
     evaluations: Sequence[Evaluation],
     checkpoint: Checkpoint,
     *,
+    recommendation: "Recommendation | None" = None,
     flow_run_id: str | None,
     partial: bool,
     fallback_us: int,
@@ -90,7 +166,8 @@ def generation_row(
     """Return the commit marker of a generation.
 
     Its times are those of its first and last call, so that a generation published twice reads
-    the same; ``fallback_us`` stands in where no call was made.
+    the same; ``fallback_us`` stands in where no call was made. ``recommendation`` is the one after
+    it; ``None``: nothing was answered yet.
     """
     per_candidate: dict[str, list[float]] = {}
     for evaluation in evaluations:
@@ -108,14 +185,25 @@ def generation_row(
         "status": "partial" if partial else "done",
         "n_candidates": len({e.cell.candidate_id for e in evaluations}),
         "n_evaluations": len(evaluations),
-        "best_reward": max(means, default=None),
-        "mean_reward": sum(means) / len(means) if means else None,
+        "raw_best_reward": max(means, default=None),
+        "raw_mean_reward": sum(means) / len(means) if means else None,
+        "posterior_mean": _mean_of_asked(evaluations, recommendation),
         "cost_usd": sum(costs) if costs else None,
         "prefect_flow_run_id": flow_run_id,
         "rng_state_json": checkpoint.rng_state_json,
         "sampler_state_json": checkpoint.sampler_state_json,
         "progress_json": checkpoint.progress_json,
     }
+
+
+def _mean_of_asked(
+    evaluations: Sequence[Evaluation], recommendation: "Recommendation | None"
+) -> float | None:
+    """Return the mean of the posterior means of those evaluated; ``None``: none is known."""
+    asked = {evaluation.cell.candidate_id for evaluation in evaluations}
+    ranking = () if recommendation is None else recommendation.ranking
+    means = [ranked.mean for ranked in ranking if ranked.candidate_id in asked]
+    return sum(means) / len(means) if means else None
 
 
 def _hash_or_none(text: str | None) -> str | None:

@@ -20,7 +20,7 @@ from convergence_core.store.society_tables import (
     THOUGHTS,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Written into every file; raised whenever a column is added."""
 
 RUNS = Table(
@@ -67,8 +67,22 @@ GENERATIONS = Table(
         Column(5, "status", "text", "done, or partial: cut short by a budget"),
         Column(6, "n_candidates", "i32", "candidates evaluated"),
         Column(7, "n_evaluations", "i32", "rows in evaluations"),
-        Column(8, "best_reward", "f64", "highest mean reward of a candidate's trial", "[0, 1]"),
-        Column(9, "mean_reward", "f64", "mean over its trials", "[0, 1]"),
+        Column(
+            8,
+            "raw_best_reward",
+            "f64",
+            "highest raw mean of a candidate over the cells of this generation; candidates were "
+            "asked different cases",
+            "[0, 1]",
+        ),
+        Column(9, "raw_mean_reward", "f64", "mean of these raw means", "[0, 1]"),
+        Column(
+            15,
+            "posterior_mean",
+            "f64",
+            "mean of the posterior means, after it, of the candidates evaluated in it",
+            "[0, 1]",
+        ),
         Column(10, "cost_usd", "f64", "sum of known prices of its evaluations", "USD"),
         Column(11, "prefect_flow_run_id", "text", "flow run in Prefect; NULL: none"),
         Column(12, "rng_state_json", "text", "generator state after it"),
@@ -138,6 +152,42 @@ EVALUATIONS = Table(
         Column(29, "dropped", "text", "request fields left out and why, joined by `; `"),
         Column(26, "request_sha256", "text", "the request in payloads"),
         Column(22, "payload_sha256", "text", "the answer in payloads"),
+    ),
+)
+
+ESTIMATES = Table(
+    "estimates",
+    "What the evidence after a generation says of a candidate's mean reward: of the search a "
+    "posterior that compares candidates asked different cases, of the re-estimation what was "
+    "measured. A generation has those of the first places and the default, a run's end all.",
+    ("run_id", "generation", "candidate_id", "role"),
+    (
+        Column(1, "run_id", "text", "the run"),
+        Column(2, "generation", "i32", "after which it was made; NULL: when the run ended"),
+        Column(3, "candidate_id", "text", "the candidate"),
+        Column(4, "role", "text", "search: posterior; fresh or holdout: measured"),
+        Column(5, "n_generations", "i32", "committed generations behind it"),
+        Column(6, "rank", "i32", "1: recommended, by this evidence; NULL: measured"),
+        Column(7, "mean", "f64", "posterior mean, or mean over the cases measured", "[0, 1]"),
+        Column(8, "low", "f64", "lower end of its interval", "[0, 1]"),
+        Column(9, "high", "f64", "upper end of its interval", "[0, 1]"),
+        Column(10, "level", "f64", "probability of the interval"),
+        Column(
+            11,
+            "cautious",
+            "f64",
+            "what ranks: the lower end of the posterior's 68 % interval; NULL: measured",
+            "[0, 1]",
+        ),
+        Column(
+            12,
+            "feasible",
+            "f64",
+            "probability that it keeps the hard constraints, which comes first in the rank; NULL: "
+            "none was broken",
+        ),
+        Column(13, "n_cases", "i32", "distinct cases with a reward behind it"),
+        Column(14, "recommended", "bool", "the candidate handed over by this evidence"),
     ),
 )
 
@@ -230,7 +280,7 @@ REWARDS = Table(
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
-        *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ATTEMPTS, PAYLOADS),
+        *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
         *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS),
@@ -242,7 +292,7 @@ RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
 """Tables that a fold fills from the runtime state; they belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (
-    *(PAYLOADS, CANDIDATES, EVALUATIONS, ATTEMPTS),
+    *(PAYLOADS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS),
     *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES),
     *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
     GENERATIONS,

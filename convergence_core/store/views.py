@@ -1,9 +1,9 @@
 """The views that people query: each table, and what follows from them.
 
-Money comes from ``attempts`` alone: adding up evaluations would count twice. ``leaderboard``
-reads search evaluations only, by cases first, since repeats of one case are not independent, and
-then over cases by their weights. Its interval is normal and descriptive, with Kish's effective
-number of cases, and the winner's mean is biased upward: ``final_estimates`` holds the unbiased one.
+Money comes from ``attempts`` alone: adding up evaluations would count twice. Means that compare
+candidates come from ``estimates`` alone, where the run itself wrote them. Raw means, called so, are
+over the cases that each candidate was asked, by cases first, since repeats of one case are not
+independent, and then by the cases' weights: candidates were asked different cases.
 """
 
 import re
@@ -20,18 +20,13 @@ _PER_CASE = """per_case AS (
           FROM evaluations WHERE status <> 'skipped' GROUP BY ALL)"""
 """Rewards by case; a case without any weighs nothing."""
 
-_MEANS = """centred AS (
-          SELECT *, sum(w * reward) OVER mine / nullif(sum(w) OVER mine, 0) AS mean_reward
-          FROM per_case WINDOW mine AS (PARTITION BY run_id, candidate_id, role)),
-        means AS (
-          SELECT run_id, candidate_id, role, any_value(mean_reward) AS mean_reward,
-                 CASE WHEN count(reward) > 1 THEN 1.96 * sqrt(
-                   sum(w * (reward - mean_reward) ** 2) / sum(w)
-                   / (sum(w) ** 2 / sum(w ** 2) - 1)) END AS half_width,
+_MEANS = """means AS (
+          SELECT run_id, candidate_id, role,
+                 sum(w * reward) / nullif(sum(w), 0) AS raw_mean_reward,
                  count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
                  sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
-          FROM centred GROUP BY run_id, candidate_id, role)"""
-"""Means over cases by weight, with the half-width s / sqrt(n) where all weigh the same."""
+          FROM per_case GROUP BY run_id, candidate_id, role)"""
+"""Means over cases by weight."""
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "metrics": (
@@ -85,9 +80,18 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         GROUP BY ALL
         """,
     ),
+    "standings": (
+        "What is believed of each candidate's mean reward: the newest posterior of each run.",
+        """
+        SELECT * FROM estimates WHERE role = 'search'
+        QUALIFY 2 * n_generations + (generation IS NULL)::INTEGER
+                = max(2 * n_generations + (generation IS NULL)::INTEGER) OVER (PARTITION BY run_id)
+        """,
+    ),
     "leaderboard": (
-        "Candidates of each run by mean reward over the search cases they were asked, by the "
-        "cases' weights.",
+        "Candidates of each run as they are ranked: rank 1 is recommended. `posterior_mean` with "
+        "its interval compares candidates that were asked different cases, `cautious` orders them; "
+        "`raw_mean_reward` is over a candidate's own `n_cases` cases and compares nothing.",
         f"""
         WITH {_PER_CASE},
         {_MEANS},
@@ -95,36 +99,52 @@ DERIVED: Mapping[str, tuple[str, str]] = {
           SELECT e.run_id, e.candidate_id, sum(a.cost_usd) AS cost_usd
           FROM attempts a JOIN evaluations e USING (run_id, eval_id)
           WHERE e.role = 'search' GROUP BY ALL)
-        SELECT m.run_id, rank() OVER (PARTITION BY m.run_id ORDER BY m.mean_reward DESC NULLS LAST)
-                 AS rank,
-               m.candidate_id, m.mean_reward, m.half_width, m.n_cases, m.n_evaluations,
-               m.n_failed, money.cost_usd, m.latency_ms, c.generation, c.origin, c.params_json
+        SELECT m.run_id, s.rank, coalesce(s.recommended, false) AS recommended, m.candidate_id,
+               s.mean AS posterior_mean, s.low AS posterior_low, s.high AS posterior_high,
+               s.cautious, s.feasible, m.n_cases, m.raw_mean_reward, m.n_evaluations, m.n_failed,
+               money.cost_usd, m.latency_ms, c.generation, c.origin, c.params_json
         FROM means m JOIN candidates c USING (run_id, candidate_id)
+             LEFT JOIN standings s USING (run_id, candidate_id)
              LEFT JOIN money USING (run_id, candidate_id)
         WHERE m.role = 'search'
         """,  # noqa: S608 - constants
     ),
     "learning_curve": (
-        "Rewards and money by generation, with the best so far.",
+        "What would have been handed over after each generation: `best_so_far` is the posterior "
+        "mean of `recommended_id`, and ends at that of the candidate handed over. "
+        "`posterior_mean` is the mean over the candidates evaluated in the generation; raw means "
+        "are over the cases that happened to be asked in it.",
         """
         WITH money AS (
-          SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL)
-        SELECT g.run_id, g.generation, g.mean_reward, g.best_reward,
-               max(g.best_reward) OVER w AS best_so_far, g.n_evaluations,
+          SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL),
+        leaders AS (
+          SELECT run_id, n_generations - 1 AS generation, candidate_id, mean, low, high, n_cases
+          FROM estimates WHERE recommended AND role = 'search'
+          QUALIFY row_number() OVER (PARTITION BY run_id, n_generations
+                                     ORDER BY estimates.generation IS NOT NULL) = 1)
+        SELECT g.run_id, g.generation, l.candidate_id AS recommended_id, l.mean AS best_so_far,
+               l.low AS best_low, l.high AS best_high, l.n_cases AS best_n_cases,
+               g.posterior_mean, g.raw_mean_reward, g.raw_best_reward, g.n_evaluations,
                CAST(sum(g.n_evaluations) OVER w AS BIGINT) AS cumulative_evaluations,
                money.cost_usd, sum(money.cost_usd) OVER w AS cumulative_usd
         FROM generations g LEFT JOIN money USING (run_id, generation)
+             LEFT JOIN leaders l USING (run_id, generation)
         WINDOW w AS (PARTITION BY g.run_id ORDER BY g.generation)
         """,
     ),
     "final_estimates": (
-        "The re-estimation on cells the search never used, by candidate and role.",
+        "The re-estimation on cells the search never used, by candidate and role: measured means, "
+        "all over the same cells, with their intervals.",
         f"""
         WITH {_PER_CASE},
         {_MEANS}
-        SELECT run_id, candidate_id, role, mean_reward, half_width, n_cases, n_evaluations,
-               n_failed
-        FROM means WHERE role <> 'search'
+        SELECT m.run_id, coalesce(e.recommended, false) AS recommended, m.candidate_id, m.role,
+               coalesce(e.mean, m.raw_mean_reward) AS mean_reward, e.low, e.high, e.level,
+               m.n_cases, m.n_evaluations, m.n_failed
+        FROM means m LEFT JOIN estimates e
+             ON e.run_id = m.run_id AND e.candidate_id = m.candidate_id AND e.role = m.role
+                AND e.generation IS NULL
+        WHERE m.role <> 'search'
         """,  # noqa: S608 - constants
     ),
     "failures": (

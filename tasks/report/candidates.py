@@ -1,15 +1,16 @@
 """What a result tells of single candidates: their report, their row, their re-estimation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
 from convergence_core.archive import Member
 from convergence_core.recommend import Interval, Ranked, mean_interval, paired_difference
-from convergence_core.records import Candidate, Role, Trial
+from convergence_core.records import Candidate, Case, Role, Trial
 from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
 from convergence_core.sampler import SearchState
 from convergence_core.space import Space
+from tasks.cases import groups_of
 from tasks.report.evidence import CandidateCounts, Evidence
 
 
@@ -21,6 +22,13 @@ class Final:
     level: float
     weights: Mapping[str, float]
     groups: Mapping[str, str]
+
+    @classmethod
+    def of(cls, trials: Sequence[Trial], cases: Iterable[Case], level: float) -> "Final":
+        """Return the re-estimation of these trials, by the cases' weights and groups."""
+        cases = tuple(cases)
+        weights = {case.case_id: case.weight for case in cases}
+        return cls(trials=trials, level=level, weights=weights, groups=groups_of(cases))
 
     def candidate(self, candidate_id: str) -> Candidate | None:
         """Return a candidate of the re-estimation."""
@@ -115,12 +123,15 @@ class View:
         return LeaderboardRow(
             rank=rank,
             candidate_id=ranked.candidate_id,
-            label=self.space.label(params, n=len(params)),
+            label=self.space.label(params),
             params=dict(params),
             mean=ranked.mean,
             low=ranked.low,
             high=ranked.high,
+            cautious=ranked.cautious,
+            feasible=ranked.feasible,
             n_cells=ranked.n_cells,
+            n_cases=ranked.n_cases,
             n_failed=counts.n_failed,
             metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
@@ -136,5 +147,5 @@ class View:
             low=ranked.low,
             high=ranked.high,
             level=self.level,
-            n_cases=len({case_id for case_id, _ in member.rewards}),
+            n_cases=ranked.n_cases,
         )

@@ -1,19 +1,16 @@
 """From the store and the posterior to a ``RunResult``."""
 
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.archive import Archive
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
 from convergence_core.goals import FittedGoals, Goals
-from convergence_core.posterior import SpaceModel, Surrogate
-from convergence_core.recommend import Recommendation, recommend
+from convergence_core.posterior import SpaceModel
+from convergence_core.recommend import Recommendation
 from convergence_core.records import Case, Trial
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.sampler import SearchState
@@ -21,11 +18,11 @@ from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrog
 from convergence_core.space import Space
 from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
-from tasks.cases import groups_of, split_holdout
+from tasks.cases import split_holdout
 from tasks.earlier import Past
 from tasks.report import wording
 from tasks.report.candidates import Final, View
-from tasks.report.curve import Height, Recommend, learning_curve
+from tasks.report.curve import learning_curve
 from tasks.report.evidence import Evidence, read_evidence
 from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
@@ -37,12 +34,6 @@ if TYPE_CHECKING:
 
 MAX_LEADERBOARD = 500
 """Rows kept in a result; the store and ``experiments.csv`` hold all."""
-
-_HEIGHTS: "weakref.WeakKeyDictionary[Store, dict[str, dict[int, Height | None]]]" = (
-    weakref.WeakKeyDictionary()
-)
-"""Heights of committed generations, which never change, by open store and run: a run that shows
-itself after each generation computes none twice."""
 
 
 def collect(
@@ -90,7 +81,6 @@ def collect(
     Raises:
         StoreDamagedError: a file of the run cannot be read.
     """
-    evidence = read_evidence(store, record.run_id)
     goals = Goals.of(configuration)
     told_goals = None if goals is None else goals.fit(search.archive, space)
     deterministic = configuration.evaluation.deterministic
@@ -99,9 +89,16 @@ def collect(
     )
     level = configuration.optimization.mab.confidence_level
     cases = tuple(cases)
-    weights = {case.case_id: case.weight for case in cases}
-    final = Final(trials=final_trials, level=level, weights=weights, groups=groups_of(cases))
+    final = Final.of(final_trials, cases, level)
     ranking = () if recommendation is None else recommendation.ranking
+    shown = [ranked.candidate_id for ranked in ranking[:MAX_LEADERBOARD]]
+    holdout_share = configuration.evaluation.test_cases.holdout
+    evidence = read_evidence(
+        store,
+        record.run_id,
+        compared=[*dict.fromkeys([*shown, *([] if baseline_id is None else [baseline_id])])],
+        case_weights=_search_weights(cases, holdout_share),
+    )
     standing = {ranked.candidate_id: ranked for ranked in ranking}
     view = View(
         space=space,
@@ -112,7 +109,6 @@ def collect(
         level=level,
     )
     winner_id = None if recommendation is None else recommendation.candidate_id
-    holdout_share = configuration.evaluation.test_cases.holdout
     explained = None
     if explains and recommendation is not None:
         explained = _explained(
@@ -180,19 +176,7 @@ def collect(
         leaderboard=tuple(
             view.row(rank, ranked) for rank, ranked in enumerate(ranking[:MAX_LEADERBOARD], 1)
         ),
-        curve=learning_curve(
-            evidence,
-            search,
-            recommendation,
-            _recommender(
-                level,
-                cases,
-                holdout_share,
-                surrogate,
-                None if goals is None else partial(goals.fit, space=space),
-            ),
-            known=_HEIGHTS.setdefault(store, {}).setdefault(record.run_id, {}),
-        ),
+        curve=learning_curve(evidence),
         effects=() if explained is None else explained.effects,
         explanation=None if explained is None else explained.explanation,
         thinking=thinking_report(
@@ -202,6 +186,9 @@ def collect(
             params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
         ),
         preferences=preference_report(store, record.run_id, record.name),
+        named_values=space.named_values(
+            search.archive.members[name].candidate.params for name in shown
+        ),
         failures=evidence.failures,
     )
 
@@ -280,27 +267,3 @@ def _explained(
 def _search_weights(cases: Sequence[Case], holdout: float) -> dict[str, float]:
     search_cases, _ = split_holdout(cases, holdout)
     return {case.case_id: case.weight for case in search_cases}
-
-
-def _recommender(
-    level: float,
-    cases: Sequence[Case],
-    holdout: float,
-    surrogate: Surrogate,
-    fit_goals: Callable[[Archive], FittedGoals] | None,
-) -> Recommend:
-    """Return the run's own rule; its random draws do not touch means and intervals."""
-    weights = _search_weights(cases, holdout)
-
-    def rule(search: SearchState) -> Recommendation | None:
-        rng = np.random.default_rng(0)
-        return recommend(
-            search,
-            rng=rng,
-            level=level,
-            case_weights=weights,
-            surrogate=surrogate,
-            goals=None if fit_goals is None else fit_goals(search.archive),
-        )
-
-    return rule

@@ -36,6 +36,14 @@ ROLE_NAMES: Mapping[Role, str] = {
 }
 """What the estimates of a role rest on, most trustworthy first."""
 
+_KINDS: Mapping[Role, str] = {
+    "holdout": "measured",
+    "fresh": "measured",
+    "search": "posterior",
+}
+"""What kind of mean a role's estimate is."""
+_METRIC_KINDS: Mapping[Role, str] = {**_KINDS, "search": "adjusted for the cases"}
+
 
 def document(result: RunResult, visualizations: Sequence[Visualization]) -> list[Block]:
     """Return the report of a run.
@@ -149,7 +157,7 @@ def _key_figures(result: RunResult, winner: CandidateReport) -> KeyFigures:
 
 def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = False) -> KeyFigure:
     interval = f"[{wording.reward(value.low)}, {wording.reward(value.high)}]"
-    detail = f"{interval} mean reward, {ROLE_NAMES[role]}"
+    detail = f"{interval} {_KINDS[role]} mean reward, {ROLE_NAMES[role]}"
     return KeyFigure(title, wording.reward(value.mean), detail, is_main)
 
 
@@ -161,21 +169,21 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
         other = None if baseline is None else baseline.estimate(role)
         if own is None and other is None:
             continue
-        shown: list[Inline] = [name, _n_cases(own or other)]
-        shown.append(wording.estimate(own))
+        shown: list[Inline] = [name, _KINDS[role], _n_cases(own), wording.estimate(own)]
         if baseline is not None:
-            shown += [wording.estimate(other), wording.difference(result.gap(role))]
+            shown += [_n_cases(other), wording.estimate(other)]
+            shown.append(wording.difference(result.gap(role)))
         rows.append(tuple(shown))
-    columns = ["mean reward on", "cases", "recommended"]
+    columns = ["mean reward on", "kind", "cases", "recommended"]
     if baseline is not None:
-        columns += ["default", "difference"]
-    return Grid(tuple(columns), tuple(rows), frozenset(range(1, len(columns))))
+        columns += ["cases", "default", "difference"]
+    return Grid(tuple(columns), tuple(rows), frozenset(range(2, len(columns))))
 
 
 def _n_cases(value: Estimate | None) -> str:
     if value is None or value.n_groups is None:
-        return "" if value is None else str(value.n_cases)
-    return f"{value.n_cases} in {wording.plural(value.n_groups, 'group')}"
+        return wording.UNKNOWN if value is None else f"{value.n_cases:,}"
+    return f"{value.n_cases:,} in {wording.plural(value.n_groups, 'group')}"
 
 
 # -- the configuration and its metrics
@@ -210,6 +218,14 @@ def shown_value(value: ParamValue) -> Inline:
     return LongText(text) if "\n" in text or len(text) > 80 else Code(text)
 
 
+_ABOUT_ADJUSTED = (
+    "Configurations were asked different numbers of cases, and some cases are easier than others. "
+    "An adjusted mean is what the metric would be over all cases of the search: it takes off how "
+    "easy the cases were, and draws a configuration that was asked few to the average. Measured "
+    "means are over the same cells for both."
+)
+
+
 def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
     winner = result.winner
     if winner is None or not result.metrics:
@@ -224,16 +240,24 @@ def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]
             other = None if baseline is None else baseline.metrics.get(role, {}).get(metric.name)
             if own is None and other is None:
                 continue
-            row: list[Inline] = [Code(clean(metric.name)), name, wording.number(own)]
+            row: list[Inline] = [Code(clean(metric.name)), name, _METRIC_KINDS[role]]
+            row.append(wording.number(own))
             row += [wording.number(other)] if baseline is not None else []
             rows.append((*row, metric.direction, share))
     with_default = ("default",) if baseline is not None else ()
-    columns = ("metric", "mean over", "recommended", *with_default, "good is", "share of reward")
-    numeric = frozenset({2, 3} if with_default else {2})
-    blocks: list[Block] = [Heading("Metrics"), Grid(columns, tuple(rows), numeric)]
+    columns = (
+        *("metric", "mean over", "kind", "recommended", *with_default),
+        *("good is", "share of reward"),
+    )
+    numeric = frozenset({3, 4} if with_default else {3})
+    blocks: list[Block] = [
+        Heading("Metrics"),
+        Grid(columns, tuple(rows), numeric),
+        Paragraph((_ABOUT_ADJUSTED,), "note"),
+    ]
     if "tradeoffs" in wanted and has_plot(result, "tradeoffs"):
         x, y = tradeoff_metrics(result) or ("", "")
-        said = "Each dot is one configuration, by its means over its own search cells: "
+        said = "Each mark is one configuration, all by their adjusted means in the search: "
         where = f" against {short(x)}{_first_rows(result)}."
         blocks += [Plots(("tradeoffs",)), Paragraph((said + short(y) + where,), "caption")]
     return blocks
@@ -260,11 +284,13 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
         said = (
             "The line is the posterior mean of the configuration that would have been recommended "
             f"after each generation, with its {wording.percent(result.level)} interval, from "
-            "search cells alone: biased upward by selection."
+            "search cells alone: biased upward by selection. The dashed line is the average "
+            "posterior mean of the configurations that the generation asked."
         )
         blocks.append(Paragraph((said,), "caption"))
     has_money = any(point.cumulative_usd is not None for point in result.curve)
-    columns = ["generation", "evaluations", "calls so far", "recommended so far", "mean reward"]
+    columns = ["generation", "evaluations", "calls so far"]
+    columns += ["recommended so far (posterior mean)", "average of those asked (posterior mean)"]
     shown = result.curve[-MAX_ROWS:]
     rows = []
     for point in shown:
@@ -273,7 +299,7 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
             f"{point.n_evaluations:,}",
             f"{point.cumulative_calls:,}",
             wording.interval(point.best_mean, point.low, point.high),
-            wording.reward(point.mean_reward),
+            wording.reward(point.asked_mean),
         ]
         if has_money:
             row.append(wording.usd(point.cumulative_usd))
@@ -295,9 +321,20 @@ def _leaderboard(result: RunResult) -> list[Block]:
         return []
     shown = result.leaderboard[:MAX_ROWS]
     said = (
-        f"By posterior mean reward on search cells, with {wording.percent(result.level)} "
-        "intervals; the upper rows are biased upward by selection."
+        f"Posterior mean rewards from search cells, with {wording.percent(result.level)} intervals; "
+        "the upper rows are biased upward by selection."
     )
+    if any(row.cautious is not None for row in result.leaderboard):
+        said += (
+            " They are ranked by the cautious estimate, one posterior standard deviation below the "
+            "mean: a configuration that was asked little must be clearly higher to come first. So "
+            "the means themselves need not fall from row to row."
+        )
+    if any(row.feasible is not None for row in result.leaderboard):
+        said += (
+            " Configurations that probably break a hard constraint come after all others, the "
+            "likeliest to keep them first."
+        )
     if len(shown) < result.n_candidates:
         said += (
             f" The first {len(shown)} of {result.n_candidates:,} configurations; the others are in "
@@ -308,7 +345,21 @@ def _leaderboard(result: RunResult) -> list[Block]:
         Heading("Configurations asked"),
         Paragraph(_marked(said), "note"),
         Grid(columns, rows, numeric),
+        *_named_values(result),
     ]
+
+
+def _named_values(result: RunResult) -> list[Block]:
+    """Return the whole texts of values that labels only name."""
+    rows: list[tuple[Inline, ...]] = [
+        (Code(clean(parameter)), clean(name), LongText(clean(value)))
+        for parameter, by_name in sorted(result.named_values.items())
+        for name, value in sorted(by_name.items())
+    ]
+    if not rows:
+        return []
+    folded = f"The {plural(len(rows), 'long value')} that these tables name, whole"
+    return [Grid(("parameter", "name", "value"), tuple(rows), folded=folded)]
 
 
 # -- what was not done, and facts
@@ -372,7 +423,7 @@ def _facts(result: RunResult) -> list[Block]:
         "out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
         "spend": wording.usd(result.cost_usd),
-        **result.facts,
+        **dict(sorted(result.facts.items())),
     }
     rows: tuple[tuple[Inline, ...], ...] = tuple(
         (short(name), Code(short(value, 200))) for name, value in facts.items()

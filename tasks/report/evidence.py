@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
+from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.records import Role
 from convergence_core.result import Failure, RoleCost
 from convergence_core.store.protocols import Store
@@ -31,7 +33,15 @@ FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
 
 _METRICS = """
 SELECT candidate_id, role, metric, avg(value) AS value
-FROM metrics WHERE run_id = $run GROUP BY candidate_id, role, metric ORDER BY metric
+FROM metrics WHERE run_id = $run AND role <> 'search'
+GROUP BY candidate_id, role, metric ORDER BY metric
+"""
+
+_METRIC_CELLS = """
+SELECT metric, candidate_id, case_id, avg(value) AS value, count(*) AS n
+FROM metrics WHERE run_id = $run AND role = 'search' AND isfinite(value)
+  AND candidate_id IN (SELECT unnest($candidates))
+GROUP BY ALL ORDER BY ALL
 """
 
 _FAILURES = """
@@ -44,13 +54,12 @@ GROUP BY ALL ORDER BY n DESC, reason, fault
 
 _GENERATIONS = """
 WITH calls AS (
-  SELECT generation, count(*) FILTER (WHERE state <> 'cached') AS n_calls,
-         sum(cost_usd) AS cost_usd
+  SELECT generation, count(*) FILTER (WHERE state <> 'cached') AS n_calls
   FROM attempts WHERE run_id = $run AND generation IS NOT NULL GROUP BY generation)
-SELECT g.generation, g.n_evaluations, g.mean_reward, coalesce(c.n_calls, 0) AS n_calls,
-       c.cost_usd
-FROM generations g LEFT JOIN calls c USING (generation)
-WHERE g.run_id = $run ORDER BY g.generation
+SELECT generation, n_evaluations, best_so_far AS best_mean, best_low AS low, best_high AS high,
+       posterior_mean AS asked_mean, coalesce(n_calls, 0) AS n_calls, cost_usd
+FROM learning_curve LEFT JOIN calls USING (generation)
+WHERE run_id = $run ORDER BY generation
 """
 
 _FIRST_ASKED = """
@@ -106,7 +115,10 @@ class GenerationRow:
 
     generation: int
     n_evaluations: int
-    mean_reward: float | None
+    best_mean: float | None
+    low: float | None
+    high: float | None
+    asked_mean: float | None
     n_calls: int
     cost_usd: float | None
 
@@ -118,7 +130,7 @@ class Evidence:
     counts: Counts
     candidates: Mapping[str, CandidateCounts] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[Role, Mapping[str, float]]] = field(default_factory=dict)
-    """Candidate → role → metric → mean."""
+    """Candidate → role → metric → mean; of ``search`` adjusted for the cases that were asked."""
     generations: tuple[GenerationRow, ...] = ()
     failures: tuple[Failure, ...] = ()
     costs: tuple[RoleCost, ...] = ()
@@ -126,8 +138,20 @@ class Evidence:
     """(candidate, case, repeat) → generation that asked it; search cells."""
 
 
-def read_evidence(store: Store, run_id: str) -> Evidence:
+def read_evidence(
+    store: Store,
+    run_id: str,
+    *,
+    compared: Sequence[str] = (),
+    case_weights: Mapping[str, float] | None = None,
+) -> Evidence:
     """Read what a run has committed.
+
+    Args:
+        store: holds the run.
+        run_id: the run.
+        compared: candidates whose metrics in the search are told, in a form that compares them.
+        case_weights: search case → positive weight; absent ones weigh 1.
 
     Raises:
         StoreDamagedError: a file of the run cannot be read.
@@ -138,6 +162,14 @@ def read_evidence(store: Store, run_id: str) -> Evidence:
         if row["value"] is not None and math.isfinite(row["value"]):
             by_role = metrics.setdefault(row["candidate_id"], {})
             by_role.setdefault(row["role"], {})[row["metric"]] = row["value"]
+    cells = _rows(store, _METRIC_CELLS, {**run, "candidates": [*compared]}) if compared else ()
+    for metric, group in groupby(cells, key=lambda row: str(row["metric"])):
+        adjusted = adjusted_means(
+            [(row["candidate_id"], row["case_id"], row["value"], row["n"]) for row in group],
+            case_weights=case_weights,
+        )
+        for candidate_id, mean in adjusted.items():
+            metrics.setdefault(candidate_id, {}).setdefault("search", {})[metric] = mean
     return Evidence(
         counts=Counts(
             **_rows(store, _COUNTS, run)[0], n_cached=_rows(store, _CACHED, run)[0]["n"]

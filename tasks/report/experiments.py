@@ -1,7 +1,7 @@
 """The raw results as files in the original's shapes: every candidate and every evaluation.
 
-``score`` of a candidate is the plain mean reward over its search cases, as it can be computed
-from the rows beside it; the report's posterior means differ from it a little.
+``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
+different cases, so the plain means of the rows beside it, ``raw_mean_reward``, do not compare.
 """
 
 import csv
@@ -20,13 +20,15 @@ CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""
 
 _CANDIDATES = """
-SELECT c.candidate_id, c.generation, c.origin, c.params_json, l.mean_reward,
+SELECT c.candidate_id, c.generation, c.origin, c.params_json, l.rank,
+       coalesce(l.recommended, false) AS recommended, l.posterior_mean, l.posterior_low,
+       l.posterior_high, l.raw_mean_reward, coalesce(l.n_cases, 0) AS n_cases,
        coalesce(l.n_evaluations, 0) AS n_cells, coalesce(l.n_failed, 0) AS n_failed,
        (SELECT count(*) FROM evaluations e
         WHERE e.run_id = c.run_id AND e.candidate_id = c.candidate_id) AS n_rows
 FROM candidates c LEFT JOIN leaderboard l USING (run_id, candidate_id)
 WHERE c.run_id = $run
-ORDER BY c.generation, l.mean_reward DESC NULLS LAST, c.candidate_id
+ORDER BY c.generation, l.rank NULLS LAST, c.candidate_id
 """
 
 _METRICS = """
@@ -56,8 +58,18 @@ class Experiment:
     generation: int
     origin: str
     params: Mapping[str, Any]
+    rank: int | None
+    """From 1; ``None``: it has no reward."""
+    recommended: bool
     score: float | None
-    """Mean reward over its search cases; ``None``: none has a reward."""
+    """Posterior mean reward; ``None``: it has no reward."""
+    low: float | None
+    """Lower end of the posterior's interval."""
+    high: float | None
+    raw_mean_reward: float | None
+    """Mean reward over its own search cases, which other candidates were not asked."""
+    n_cases: int
+    """Distinct search cases with a reward."""
     n_cells: int
     n_failed: int
     n_rows: int
@@ -68,7 +80,7 @@ class Experiment:
 def experiments(
     store: Store, run_id: str, *, keep_all: bool, always: Sequence[str] = ()
 ) -> list[Experiment]:
-    """Return a run's candidates by generation, the highest mean first.
+    """Return a run's candidates by generation, the highest rank first.
 
     Args:
         store: where the run is kept.
@@ -93,7 +105,10 @@ def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
     """Write ``experiments.csv``: a line per candidate, a column per parameter and metric."""
     names = _names(row.params for row in rows)
     metrics = sorted({name for row in rows for name in row.metrics})
-    fixed = ["generation", "score", "parameters", "candidate_id", "origin", "n_cells", "n_failed"]
+    fixed = [
+        *("generation", "score", "parameters", "candidate_id", "origin", "n_cells", "n_failed"),
+        *("rank", "recommended", "posterior_low", "posterior_high", "raw_mean_reward", "n_cases"),
+    ]
     writer = csv.writer(stream, lineterminator="\n")
     header = [*fixed, *_columns(names, {*fixed}), *(f"metric.{name}" for name in metrics)]
     writer.writerow(neutral_row(header))
@@ -108,6 +123,12 @@ def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
                     row.origin,
                     row.n_cells,
                     row.n_failed,
+                    row.rank,
+                    _csv_value(row.recommended),
+                    row.low,
+                    row.high,
+                    row.raw_mean_reward,
+                    row.n_cases,
                     *(_csv_value(row.params.get(name)) for name in names),
                     *(row.metrics.get(name) for name in metrics),
                 ]
@@ -171,6 +192,12 @@ def write_detailed_json(
         entry = {
             "config": dict(row.params),
             "score": row.score,
+            "rank": row.rank,
+            "recommended": row.recommended,
+            "posterior_low": row.low,
+            "posterior_high": row.high,
+            "raw_mean_reward": row.raw_mean_reward,
+            "n_cases": row.n_cases,
             "metrics": dict(row.metrics),
             "generation": row.generation,
             "timestamp": wording.iso(min(starts)) if starts else None,
@@ -242,7 +269,13 @@ def _experiment(row: Mapping[str, Any], metrics: Mapping[str, float]) -> Experim
         generation=row["generation"],
         origin=row["origin"],
         params=json.loads(row["params_json"]),
-        score=row["mean_reward"],
+        rank=row["rank"],
+        recommended=row["recommended"],
+        score=row["posterior_mean"],
+        low=row["posterior_low"],
+        high=row["posterior_high"],
+        raw_mean_reward=row["raw_mean_reward"],
+        n_cases=row["n_cases"],
         n_cells=row["n_cells"],
         n_failed=row["n_failed"],
         n_rows=row["n_rows"],

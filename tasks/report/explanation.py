@@ -6,7 +6,7 @@ from convergence_core.visualization import Visualization
 from tasks.report import wording
 from tasks.report.blocks import Block, Code, Grid, Heading, Inline, Paragraph, Plots
 from tasks.report.plots import has_plot
-from tasks.report.wording import clean, percent, plural, short
+from tasks.report.wording import clean, named_label, percent, plural, short
 
 MAX_ROWS = 100
 """Rows shown of a long table."""
@@ -98,7 +98,7 @@ def _shares(effects: list[Effect]) -> Grid:
         "share of variance",
         "sure",
         "highest at",
-        "mean reward there",
+        "expected mean reward there",
         "active in",
     )
     return Grid(columns, tuple(rows), frozenset({1, 4, 5}))
@@ -118,7 +118,7 @@ def _values(effects: list[Effect]) -> Grid:
     folded = "Parameters in numbers"
     if len(rows) > MAX_ROWS:
         folded = f"Parameters in numbers, the first {MAX_ROWS} of {len(rows):,} rows"
-    columns = ("parameter", "value", "mean reward", "configurations")
+    columns = ("parameter", "value", "expected mean reward", "configurations")
     return Grid(columns, tuple(rows[:MAX_ROWS]), frozenset({2, 3}), folded=folded)
 
 
@@ -161,7 +161,7 @@ def _pairs(surface: Surface) -> list[Block]:
 
 def _comparison(found: Comparison) -> list[Block]:
     name = "default" if found.rival == "default" else "runner-up"
-    label = short(found.label or found.rival_id, 100)
+    label = named_label(found.label, found.rival_id)
     said = f"The recommended configuration beside the {name}, {label}: "
     if found.gap is None:
         said += "they share no test case, so the model alone compares them"
@@ -169,7 +169,7 @@ def _comparison(found: Comparison) -> list[Block]:
         said += (
             f"of {plural(found.n_shared, 'test case')} asked of both, its reward is higher on "
             f"{found.n_above}, equal on {found.n_equal} and lower on {found.n_below}, by "
-            f"{wording.signed(found.gap)} in the mean"
+            f"{wording.signed(found.gap)} in the mean over these cases, as measured in the search"
         )
     said += (
         f"; the posterior probability that its mean reward is higher is "
@@ -196,7 +196,7 @@ def _spent(result: RunResult) -> list[Block]:
     ]
     rows: list[tuple[Inline, ...]] = [
         (
-            short(one.label or one.candidate_id, 100),
+            named_label(one.label, one.candidate_id),
             f"{sum(n for _, n in one.by_generation):,}",
             cells,
         )
@@ -236,7 +236,7 @@ def _discards(found: Discards) -> list[Block]:
     blocks: list[Block] = [Heading("What was discarded, and why"), Paragraph((said,))]
     rows: list[tuple[Inline, ...]] = [
         (
-            short(one.label or one.candidate_id, 100),
+            named_label(one.label, one.candidate_id),
             wording.interval(one.mean, one.low, one.high),
             f"{one.n_cells:,}",
             _probability(one.probability),
@@ -244,7 +244,7 @@ def _discards(found: Discards) -> list[Block]:
         for one in found.closest
     ]
     if rows:
-        columns = ("configuration", "mean reward", "cells", "above the leader")
+        columns = ("configuration", "posterior mean", "cells", "above the leader")
         folded = f"The {len(rows)} that came closest" if len(rows) > 1 else "The one that left"
         blocks.append(Grid(columns, tuple(rows), frozenset({1, 2, 3}), folded=folded))
     return blocks

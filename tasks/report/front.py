@@ -8,7 +8,7 @@ from convergence_core.pareto import dominated, hypervolume
 from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint
 from tasks.report import wording
 from tasks.report.blocks import Block, Grid, Heading, Inline, Paragraph, PlotName, Plots
-from tasks.report.wording import clean, plural, short
+from tasks.report.wording import clean, named_label, plural
 
 if TYPE_CHECKING:
     from convergence_core.goals import FittedGoals
@@ -50,7 +50,7 @@ def pareto_front(
         return tuple(
             FrontPoint(
                 candidate_id=ids[i],
-                label=space.label(candidates[i].params, n=len(candidates[i].params)),
+                label=space.label(candidates[i].params),
                 params=dict(candidates[i].params),
                 means=dict(zip(goals.objectives, means[i].tolist(), strict=True)),
                 lows=dict(zip(goals.objectives, lows[i].tolist(), strict=True)),
@@ -136,9 +136,7 @@ def _grid(
 ) -> Grid:
     rows = []
     for point in points:
-        cells: list[Inline] = [
-            short(point.label or point.candidate_id, 100) + _mark(result, point)
-        ]
+        cells: list[Inline] = [named_label(point.label, point.candidate_id) + _mark(result, point)]
         cells += [
             wording.interval(point.means[name], point.lows[name], point.highs[name])
             for name in front.objectives

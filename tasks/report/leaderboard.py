@@ -3,7 +3,7 @@
 from convergence_core.result import LeaderboardRow, RunResult
 from tasks.report import wording
 from tasks.report.blocks import Inline
-from tasks.report.wording import clean, short
+from tasks.report.wording import clean, named_label, short
 
 
 def leaderboard_grid(
@@ -11,12 +11,15 @@ def leaderboard_grid(
 ) -> tuple[tuple[str, ...], frozenset[int], tuple[tuple[Inline, ...], ...]]:
     """Return the leaderboard's columns, which of them are numeric, and its first rows."""
     rows = leaderboard_rows(result, n_rows)
-    columns = tuple(rows[0]) if rows else _LEADERBOARD_COLUMNS
-    numeric = frozenset({0, *range(2, len(columns) - 1)})
+    columns = tuple(rows[0]) if rows else ("rank", "configuration", "posterior mean")
+    numeric = frozenset({0, *range(2, len(columns) - 1)} if rows else {0, 2})
     return columns, numeric, tuple(tuple(row.values()) for row in rows)
 
 
-_LEADERBOARD_COLUMNS = ("rank", "configuration", "mean reward", "cells", "failed", "origin")
+_LEADERBOARD_COLUMNS = (
+    *("rank", "configuration", "posterior mean", "cautious", "keeps constraints"),
+    *("cases", "cells", "failed", "origin"),
+)
 
 
 def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
@@ -27,10 +30,15 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
         texts = {
             "rank": str(row.rank),
             "configuration": label,
-            "mean reward": wording.interval(row.mean, row.low, row.high),
-            "cells": f"{row.n_cells:,}",
-            "failed": f"{row.n_failed:,}",
+            "posterior mean": wording.interval(row.mean, row.low, row.high),
         }
+        if any(one.cautious is not None for one in result.leaderboard):
+            texts["cautious"] = wording.reward(row.cautious)
+        if any(one.feasible is not None for one in result.leaderboard):
+            kept = row.feasible
+            texts["keeps constraints"] = wording.UNKNOWN if kept is None else wording.percent(kept)
+        texts["cases"] = wording.UNKNOWN if row.n_cases is None else f"{row.n_cases:,}"
+        texts |= {"cells": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
         for metric in result.metrics:
             name = clean(metric.name)
             name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
@@ -41,7 +49,7 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
 
 def named(result: RunResult, row: LeaderboardRow) -> str:
     """Return a row's name for people, with what is special about its candidate."""
-    return short(row.label or row.candidate_id, 100) + _mark(result, row.candidate_id)
+    return named_label(row.label, row.candidate_id) + _mark(result, row.candidate_id)
 
 
 def _mark(result: RunResult, candidate_id: str) -> str:

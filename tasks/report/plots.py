@@ -21,9 +21,9 @@ _PNG_SIZE = (6.4, 3.2)
 # A phone shows about 4.8 inches of type at its natural size; a wider figure would be unreadable.
 _WIDTH = 4.8
 _ROLES: Mapping[Role, str] = {
-    "search": "search\n(biased)",
-    "fresh": "search cases,\nasked again",
-    "holdout": "held-out\ncases",
+    "search": "search\n(posterior,\nbiased)",
+    "fresh": "search cases,\nasked again\n(measured)",
+    "holdout": "held-out\ncases\n(measured)",
 }
 
 
@@ -179,14 +179,14 @@ def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
         markersize=4.5,
         label="recommended so far (search)",
     )
-    means = [(p.generation, p.mean_reward) for p in result.curve if p.mean_reward is not None]
+    means = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
     axes.plot(
         [generation for generation, _ in means],
         [mean for _, mean in means],
         color=palette.dot,
         linestyle=(0, (4, 2)),
         linewidth=1.4,
-        label="mean of the generation",
+        label="average of those asked (search)",
     )
     last = max((point.generation for point in result.curve), default=0)
     if result.winner is not None and result.winner.holdout is not None:
@@ -306,4 +306,4 @@ def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> No
 
 
 def _metric_label(metric: MetricInfo) -> str:
-    return f"{short(metric.name, 40)} ({metric.direction} is good)"
+    return f"{short(metric.name, 40)}, adjusted mean ({metric.direction} is good)"

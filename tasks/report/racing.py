@@ -46,7 +46,7 @@ def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, 
                 for generation in shown
             },
             "cells": f"{sum(cells[row.candidate_id].values()):,}",
-            "mean reward": wording.interval(row.mean, row.low, row.high),
+            "posterior mean": wording.interval(row.mean, row.low, row.high),
         }
         for row in racers[:n]
     ]

@@ -140,7 +140,7 @@ def _best(
         gain=float(best["information_gain"]),
         se=best["gain_se"],
         n_outcomes=int(best["n_outcomes"]),
-        tested=None if tested is None else space.label(tested, n=len(tested)),
+        tested=None if tested is None else space.label(tested),
     )
 
 

@@ -37,6 +37,11 @@ def short(text: str, n: int = _SHORT) -> str:
     return line if len(line) <= n else line[: n - 1] + "…"
 
 
+def named_label(label: str, candidate_id: str) -> str:
+    """Return a candidate's name on one line, whole: two that differ never look alike."""
+    return " ".join(clean(label or candidate_id).split())
+
+
 def failure_example(error: str | None, n: int = 200) -> str:
     """Return the reason of a failed evaluation on one line: its message, then what came with it.
 
@@ -230,11 +235,20 @@ def search_sentence(result: RunResult) -> str:
     winner = result.winner
     assert winner is not None  # noqa: S101 - callers ask only with a winner
     assert winner.search is not None  # noqa: S101 - as the field says
+    baseline = None if result.winner_is_baseline else result.baseline
+    text = (
+        f"By the search itself its posterior mean is {estimate(winner.search)} "
+        f"({percent(winner.search.level)} posterior interval) after "
+        f"{plural(winner.search.n_cases, 'case')}"
+    )
+    if baseline is not None and baseline.search is not None:
+        text += (
+            f", that of the default configuration {estimate(baseline.search)} after "
+            f"{plural(baseline.search.n_cases, 'case')}"
+        )
     return (
-        f"In the search itself it scored {estimate(winner.search)} ({percent(winner.search.level)} "
-        f"posterior interval) over {plural(winner.search.n_cases, 'case')}. That number is biased upward by selection: it "
-        f"was recommended among {plural(result.n_candidates, 'configuration')} because it looked "
-        "high there."
+        f"{text}. What the search says of the recommended one is biased upward by selection: it was "
+        f"chosen among {plural(result.n_candidates, 'configuration')} because it looked high there."
     )
 
 
@@ -266,8 +280,8 @@ def constraint_reason(
         return ""
     params = search.archive.members[other.candidate_id].candidate.params
     return (
-        f"{short(space.label(params), 100)} has a higher mean reward, {reward(other.mean)}, and was "
-        f"passed over: it breaks a hard constraint in {often} with probability "
+        f"{named_label(space.label(params), other.candidate_id)} has a higher posterior mean, "
+        f"{reward(other.mean)}, and was passed over: it breaks a hard constraint in {often} with probability "
         f"{percent(1.0 - other.feasible)}."
     )
 

@@ -242,7 +242,7 @@ def test_points_from_outside_are_checked():
     assert broken.value == "model=large top_k=3 n=1"
 
 
-def test_labels_are_short():
+def test_labels_name_all_that_can_vary_or_say_how_many_more():
     space = Space(
         parameters={
             "only": Integer(min=1, max=1),
@@ -259,10 +259,22 @@ def test_labels_are_short():
         "stream": True,
         "n": 3,
     }
-    assert space.label(point) == "model=small temperature=0.7 stream=true"
+    assert space.label(point) == "model=small temperature=0.7 stream=true n=3"
+    assert space.label(point, n=3) == "model=small temperature=0.7 stream=true (+1 more)"
     assert space.label(point, n=4).endswith("n=3")
-    long = space.label({"model": "a name that is much too long"}, n=1)
-    assert long == "model=a name that is much too…"
+
+
+def test_no_two_long_choices_are_shown_alike():
+    begin = "a name that is longer than a label shows, and "
+    long = Choice(kind="categorical", choices=(begin + "one", begin + "two", "short"))
+    shown = [long.show(choice) for choice in long.choices]
+    assert len(set(shown)) == 3
+    assert shown[1].endswith("…#2")
+    space = Space(parameters={"model": long})
+    points: list[dict[str, ParamValue]] = [{"model": choice} for choice in long.choices]
+    assert space.named_values(points) == {
+        "model": {shown[0]: begin + "one", shown[1]: begin + "two"}
+    }
 
 
 def test_inline_texts_without_a_stem_keep_their_name():

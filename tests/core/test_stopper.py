@@ -29,7 +29,14 @@ def handing_over(
             rival_is_feasible=rival_is_feasible,
         )
     first = Ranked(
-        candidate_id=candidate_id, mean=0.5, low=0.4, high=0.6, n_cells=1, feasible=feasible
+        candidate_id=candidate_id,
+        mean=0.5,
+        low=0.4,
+        high=0.6,
+        cautious=0.45,
+        n_cells=1,
+        n_cases=1,
+        feasible=feasible,
     )
     return Recommendation(
         candidate_id=candidate_id,

@@ -9,7 +9,7 @@ import pytest
 from convergence_core.archive import Archive
 from convergence_core.records import Candidate, Cell, Evaluation, Trial, canonical_json
 from convergence_core.reward import MetricRule, RewardModel
-from convergence_core.tallies import COST, KEPT, METRIC, Measures, total_of, until
+from convergence_core.tallies import COST, KEPT, METRIC, Measures, total_of
 
 REWARDS = RewardModel(
     rules=(
@@ -122,12 +122,6 @@ def test_costs_are_those_of_cells_that_were_paid_for():
 
     assert cost("usd") == pytest.approx((1, 0.02, 0.0004))
     assert cost("seconds") == pytest.approx((2, 1.2, 0.25 + 0.49))
-
-
-def test_tallies_tell_what_was_known_earlier():
-    archive = told(evaluation("c1", GOOD, 0), evaluation("c2", GOOD, 2), evaluation("c3", GOOD, 2))
-    tallies = archive.members["a"].tallies
-    assert [total_of(until(tallies, g), KEPT)[0] for g in range(4)] == [1, 1, 3, 3]
 
 
 def test_tallies_go_through_json_and_old_states_have_none():

@@ -122,8 +122,8 @@ def findings(folder: Path) -> dict[str, list[dict[str, object]]]:
         "evaluations": "select generation, candidate_id, case_id, replicate, role, status, fault, "
         "error_type, reward, metrics['right'] as correct, cached, request_sha256, payload_sha256 "
         "from evaluations order by all",
-        "generations": "select generation, status, n_candidates, n_evaluations, best_reward, "
-        "mean_reward, rng_state_json, sampler_state_json from generations order by all",
+        "generations": "select generation, status, n_candidates, n_evaluations, raw_best_reward, "
+        "raw_mean_reward, rng_state_json, sampler_state_json from generations order by all",
         "runs": "select name, status, seed, n_generations, reason from runs",
     }
     store = ParquetStore(folder / STORE)

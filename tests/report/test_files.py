@@ -148,7 +148,8 @@ def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, re
     entry = entries[1]
     assert {"config", "score", "metrics", "generation", "timestamp", "test_results"} <= set(entry)
     assert entry["config"] == {"model": "small", "t": 0.0}
-    assert entry["score"] == 0.0
+    assert (entry["score"], entry["raw_mean_reward"]) == (pytest.approx(1 / 6), 0.0)
+    assert (entry["rank"], entry["recommended"], entry["n_cases"]) == (3, False, 3)
     assert [r["role"] for r in entry["test_results"]] == ["search"] * 3 + ["holdout"] * 4
     first = entry["test_results"][0]
     assert first == {
@@ -187,7 +188,11 @@ def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_p
     with (tmp_path / "results/bot-abcd/experiments.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["generation"] for row in rows] == ["0", "0", "1", "1"]
-    assert [row["score"] for row in rows] == ["0.5", "0.0", "0.5", "0.0"]
+    # After generation 1 the posterior's order is 0000-1, 0001-1, 0000-0, 0001-0.
+    assert [float(row["score"]) for row in rows] == pytest.approx([1 / 2, 1 / 6, 1 / 4, 1 / 8])
+    assert [row["raw_mean_reward"] for row in rows] == ["0.5", "0.0", "0.5", "0.0"]
+    assert [row["rank"] for row in rows] == ["1", "3", "2", "4"]
+    assert [row["recommended"] for row in rows] == ["true", "false", "false", "false"]
     assert [(row["model"], row["t"]) for row in rows] == [("small", "0.5"), ("small", "0.0")] * 2
     assert json.loads(rows[0]["parameters"]) == {"model": "small", "t": 0.5}
     assert {row["metric.quality"] for row in rows} == {"0.5"}

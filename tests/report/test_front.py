@@ -13,7 +13,6 @@ from convergence_core.result import Front, RunResult
 from convergence_core.sampler import SearchState
 from convergence_core.samplers import RandomSampler
 from convergence_core.space import Space
-from tasks.report.curve import until
 from tasks.report.front import pareto_front
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
@@ -133,18 +132,6 @@ def test_infeasible_candidates_are_left_out_and_counted():
 
 
 # -- constraints -------------------------------------------------------------------------------
-
-
-def test_earlier_evidence_holds_only_earlier_tallies(state):
-    cells = {
-        (name, *cell): member.generation
-        for name, member in state.archive.members.items()
-        for cell in member.rewards
-    }
-    early = until(state.archive, 0, cells)
-    assert 0 < len(early) < len(state.archive)
-    for member in early:
-        assert {tally.generation for tally in member.tallies} == {0}
 
 
 def reason(recommendation: Recommendation, space: Space, state: SearchState) -> str:

@@ -262,6 +262,6 @@ def test_long_texts_are_shown_whole_on_demand():
 
 def test_the_leaderboard_is_a_markdown_table_of_its_own():
     lines = leaderboard_markdown(made_up_result(), 5).splitlines()
-    assert lines[0].startswith("| rank | configuration | mean reward |")
+    assert lines[0].startswith("| rank | configuration | posterior mean |")
     assert len(lines) == 7
     assert leaderboard_markdown(failed_result()).count("\n") == 1

@@ -25,7 +25,8 @@ def test_leaderboard_rows_are_texts_by_column():
     assert list(rows[0]) == [
         "rank",
         "configuration",
-        "mean reward",
+        "posterior mean",
+        "cases",
         "cells",
         "failed",
         "ndcg_at_10",

@@ -11,7 +11,7 @@ from convergence_core.store import ParquetStore
 from tests.support.children import run_child, start_child
 from tests.support.store_rows import RUN, generation_tables
 
-N_FILES = 5  # payloads, candidates, evaluations, attempts, generations
+N_FILES = 6  # payloads, candidates, evaluations, estimates, attempts, generations
 
 
 def visible(path: Path) -> list[int]:
@@ -79,8 +79,8 @@ def test_a_kill_between_any_two_files_leaves_a_whole_store(tmp_path, operation):
 def test_tables_of_a_killed_try_do_not_outlive_it(tmp_path):
     store = ParquetStore(tmp_path)
     broken = generation_tables()
-    broken["generations"] = [{**broken["generations"][0], "best_reward": "high"}]
-    with pytest.raises(TypeError, match="best_reward"):
+    broken["generations"] = [{**broken["generations"][0], "raw_best_reward": "high"}]
+    with pytest.raises(TypeError, match="raw_best_reward"):
         store.publish(RUN, 0, broken)
     tables = generation_tables()
     tables["payloads"] = []

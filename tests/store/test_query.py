@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import shutil
 from decimal import Decimal
 
@@ -13,6 +12,7 @@ import pytest
 from convergence_core.csv_cells import neutral
 from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.store import ParquetStore
+from convergence_core.store.protocols import Row
 from convergence_core.store.tables import TABLES
 from convergence_core.store.views import DERIVED, VIEW_NAMES
 from tests.support.catalogs import check_catalog
@@ -76,11 +76,10 @@ def test_the_leaderboard_averages_cases_and_takes_money_from_attempts(tmp_path):
     rows.append({**rows[1], "eval_id": "skipped", "status": "skipped", "reward": None})
     tables["evaluations"] = [*rows]
     store.publish(RUN, 0, tables)
-    best, other = store.rows("SELECT * FROM leaderboard ORDER BY rank")
-    assert (best["candidate_id"], best["mean_reward"], best["n_cases"]) == ("0000-1", 0.25, 2)
-    assert (best["n_evaluations"], best["n_failed"], best["cost_usd"]) == (4, 2, 0.75)
-    assert best["half_width"] == pytest.approx(1.96 * 0.25)  # sd of (0.5, 0) over sqrt(2)
-    assert (other["mean_reward"], other["rank"]) == (0.0, 2)
+    other, found = store.rows("SELECT * FROM leaderboard ORDER BY candidate_id")
+    assert (found["raw_mean_reward"], found["n_cases"]) == (0.25, 2)
+    assert (found["n_evaluations"], found["n_failed"], found["cost_usd"]) == (4, 2, 0.75)
+    assert (other["raw_mean_reward"], other["n_cases"]) == (0.0, 3)
     assert store.rows("SELECT fault, count(*) AS n FROM failures GROUP BY ALL ORDER BY 1") == [
         {"fault": "candidate", "n": 1},
         {"fault": "infrastructure", "n": 1},
@@ -101,13 +100,87 @@ def test_the_leaderboard_and_the_final_estimates_weigh_cases(tmp_path):
     store.publish(RUN, 0, tables)
     final = [{**row, "generation": None, "role": "holdout"} for row in rows]
     store.publish(RUN, -1, {"evaluations": final, "attempts": []})
-    # Shares 3/4 and 1/4: variance 3/16, and Kish's effective number 1 / (9/16 + 1/16) = 1.6.
-    half_width = 1.96 * math.sqrt(3 / 16 / 0.6)
-    for view in ("leaderboard", "final_estimates"):
-        found = store.rows(f"SELECT mean_reward, half_width, n_cases, n_evaluations FROM {view}")  # noqa: S608 - a test's SQL
-        assert [row["mean_reward"] for row in found] == [0.75, 0.75]
-        assert found[0]["half_width"] == pytest.approx(half_width, abs=1e-12)
+    for view, mean in (("leaderboard", "raw_mean_reward"), ("final_estimates", "mean_reward")):
+        found = store.rows(f"SELECT {mean} AS mean, n_cases, n_evaluations FROM {view}")  # noqa: S608 - a test's SQL
+        assert [row["mean"] for row in found] == [0.75, 0.75]
         assert (found[0]["n_cases"], found[0]["n_evaluations"]) == (2, 3)
+
+
+def estimates_of(generation: int, means: dict[str, float], *, end: bool = False) -> list[Row]:
+    """Return posteriors after a generation, those of most mean first."""
+    ranking = sorted(means, key=lambda name: -means[name])
+    return [
+        {
+            "run_id": RUN,
+            "generation": None if end else generation,
+            "candidate_id": name,
+            "role": "search",
+            "n_generations": generation + 1,
+            "rank": rank,
+            "mean": means[name],
+            "low": means[name] - 0.1,
+            "high": means[name] + 0.1,
+            "level": 0.95,
+            "cautious": means[name] - 0.05,
+            "n_cases": 3,
+            "recommended": rank == 1,
+        }
+        for rank, name in enumerate(ranking, 1)
+    ]
+
+
+def test_rank_and_recommendation_are_those_of_the_newest_posterior(tmp_path):
+    store = ParquetStore(tmp_path)
+    believed = [{"0000-0": 0.3, "0000-1": 0.2}, {"0000-0": 0.4, "0000-1": 0.1, "0001-1": 0.35}]
+    for generation, means in enumerate(believed):
+        tables = generation_tables(generation=generation)
+        tables["estimates"] = [*estimates_of(generation, means)]
+        store.publish(RUN, generation, tables)
+    rows = store.rows("SELECT * FROM leaderboard ORDER BY rank, candidate_id")
+    assert [(row["candidate_id"], row["rank"], row["recommended"]) for row in rows] == [
+        ("0000-0", 1, True),
+        ("0001-1", 2, False),
+        ("0000-1", 3, False),
+        ("0001-0", None, False),  # it has no posterior
+    ]
+    # By raw means the order would be another one.
+    (first,) = store.rows("SELECT arg_max(candidate_id, raw_mean_reward) AS raw FROM leaderboard")
+    assert first["raw"] != "0000-0"
+    first = rows[0]
+    assert (first["posterior_mean"], first["cautious"]) == (0.4, pytest.approx(0.35))
+    assert (first["posterior_low"], first["posterior_high"]) == (pytest.approx(0.3), 0.5)
+    end = estimates_of(1, {"0000-1": 0.8, "0000-0": 0.4}, end=True)
+    store.publish(RUN, -1, {"estimates": end})
+    (best,) = store.rows("SELECT candidate_id FROM leaderboard WHERE recommended")
+    assert best == {"candidate_id": "0000-1"}
+    curve = store.rows(
+        "SELECT recommended_id, best_so_far FROM learning_curve ORDER BY generation"
+    )
+    assert [tuple(row.values()) for row in curve] == [("0000-0", 0.3), ("0000-1", 0.8)]
+
+
+def test_measured_means_bear_the_interval_that_the_run_wrote(tmp_path):
+    store = ParquetStore(tmp_path)
+    store.publish(RUN, 0, generation_tables())
+    final = final_tables()
+    final["estimates"] = [
+        {
+            "run_id": RUN,
+            "generation": None,
+            "candidate_id": "0000-0",
+            "role": "holdout",
+            "n_generations": 1,
+            "mean": 0.0,
+            "low": 0.0,
+            "high": 0.4,
+            "level": 0.9,
+            "n_cases": 4,
+            "recommended": True,
+        }
+    ]
+    store.publish(RUN, -1, final)
+    (row,) = store.rows("SELECT * EXCLUDE run_id FROM final_estimates")
+    assert tuple(row.values()) == (True, "0000-0", "holdout", 0.0, 0.0, 0.4, 0.9, 4, 4, 0)
 
 
 def test_a_candidate_without_any_reward_is_last_and_its_mean_unknown(tmp_path):
@@ -120,11 +193,11 @@ def test_a_candidate_without_any_reward_is_last_and_its_mean_unknown(tmp_path):
     ]
     store.publish(RUN, 0, tables)
     rows = store.rows(
-        "SELECT candidate_id, mean_reward, half_width, n_cases FROM leaderboard ORDER BY rank"
+        "SELECT candidate_id, raw_mean_reward, n_cases FROM leaderboard ORDER BY 2 NULLS LAST"
     )
     assert [tuple(row.values()) for row in rows] == [
-        ("0000-0", 0.0, 0.0, 2),
-        ("0000-1", None, None, 0),
+        ("0000-0", 0.0, 2),
+        ("0000-1", None, 0),
     ]
 
 
@@ -149,7 +222,7 @@ def test_answers_are_counted_by_where_they_came_from(tmp_path):
 
 def test_the_learning_curve_accumulates(store):
     rows = store.rows(
-        "SELECT generation, best_so_far, cumulative_evaluations, cumulative_usd "
+        "SELECT generation, raw_best_reward, cumulative_evaluations, cumulative_usd "
         "FROM learning_curve ORDER BY generation"
     )
     assert [tuple(row.values()) for row in rows] == [
@@ -316,11 +389,11 @@ def test_texts_of_an_exported_cell_run_in_no_spreadsheet(store, tmp_path):
 
 
 def test_exports_are_read_back(store, tmp_path):
-    sql = "SELECT generation, best_reward, status FROM generations ORDER BY generation;"
+    sql = "SELECT generation, raw_best_reward, status FROM generations ORDER BY generation;"
     expected = store.rows(sql)
     store.export(sql, tmp_path / "out.csv", "csv")
     with (tmp_path / "out.csv").open() as file:
-        assert [row["best_reward"] for row in csv.DictReader(file)] == ["0.5", "0.51", "0.52"]
+        assert [row["raw_best_reward"] for row in csv.DictReader(file)] == ["0.5", "0.51", "0.52"]
     store.export(sql, tmp_path / "out.json", "json")
     lines = (tmp_path / "out.json").read_text().splitlines()
     assert [json.loads(line) for line in lines] == expected

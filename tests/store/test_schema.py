@@ -72,7 +72,7 @@ def test_files_carry_field_ids_table_and_schema_version(table, tmp_path):
     top = {name: field_id for name, field_id in found if field_id < 1_000}
     assert top == {column.name: column.field_id for column in table.columns}
     assert len({field_id for _, field_id in found}) == len(found)
-    assert dict(metadata) == {"convergence_table": table.name, "convergence_schema_version": "4"}
+    assert dict(metadata) == {"convergence_table": table.name, "convergence_schema_version": "5"}
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)

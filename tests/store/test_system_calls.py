@@ -35,7 +35,7 @@ def first(lines: list[str], pattern: str, start: int = 0) -> int:
 def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path):
     lines = traced(tmp_path, "tests.store.publisher", tmp_path / "store", RUN, 1, 0)
     marker = -1
-    for table in ("payloads", "candidates", "evaluations", "attempts", "generations"):
+    for table in ("payloads", "candidates", "evaluations", "estimates", "attempts", "generations"):
         folder = rf"/live/{table}/run_id={RUN}"
         synced = first(lines, rf"fsync\(\d+<.*{folder}/\.g00000\.parquet\.\w+\.tmp>\) += 0")
         renamed = first(lines, rf"rename.*{folder}/\.g00000.*{folder}/g00000\.parquet.* = 0")

@@ -107,8 +107,8 @@ def tables_of(store: Path) -> dict[str, list[dict[str, object]]]:
         "from candidates order by all",
         "evaluations": "select generation, candidate_id, case_id, replicate, role, status, "
         "reward, metrics['worth'] as worth, cached, payload_sha256 from evaluations order by all",
-        "generations": "select generation, status, n_candidates, n_evaluations, best_reward, "
-        "mean_reward, rng_state_json, sampler_state_json from generations order by all",
+        "generations": "select generation, status, n_candidates, n_evaluations, raw_best_reward, "
+        "raw_mean_reward, rng_state_json, sampler_state_json from generations order by all",
         "runs": "select name, status, seed, config_sha256, n_generations, reason from runs "
         "where status = 'done'",
     }

@@ -193,7 +193,7 @@ def _curve(n: int) -> tuple[CurvePoint, ...]:
             best_mean=mean,
             low=mean - 0.05 / math.sqrt(g + 1),
             high=mean + 0.05 / math.sqrt(g + 1),
-            mean_reward=mean - 0.12,
+            asked_mean=mean - 0.12,
             cumulative_usd=0.52 * (g + 1),
         )
         for g, mean in enumerate(means)

@@ -59,6 +59,7 @@ def generation_tables(
             for i, candidate in enumerate(candidates)
         ],
         "evaluations": evaluations,
+        "estimates": estimate_rows(run_id, generation),
         "attempts": attempt_rows(evaluations),
         "payloads": [
             {
@@ -78,8 +79,8 @@ def generation_tables(
                 "status": "done",
                 "n_candidates": 2,
                 "n_evaluations": n,
-                "best_reward": 0.5 + generation / 100,
-                "mean_reward": 0.4,
+                "raw_best_reward": 0.5 + generation / 100,
+                "raw_mean_reward": 0.4,
                 "cost_usd": n / 4,
                 "rng_state_json": f'{{"state":{generation}}}',
                 "sampler_state_json": "{}",
@@ -116,6 +117,29 @@ def preference_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[
         "preference_audits": [{**key, "item_id": "item-0", "case_id": "case-0", "p_right": 0.9}],
         "preference_probes": [{**key, "position": 0, "round": 0, "persona": 7}],
     }
+
+
+def estimate_rows(run_id: str, generation: int) -> list[Row]:
+    """Return a posterior for each candidate so far, best first: those of reward 0.5, then of 0."""
+    candidates = [f"{g:04d}-{i}" for i in (1, 0) for g in range(generation + 1)]
+    return [
+        {
+            "run_id": run_id,
+            "generation": generation,
+            "candidate_id": candidate,
+            "role": "search",
+            "n_generations": generation + 1,
+            "rank": rank,
+            "mean": 0.5 / rank,
+            "low": 0.4 / rank,
+            "high": 0.6 / rank,
+            "level": 0.95,
+            "cautious": 0.45 / rank,
+            "n_cases": 3,
+            "recommended": rank == 1,
+        }
+        for rank, candidate in enumerate(candidates, 1)
+    ]
 
 
 def final_tables(run_id: str = RUN, n: int = 4) -> dict[str, list[Row]]:

@@ -1,0 +1,82 @@
+"""Adjusted means: candidates that were asked different cases compare."""
+
+import numpy as np
+import pytest
+
+from convergence_core.posterior.adjusted import _Solution, adjusted_means
+
+
+def test_effects_solve_hendersons_equations():
+    rng = np.random.default_rng(0)
+    m, n = 12, 9
+    count = ((rng.random((m, n)) < 0.6) * rng.integers(1, 3, (m, n))).astype(float)
+    count[:, 0] = 1.0
+    value = np.where(count > 0, rng.normal(size=(m, n)), 0.0)
+    of_a, of_b, noise = variances = np.array([0.3, 0.2, 0.5])
+    found = _Solution.of(value, count, variances)
+    rows, columns = np.nonzero(count)
+    weight, seen = count[rows, columns], value[rows, columns]
+    design = np.zeros((len(rows), 1 + m + n))
+    design[:, 0] = 1.0
+    design[np.arange(len(rows)), 1 + rows] = 1.0
+    design[np.arange(len(rows)), 1 + m + columns] = 1.0
+    penalty = np.diag([0.0, *[noise / of_a] * m, *[noise / of_b] * n])
+    inverse = np.linalg.inv(design.T @ (weight[:, None] * design) + penalty)
+    effects = inverse @ (design.T @ (weight * seen))
+    assert np.allclose(np.r_[found.mean, found.a, found.b], effects)
+    spare = noise * np.diag(inverse)
+    assert found.spare_a == pytest.approx(spare[1 : 1 + m].sum())
+    assert found.spare_b == pytest.approx(spare[1 + m :].sum())
+    rest = float(weight @ (seen - design @ effects) ** 2)
+    assert weight @ seen**2 - found.explained == pytest.approx(rest)
+
+
+def test_who_was_asked_the_easy_cases_gains_nothing_by_it():
+    ease = {f"c{j}": j / 10 for j in range(10)}
+    cells = [("all", case, value, 1) for case, value in ease.items()]
+    cells += [("other", case, value - 0.1, 1) for case, value in ease.items()]
+    cells += [("lucky", case, ease[case] - 0.05, 1) for case in ("c7", "c8", "c9")]
+    found = adjusted_means(cells)
+    assert found["all"] == pytest.approx(0.45, abs=0.01)
+    assert found["lucky"] == pytest.approx(0.40, abs=0.01)  # its raw mean is 0.75
+    assert found["all"] > found["lucky"] > found["other"]
+
+
+def test_adjusted_means_lie_nearer_to_the_truth_than_raw_ones():
+    rng = np.random.default_rng(1)
+    skill, ease = rng.normal(0, 0.1, 60), rng.normal(0, 0.3, 40)
+    easiest_first = np.argsort(-ease)
+    cells = []
+    for i in range(60):
+        asked = np.arange(40) if i < 10 else easiest_first[: rng.integers(8, 30)]
+        cells += [
+            (f"a{i}", f"c{j}", 0.5 + skill[i] + ease[j] + rng.normal(0, 0.3), 1) for j in asked
+        ]
+    found = adjusted_means(cells)
+    truth = 0.5 + skill + ease.mean()
+    raw = [np.mean([value for name, _, value, _ in cells if name == f"a{i}"]) for i in range(60)]
+    adjusted = np.array([found[f"a{i}"] for i in range(60)])
+    of_raw, of_adjusted = (float(np.sqrt(np.mean((x - truth) ** 2))) for x in (raw, adjusted))
+    assert of_adjusted < 0.5 * of_raw, (of_adjusted, of_raw)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_unit_changes_nothing(unit):
+    cells = [("a", "x", 1.0, 1), ("a", "y", 3.0, 2), ("b", "x", 2.0, 1), ("b", "y", 5.0, 1)]
+    plain = adjusted_means(cells)
+    scaled = adjusted_means([(name, case, unit * value, n) for name, case, value, n in cells])
+    for name, mean in plain.items():
+        assert scaled[name] == pytest.approx(unit * mean)
+
+
+def test_cases_count_by_their_weights():
+    cells = [(name, case, v, 1) for name in "ab" for case, v in (("x", 0.0), ("y", 1.0))]
+    assert adjusted_means(cells)["a"] == pytest.approx(0.5)
+    weighted = adjusted_means(cells, case_weights={"x": 3.0, "y": 1.0})
+    assert weighted["a"] == pytest.approx(0.25, abs=0.01)
+
+
+def test_equal_values_and_no_cells_are_no_fault():
+    assert adjusted_means([]) == {}
+    assert adjusted_means([("a", "x", 7.0, 1), ("b", "y", 7.0, 3)]) == {"a": 7.0, "b": 7.0}
+    assert adjusted_means([("a", "x", 7.0, 1)]) == {"a": 7.0}

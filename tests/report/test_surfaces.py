@@ -1,0 +1,230 @@
+"""One run, read on every surface: they name one recommended candidate, with the same numbers.
+
+The run is real: noise, cases of different ease, several generations, so that the candidate of the
+highest raw mean is another one than the recommended.
+"""
+
+import csv
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from convergence.cli.app import app
+from convergence_core.result import RunResult
+from convergence_core.store import ParquetStore
+from tasks.report import wording
+from tasks.report.leaderboard import leaderboard_rows
+from tasks.report.racing import racing_rows
+from tests.support.optimizations import write_project
+from tests.support.searching import search
+
+TARGET = '''
+"""A function whose cases differ in ease, with noise that is the same in every process."""
+
+import hashlib
+
+
+def answer(case, params):
+    ease = (case["n"] * 7 % 24) / 24
+    seed = f"{case['n']} {sorted(params.items())}"
+    noise = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) / 16**8
+    skill = 0.35 - abs(params["x"] - 0.7) / 2 + {"a": 0.0, "b": 0.1, "c": 0.05}[params["kind"]]
+    return {"result": min(1.0, max(0.0, skill + 0.5 * ease - 0.4 * (noise - 0.5)))}
+
+
+def worth(result, expected, params, metric):
+    return result
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run and where it is."""
+
+    folder: Path
+    result: RunResult
+
+    @property
+    def store(self) -> ParquetStore:
+        return ParquetStore(self.folder / "convergence-data")
+
+    def read(self, name: str) -> str:
+        return (self.folder / "results" / self.result.label / name).read_text(encoding="utf-8")
+
+    def command(self, *arguments: str) -> str:
+        where = ["--store", str(self.folder / "convergence-data")]
+        done = CliRunner().invoke(app, [*arguments, *where])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("surfaces")
+    config = write_project(
+        folder,
+        evaluation__test_cases={"path": "cases.json", "holdout": 0.25},
+        optimization__evolution={"population_size": 10, "generations": 3},
+        output={
+            "save_path": "results",
+            "formats": ["json", "csv", "markdown", "html"],
+            "save_all_experiments": True,
+        },
+    )
+    (folder / "target.py").write_text(TARGET, encoding="utf-8")
+    cases = [{"id": f"c{n:02d}", "input": {"n": n}, "expected": None} for n in range(24)]
+    (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    return Finished(folder, search(config))
+
+
+def board(run: Finished) -> list[dict[str, Any]]:
+    return run.store.rows("SELECT * FROM leaderboard ORDER BY rank")
+
+
+def test_the_leader_by_raw_means_is_another_one(run):
+    rows = board(run)
+    raw = max(rows, key=lambda row: row["raw_mean_reward"])
+    assert raw["candidate_id"] != run.result.winner.candidate_id
+    assert raw["raw_mean_reward"] > rows[0]["raw_mean_reward"]
+    assert len({row["n_cases"] for row in rows}) > 1  # raw means are over different cases
+
+
+def test_the_view_ranks_as_the_result_does(run):
+    keys = ("rank", "candidate_id", "posterior_mean", "posterior_low", "posterior_high", "n_cases")
+    told = [
+        (row.rank, row.candidate_id, row.mean, row.low, row.high, row.n_cases)
+        for row in run.result.leaderboard
+    ]
+    rows = board(run)
+    assert [tuple(row[key] for key in keys) for row in rows] == told
+    assert [row["n_evaluations"] for row in rows] == [
+        row.n_cells for row in run.result.leaderboard
+    ]
+    winner = run.result.winner
+    assert [row["candidate_id"] for row in rows if row["recommended"]] == [winner.candidate_id]
+    assert rows[0]["candidate_id"] == winner.candidate_id
+    assert rows[0]["posterior_mean"] == winner.search.mean
+    (default,) = [r for r in rows if r["candidate_id"] == run.result.baseline.candidate_id]
+    search = run.result.baseline.search
+    assert (default["posterior_mean"], default["posterior_low"]) == (search.mean, search.low)
+    assert (default["posterior_high"], default["n_cases"]) == (search.high, search.n_cases)
+
+
+def test_the_learning_curve_ends_at_what_is_handed_over(run):
+    curve = run.store.rows("SELECT * FROM learning_curve ORDER BY generation")
+    assert [row["best_so_far"] for row in curve] == [p.best_mean for p in run.result.curve]
+    assert [row["posterior_mean"] for row in curve] == [p.asked_mean for p in run.result.curve]
+    winner, last = run.result.winner, curve[-1]
+    assert last["recommended_id"] == winner.candidate_id
+    assert (last["best_so_far"], last["best_low"], last["best_high"]) == (
+        *(winner.search.mean, winner.search.low),
+        winner.search.high,
+    )
+
+
+def test_measured_means_are_those_of_the_result(run):
+    rows = run.store.rows("SELECT * FROM final_estimates")
+    told = {(row["candidate_id"], row["role"]): row for row in rows}
+    assert len(told) == len(rows) == 4
+    for report in (run.result.winner, run.result.baseline):
+        for role in ("holdout", "fresh"):
+            row, estimate = told[report.candidate_id, role], report.estimate(role)
+            assert (row["mean_reward"], row["low"], row["high"]) == (
+                *(estimate.mean, estimate.low),
+                estimate.high,
+            )
+            assert (row["n_cases"], row["level"]) == (estimate.n_cases, estimate.level)
+            assert row["recommended"] is (report is run.result.winner)
+
+
+def test_result_files_hold_the_same_numbers(run):
+    winner = run.result.winner
+    best = json.loads(run.read("best_config.json"))
+    assert best["config"] == dict(winner.params)
+    for role in ("holdout", "fresh", "search"):
+        estimate = winner.estimate(role)
+        assert best[role]["mean"] == estimate.mean
+        assert (best[role]["low"], best[role]["high"]) == (estimate.low, estimate.high)
+        assert best["baseline"][role]["mean"] == run.result.baseline.estimate(role).mean
+    detailed = {e["candidate_id"]: e for e in json.loads(run.read("detailed_results.json"))}
+    listed = {
+        r["candidate_id"]: r for r in csv.DictReader(run.read("experiments.csv").splitlines())
+    }
+    assert len(detailed) == len(listed) == run.result.n_candidates
+    for row in run.result.leaderboard:
+        entry, line = detailed[row.candidate_id], listed[row.candidate_id]
+        assert (entry["rank"], entry["score"]) == (row.rank, row.mean)
+        assert (entry["posterior_low"], entry["posterior_high"]) == (row.low, row.high)
+        assert (int(line["rank"]), float(line["score"])) == (row.rank, row.mean)
+        assert int(line["n_cases"]) == entry["n_cases"] == row.n_cases
+        assert (line["recommended"] == "true") is entry["recommended"] is (row.rank == 1)
+
+
+def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
+    markdown = run.read("report.md")
+    table = markdown[markdown.index("## Configurations asked") :]
+    lines = [line.split(" | ") for line in re.findall(r"^\| (\d+ \| .*) \|$", table, flags=re.M)]
+    rows = board(run)
+    assert [int(line[0]) for line in lines] == [row["rank"] for row in rows[:50]]
+    for line, row in zip(lines, rows, strict=False):
+        assert line[2] == wording.interval(
+            row["posterior_mean"], row["posterior_low"], row["posterior_high"]
+        )
+        assert line[3] == wording.reward(row["cautious"])
+        assert line[4] == str(row["n_cases"])
+        assert ("(recommended" in line[1]) is row["recommended"]
+    shown = [float(line[3]) for line in lines]
+    assert shown == sorted(shown, reverse=True)
+    page = run.read("report.html").replace("&nbsp;", " ")
+    for report in (run.result.winner, run.result.baseline):
+        for role in ("holdout", "fresh", "search"):
+            text = wording.estimate(report.estimate(role))
+            assert text in markdown
+            assert text in page
+
+
+def test_no_page_shows_a_raw_mean_of_the_search(run):
+    raw = {wording.reward(row["raw_mean_reward"]) for row in board(run) if row["n_cases"] > 1}
+    told = {wording.reward(getattr(row, end)) for row in run.result.leaderboard
+            for end in ("mean", "low", "high", "cautious")}  # fmt: skip
+    markdown = run.read("report.md")
+    table = markdown[markdown.index("## Configurations asked") :].split("\n\n## ")[0]
+    seen = set(re.findall(r"(?<![\d.])\d\.\d{3}(?!\d)", table))
+    assert not (raw - told) & seen
+
+
+def test_metrics_of_recommended_and_default_are_adjusted_alike(run):
+    markdown = run.read("report.md")
+    for report in (run.result.winner, run.result.baseline):
+        (row,) = [r for r in run.result.leaderboard if r.candidate_id == report.candidate_id]
+        assert row.metrics == report.metrics["search"]
+        assert wording.number(row.metrics["worth"]) in markdown
+
+
+def test_commands_and_artifacts_say_the_same(run):
+    told = RunResult.from_json(run.command("report", run.result.label, "--json"))
+    assert told.winner == run.result.winner
+    assert told.baseline == run.result.baseline
+    assert told.leaderboard == run.result.leaderboard
+    lines = run.command("report", run.result.label).splitlines()
+    assert sorted(lines) == sorted(run.read("report.md").splitlines())
+    (listed,) = json.loads(run.command("runs", "--json"))
+    assert listed["result"]["winner"]["holdout"]["mean"] == run.result.winner.holdout.mean
+    assert f"{run.result.winner.holdout.mean:.3f} held-out" in " ".join(
+        run.command("runs").split()
+    )
+    sql = "select candidate_id, posterior_mean as mean from leaderboard where recommended"
+    (row,) = json.loads(run.command("query", sql, "--json"))
+    winner = run.result.winner
+    assert row == {"candidate_id": winner.candidate_id, "mean": winner.search.mean}
+    text = wording.estimate(winner.search)
+    first, *_ = leaderboard_rows(told)
+    assert "(recommended" in first["configuration"]
+    assert first["posterior mean"] == text
+    (raced,) = [r for r in racing_rows(run.store, told) if "(recommended" in r["configuration"]]
+    assert raced["posterior mean"] == text
