@@ -41,7 +41,7 @@ class Ranked:
     high: float
     cautious: float
     """What candidates are ranked by: the posterior's lower end at ``CAUTIOUS_LEVEL``, before means
-    of leaders are lowered by what leaders did not show."""
+    of leaders are lowered by what leaders did not show; in the bounds, so that ends can tie."""
     n_cells: int
     """Rewards behind it."""
     n_cases: int
@@ -165,7 +165,9 @@ def recommend(
     # A candidate that is passed over as infeasible leads by what is believed of its reward, too.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
-    mean, low, high = _claims(posterior, level, leaders, optimism, bounds or (-math.inf, math.inf))
+    bounds = bounds or (-math.inf, math.inf)
+    mean, low, high = _claims(posterior, level, leaders, optimism, bounds)
+    cautious = np.clip(cautious, *bounds)
     ranking = tuple(
         Ranked(
             candidate_id=posterior.ids[i],

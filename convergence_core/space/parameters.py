@@ -19,9 +19,9 @@ from convergence_core.records import Json, ParamValue
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
 _TIDY = 4
+"""Decades of resolution of sampled floats: 0.7123 rather than 0.7123456789."""
 LONGEST_SHOWN = 40
 """Characters of a choice that a label shows."""
-"""Decades of resolution of sampled floats: 0.7123 rather than 0.7123456789."""
 
 When: TypeAlias = tuple[tuple[str, tuple[ParamValue, ...]], ...]
 """Conditions, all of which must hold: (parameter, values it may have)."""

@@ -379,7 +379,7 @@ class Space:
             n: the first so many, and how many more there are; by default all.
         """
         varying = [
-            f"{name}={parameter.show(params[name])}"
+            f"{name}={_named(parameter, params[name])}"
             for name, parameter in self.parameters.items()
             if name in params and parameter.n_values != 1
         ]
@@ -462,3 +462,8 @@ def _id_of(point: Params) -> str:
 
 def _problem(key: str, rule: str, value: str, fix: str) -> Problem:
     return Problem(key=key, rule=rule, value=value, fix=fix)
+
+
+def _named(parameter: Parameter, value: ParamValue) -> str:
+    """Return a value as it stands in a name: numbers whole, so that no two values look alike."""
+    return f"{value:.15g}" if isinstance(value, float) else parameter.show(value)

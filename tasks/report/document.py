@@ -326,10 +326,13 @@ def _leaderboard(result: RunResult) -> list[Block]:
     )
     if any(row.cautious is not None for row in result.leaderboard):
         said += (
-            " They are ranked by the cautious estimate, one posterior standard deviation below the "
-            "mean: a configuration that was asked little must be clearly higher to come first. So "
-            "the means themselves need not fall from row to row."
+            " They are ranked by the cautious estimate, the lower end of the posterior's 68 % "
+            "interval: a configuration that was asked little must be clearly higher to come first. "
+            "Only then are the means of the leaders corrected by what earlier leaders showed when "
+            "they were asked again. So the means themselves need not fall from row to row."
         )
+    if any(row.metrics for row in shown):
+        said += " Metrics are means adjusted for the cases."
     if any(row.feasible is not None for row in result.leaderboard):
         said += (
             " Configurations that probably break a hard constraint come after all others, the "

@@ -255,7 +255,7 @@ def test_labels_name_all_that_can_vary_or_say_how_many_more():
     point: dict[str, ParamValue] = {
         "only": 1,
         "model": "small",
-        "temperature": 0.70000001,
+        "temperature": 0.7,
         "stream": True,
         "n": 3,
     }
@@ -275,6 +275,13 @@ def test_no_two_long_choices_are_shown_alike():
     assert space.named_values(points) == {
         "model": {shown[0]: begin + "one", shown[1]: begin + "two"}
     }
+
+
+def test_no_two_numbers_are_named_alike():
+    space = Space(parameters={"limit": Float(min=100_000.0, max=100_001.0)})
+    assert space.label({"limit": 100_000.25}) == "limit=100000.25"
+    labels = {space.label(space.canonical({"limit": 100_000.0 + i / 1000})) for i in range(1000)}
+    assert len(labels) == 1000
 
 
 def test_inline_texts_without_a_stem_keep_their_name():
