@@ -26,7 +26,7 @@ from tasks.gating import judge, record
 from tasks.report.candidates import Final
 from tasks.report.collect import collect
 from tasks.report.files import write_results
-from tasks.runs import Run, baseline_of, has_answers
+from tasks.runs import Run, baseline_of, recommended
 from tasks.standing import limit_reached
 
 FINAL = -1
@@ -44,7 +44,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
     """
     run.check_stop()
     run.begin_final()
-    recommendation = _recommendation(run)
+    recommendation = recommended(run)
     if recommendation is None or not run.schedule.final_quota().n_cells:
         return []
     members = run.progress.search.archive.members
@@ -69,7 +69,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     ended = run.why_ended()
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
     status, reason = ended
-    recommendation = _recommendation(run)
+    recommendation = recommended(run)
     final_look = "" if recommendation is None else told_final_look(run.schedule, trials)
     reached = limit_reached(trials)
     if reached is None and not trials and final_look:
@@ -162,11 +162,6 @@ def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
 
 def _is_used_up(run: Run) -> bool:
     return run.schedule.is_used_up(run.journal.totals(run.run_id).n_attempts)
-
-
-def _recommendation(run: Run) -> Recommendation | None:
-    """Return whom to hand over; ``None``: nobody got a reward, or rewards of failures alone."""
-    return run.recommend(run.progress.search) if has_answers(run) else None
 
 
 def _estimate_rows(

@@ -544,6 +544,11 @@ def has_answers(run: Run, evaluations: Iterable[Evaluation] = ()) -> bool:
     return bool(run.store.rows(_ANSWERED, {"run": run.run_id}))
 
 
+def recommended(run: Run) -> Recommendation | None:
+    """Return whom the committed evidence hands over; ``None``: nobody answered."""
+    return run.recommend(run.progress.search) if has_answers(run) else None
+
+
 def baseline_of(run: Run) -> Candidate | None:
     """Return the user's defaults as a candidate; ``None``: the configuration gives none."""
     params = run.loaded.space.baseline()

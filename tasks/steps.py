@@ -182,7 +182,7 @@ def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> N
         tables[name] = [*tables.get(name, []), *rows]
     run.store.publish(run_id, generation, tables)
     run.commit(step.progress, step.taught, step.preferred)
-    leader = step.recommendation
+    leader = believed
     run.emit(
         GenerationFinished(
             generation=generation,

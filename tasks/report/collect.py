@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +27,7 @@ from tasks.report.front import pareto_front
 from tasks.report.judges import judge_reports
 from tasks.report.preferring import preference_report
 from tasks.report.thinking import thinking_report
-
-if TYPE_CHECKING:
-    from tasks.runs import Run
+from tasks.runs import Run, recommended
 
 MAX_LEADERBOARD = 500
 """Rows kept in a result; the store and ``experiments.csv`` hold all."""
@@ -212,7 +209,7 @@ def _metrics(configuration: Configuration) -> tuple[MetricInfo, ...]:
     )
 
 
-def collect_progress(run: "Run") -> RunResult:
+def collect_progress(run: Run) -> RunResult:
     """Return what a living run has found so far, as if it were stopped now."""
     loaded = run.loaded
     baseline = loaded.space.baseline()
@@ -223,7 +220,7 @@ def collect_progress(run: "Run") -> RunResult:
         configuration=run.configuration,
         space=loaded.space,
         search=run.progress.search,
-        recommendation=run.recommend(run.progress.search),
+        recommendation=recommended(run),
         totals=run.journal.totals(run.run_id),
         n_maybe_paid=len(run.maybe_paid),
         cases=loaded.cases,

@@ -1,5 +1,9 @@
 """What a living run shows of itself."""
 
+from pathlib import Path
+
+from convergence_core.events import Event, GenerationFinished
+from convergence_core.result import RunResult
 from tasks.loading import load
 from tasks.opening import prepare_run
 from tasks.report.collect import collect_progress
@@ -7,6 +11,7 @@ from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.plots import learning_curve_png
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result
+from tests.support.searching import finish
 
 
 def test_a_run_that_has_just_begun_can_be_shown(tmp_path):
@@ -34,3 +39,26 @@ def test_leaderboard_rows_are_texts_by_column():
         "origin",
     ]
     assert rows[0]["configuration"].endswith("(recommended)")
+
+
+def test_where_nobody_answered_nobody_leads_on_any_surface(tmp_path: Path):
+    path = write_project(
+        tmp_path, optimization__evolution={"population_size": 3, "generations": 2}
+    )
+    target = tmp_path / "target.py"
+    target.write_text(target.read_text().replace("    line = ", "    raise OSError\n    line = "))
+    told: list[GenerationFinished] = []
+    shown: list[RunResult] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, GenerationFinished):
+            told.append(event)
+            shown.append(collect_progress(run))
+
+    run = prepare_run(load(path), on_event=look)
+    result = finish(run)
+    assert [(event.best_mean, event.best_params) for event in told] == [(None, None)] * 2
+    for standing in (*shown, result):
+        assert (standing.winner, standing.leaderboard) == (None, ())
+        assert {point.best_mean for point in standing.curve} == {None}
+    assert not run.store.rows("SELECT * FROM estimates")
