@@ -90,7 +90,7 @@ ALLOWED = {
     "convergence_core/rlp/views.py": {"text[:MOST_TEXT - 1]"},
     "convergence_core/sampler.py": {"str(value)[:80]"},
     "convergence_core/space/building.py": {"text[:60]"},
-    "convergence_core/space/parameters.py": {"str(value)[:40]", "text[:23]"},
+    "convergence_core/space/parameters.py": {"str(value)[:40]", "text[:LONGEST_SHOWN - 1]"},
     "convergence_core/space/space.py": {"str(value)[:60]", "str(params[name])[:60]"},
     "convergence_core/stopper.py": {"str(value)[:80]"},
     "convergence_core/store/runtime.py": {"canonical_json(dict(arm.params))[:200]"},
