@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from convergence_core.archive import Archive
-from convergence_core.records import Assignment, Cell, Json, Origin, Params, Trial
+from convergence_core.records import Assignment, Cell, Json, Params, Trial
 
 SETTLED = 0.95
 """Probability behind ``SearchState.left_to_gain``."""
@@ -35,8 +35,6 @@ class Expert:
     """Variances of these predictions, one per place."""
     proposals: tuple[Params, ...] = ()
     """Points that join the pool; its draws alone may choose them."""
-    origin: Origin = "rlp"
-    """Of the candidates that it proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

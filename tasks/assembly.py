@@ -162,7 +162,6 @@ def assemble(
             session=session,
             store=store,
             journal=journal,
-            surrogate=surrogate,
             learned=progress.preferences,
             next_generation=progress.next_generation,
             on_notice=tell,

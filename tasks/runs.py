@@ -271,7 +271,7 @@ class Run:
         if self.preferring is None:
             return advice
         leader = self.leader() if self.preferring.now.variants else None
-        return self.preferring.advice(advice, self.progress.search, leader)
+        return self.preferring.advice(advice, leader)
 
     def _share_left(self, generation: int) -> float:
         return max(0.0, 1.0 - generation / self.schedule.n_generations)
@@ -355,9 +355,7 @@ class Run:
                 self._exogenous,
                 self._share_left(self.next_generation + 1),
             )
-        preferred = None
-        if self.preferring is not None:
-            preferred = self.preferring.learn(() if is_repair else trials, self.progress.search)
+        preferred = None if self.preferring is None else self.preferring.now
         progress = replace(
             self.progress,
             next_generation=self.next_generation + 1,

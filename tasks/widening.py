@@ -34,6 +34,7 @@ def widen(run: "Run", variants: Mapping[str, Sequence[str]]) -> None:
         case_weights=run.past.case_weights,
         surrogate=run.past.surrogate,
     )
-    for part in (run.thinking, run.preferring):
-        if part is not None:
-            part.widen(surrogate)
+    if run.thinking is not None:
+        run.thinking.widen(surrogate)
+    if run.preferring is not None:
+        run.preferring.widen(space)

@@ -28,8 +28,8 @@ class LearningConfig(Section):
     rlp_enabled: bool = True
     """Whether a model thinks before candidates are chosen, and is paid by what it predicts."""
     sao_enabled: bool = False
-    """Whether a model writes prompts, has them answered twice and judges the answers, for a dataset, a
-    cautious say in the draws, and new texts of parameters with `mutate`."""
+    """Whether a model writes prompts, has them answered twice and judges the answers, for a dataset and
+    new texts of parameters with `mutate`."""
 
 
 class RlpConfig(Section):
@@ -125,7 +125,7 @@ class SaoConfig(Section):
     """Requests of a round in flight at most, within the limits of `llm` and of the run."""
     audit_items: int = Field(default=50, ge=0, le=1_000)
     """Grounded pairs that the judge is tried on in each round, new ones first. There is no verdict on a judge,
-    and it is not heard, before it was tried on 50 different ones over all rounds."""
+    and it is not believed, before it was tried on 50 different ones over all rounds."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
     """Share of `budget.max_usd` that preferences may cost. Without `max_usd` there is no limit of their
     own."""

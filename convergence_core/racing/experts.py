@@ -22,7 +22,7 @@ from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.kernel import Distances, covariance
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.racing.field import Field
-from convergence_core.records import Origin, sha256_hex
+from convergence_core.records import sha256_hex
 from convergence_core.rlp.experts import EDGE, strength
 from convergence_core.rlp.statistical import trial_variance
 from convergence_core.sampler import Expert
@@ -41,8 +41,6 @@ class Panel:
     field: Field
     proposals: Pool
     """Rows that nobody has asked; as many of each expert as its weight says."""
-    origins: tuple[Origin, ...]
-    """Of each proposed row."""
     rng: np.random.Generator
 
     @classmethod
@@ -61,8 +59,7 @@ class Panel:
             return None
         own = int(sha256_hex(repr(rng.bit_generator.state))[:16], 16)
         stream = np.random.default_rng(own)  # noqa: TID251 - a function of the plan's stream
-        proposals, origins = _proposed(heard, field)
-        return cls(heard, field, proposals, origins, stream)
+        return cls(heard, field, _proposed(heard, field), stream)
 
     def values(
         self, values: np.ndarray, n_reserved: int, known: np.ndarray, new: np.ndarray
@@ -153,16 +150,14 @@ def condition(
     )
 
 
-def _proposed(experts: Sequence[Expert], field: Field) -> tuple[Pool, tuple[Origin, ...]]:
+def _proposed(experts: Sequence[Expert], field: Field) -> Pool:
     """Return the points that experts propose, as many as their weights say, each nobody's yet."""
     points = [
-        (point, expert.origin)
+        point
         for expert in experts
         for point in expert.proposals[: round(MOST_PROPOSALS * expert.weight)]
     ]
     if not points:
-        return Pool.empty(len(field.encoding.names)), ()
-    genes = field.encoding.genes([point for point, _ in points])
-    origin_of = {row.tobytes(): origin for row, (_, origin) in zip(genes, points, strict=True)}
-    pool = field.only_new(Pool(genes, np.full((len(points), 2), -1, dtype=np.intp)))
-    return pool, tuple(origin_of[row.tobytes()] for row in pool.genes)
+        return Pool.empty(len(field.encoding.names))
+    genes = field.encoding.genes(points)
+    return field.only_new(Pool(genes, np.full((len(points), 2), -1, dtype=np.intp)))

@@ -146,7 +146,7 @@ class Race:
         row = i - len(elites)
         if panel is not None and row >= len(contest.pool):
             place = row - len(contest.pool)
-            return replace(self._newcomer(panel.proposals, place), origin=panel.origins[place])
+            return replace(self._newcomer(panel.proposals, place), origin="rlp")
         if row not in contest.newcomers:
             contest.newcomers[row] = self._newcomer(contest.pool, row)
         return contest.newcomers[row]

@@ -15,15 +15,11 @@ may move a reward or the final ranking. Who asks the model is in ``tasks.prefere
 ``duplicates``      MinHash finds, exact Jaccard decides
 ``diversity``       which personas are asked next
 ``rounds``          frozen audit tenth, rounds and their stop rules
-``expert``          the judge as one more expert among the draws
-``ordering``        a reward model that may order a queue, and nothing else
 ``grounding``       pairs whose truth was executed
-``learning``        what a round and later outcomes teach
-``state``           what is kept between rounds
+``state``           what is kept between rounds, and what a round teaches
 ``shape``           where a prompt stands in a test case
 ``rows``            tables, and back
 ``formats``         rows that trainers read, and back
 ``report``          what people are told
-``simpo``           the preference loss (eq. 4.7)
 ==================  ===============================================================
 """

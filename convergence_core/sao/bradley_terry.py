@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.sao.preferences import Comparison, Judgement
+from convergence_core.sao.preferences import Judgement
 
 RIDGE: Final = 0.01
 N_STEPS: Final = 25
@@ -46,13 +46,6 @@ class Merits:
     length: float
     """lambda: what a length times e adds to the log-odds."""
 
-    @property
-    def standardized(self) -> np.ndarray:
-        """Return theta with mean 0 and deviation 1, (n_items,); zeros if all are equal."""
-        spread = float(self.theta.std())
-        centred = self.theta - self.theta.mean()
-        return np.asarray(centred / spread if spread > 1e-12 else np.zeros_like(centred))
-
 
 def fit(rows: Sequence[Row], n_items: int) -> Merits:
     """Return the merits that the rows tell.
@@ -80,26 +73,6 @@ def fit(rows: Sequence[Row], n_items: int) -> Merits:
         if float(np.abs(step).max()) < SMALL:
             break
     return Merits(weights[:-2], float(weights[-2]), float(weights[-1]))
-
-
-def rows_of(judged: Sequence[tuple[Comparison, Judgement]], items: Sequence[str]) -> list[Row]:
-    """Return both orders of each judged comparison, with authors as items.
-
-    Args:
-        judged: comparisons whose authors are all among ``items``.
-        items: authors' ids; their places number them.
-    """
-    place = {name: i for i, name in enumerate(items)}
-    return [
-        row
-        for comparison, judgement in judged
-        for row in both_orders(
-            place[comparison.first.author],
-            place[comparison.second.author],
-            comparison.log_length_ratio,
-            judgement,
-        )
-    ]
 
 
 def both_orders(i: int, j: int, log_length_ratio: float, judgement: Judgement) -> tuple[Row, Row]:

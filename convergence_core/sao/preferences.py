@@ -21,8 +21,6 @@ Split: TypeAlias = Literal["train", "audit"]
 
 LEAST_MARGIN: Final = math.log(0.7 / 0.3)
 """Least |l| of an exported pair: q >= .7 or q <= .3."""
-HARD: Final = 0.4
-"""|l| below which a prompt is hard: nobody can tell the answers apart."""
 SAID: Final = 0.75
 """Probability that a plain verdict stands for."""
 EDGE: Final = 1e-4

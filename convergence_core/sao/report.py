@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from convergence_core.trust.audit import LEAST_ITEMS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePair:
@@ -46,7 +44,7 @@ class PreferenceRound:
     """Spearman's rho of judge and truth, and its 95 % interval."""
     trust: float = 0.0
     is_enabled: bool = False
-    """Whether trust suffices for the judge to be heard."""
+    """Whether trust suffices for the judge to be believed."""
     pooled_right: float | None = None
     """Items judged right over all audits, older ones lighter; ``None``: not told."""
     pooled_items: float | None = None
@@ -63,8 +61,6 @@ class PreferenceRound:
     """t of the slopes of the judge's and the grounded means; ``None``: fewer than five rounds."""
     is_frozen: bool = False
     """Whether somebody learned to please the judge, so that what it feeds is frozen."""
-    weight: float = 0.0
-    """Of the judge in the draws after it."""
     vendi: float | None = None
     distinct_2: float | None = None
     duplicates: float | None = None
@@ -75,6 +71,21 @@ class PreferenceRound:
     """Share of it that was compared."""
     note: str | None = None
     """Why it was aborted, alarmed or ended the rounds; ``None``: it went well."""
+
+    @property
+    def why_disbelieved(self) -> str | None:
+        """Why the judge is not believed after it; ``None``: it is."""
+        if self.is_frozen:
+            return "somebody learned to please the judge, which silences it"
+        if self.pooled_items is not None and self.pooled_items <= 0:
+            return "the judge was tried on no grounded item, so nobody vouches for it"
+        if self.n_missing:
+            return f"there is no verdict on the judge: {missing(self.n_missing)}"
+        if not self.is_enabled:
+            return f"the judge is disabled, with a trust of {self.trust:.2f}"
+        if self.is_drifting:
+            return "the judge's marks drifted from rewards, which silences it"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +99,10 @@ class PreferenceReport:
     """The newest kept pair of the training split."""
     n_total: int = 0
     """Kept pairs of the system in this store, those of earlier runs included."""
-    n_hard: int = 0
-    """Prompts in the pool of hard ones: the judge could not tell their answers apart."""
-    n_checked: int = 0
-    """Pairs of this run whose answers executed checks could tell apart, and the judge could not."""
-    enters_draws: bool = True
-    """Whether the algorithm has draws that a judge can enter."""
     n_variants: int = 0
     """Texts that were distilled for parameters with `mutate`."""
     n_proposed: int = 0
-    """Candidates that were evaluated because a judge or a distilled text proposed them."""
+    """Candidates that were evaluated since preferences proposed them."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Why prompts, answers and judgements failed → how often."""
     restored: bool = False
@@ -118,11 +123,6 @@ class PreferenceReport:
         return {name: n for name, n in found.items() if n}
 
     @property
-    def n_heard(self) -> int:
-        """Rounds after which the judge had a say in the draws."""
-        return sum(one.weight > 0 for one in self.rounds) if self.enters_draws else 0
-
-    @property
     def sentence(self) -> str:
         """The one sentence: what the data did, and nothing that they did not."""
         if self.restored:
@@ -131,12 +131,6 @@ class PreferenceReport:
                 "further rounds the incumbent of the best round by rewards answers again."
             )
         done = []
-        if self.n_heard:
-            weights = [one.weight for one in self.rounds if one.weight > 0]
-            done.append(
-                f"the judge had a say in the draws after {self.n_heard} of {len(self.rounds)} rounds, "
-                f"at last {100 * weights[-1]:.0f} % of the free places"
-            )
         if self.n_variants:
             done.append(
                 f"{self.n_variants} {'text' if self.n_variants == 1 else 'texts'} distilled from kept "
@@ -151,30 +145,18 @@ class PreferenceReport:
             return f"Preferences entered the search, and no reward: {'; '.join(done)}."
         if not self.n_kept:
             return "Preferences changed nothing: no pair was kept."
+        why = self.rounds[-1].why_disbelieved or "no text was distilled from them"
         return (
-            f"Preferences changed nothing that was tried: {self.why_unheard}. "
+            f"Preferences changed nothing that was tried: {why}. "
             f"{self.n_kept:,} kept {'pair is' if self.n_kept == 1 else 'pairs are'} in the store."
         )
-
-    @property
-    def why_unheard(self) -> str:
-        """Why the judge had no say in the draws, by its last round."""
-        last = self.rounds[-1]
-        if not self.enters_draws:
-            return "this algorithm has no draws that a judge could enter"
-        if last.pooled_items is not None and last.pooled_items <= 0:
-            return "the judge was tried on no grounded item, so nobody vouches for it"
-        if last.n_missing:
-            return f"there is no verdict on the judge: {missing(last.n_missing)}"
-        if not last.is_enabled:
-            return f"the judge is disabled, with a trust of {last.trust:.2f}"
-        if last.is_drifting:
-            return "the judge's marks drifted from rewards, which silences it"
-        return "the judge had no say in the draws"
 
 
 def missing(n: int) -> str:
     """Return what a verdict on a judge still needs, in words."""
+    # It brings NumPy, and reports of runs without preferences need not wait for that.
+    from convergence_core.trust.audit import LEAST_ITEMS  # noqa: PLC0415
+
     return (
         f"it takes {LEAST_ITEMS} different grounded items, {n} more than it was tried on "
         "(`society.sao.audit_items` of them in a round)"

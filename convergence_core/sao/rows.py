@@ -160,8 +160,6 @@ def round_row(
     estimator: str | None,
     note: str | None,
     n_variants: int,
-    n_hard: int,
-    n_checked: int,
     agreement_with_frozen: float | None,
 ) -> Row:
     """Return the row of a round; see ``PREFERENCE_ROUNDS``."""
@@ -201,8 +199,6 @@ def round_row(
         "lower_bound": state.trust.lower_bound,
         "judge_slope": state.exploitation.slopes[0],
         "grounded_slope": state.exploitation.slopes[1],
-        "hard": float(n_hard),
-        "checked": float(n_checked),
     }
     return {
         "run_id": run_id,
@@ -218,7 +214,6 @@ def round_row(
         "n_items": found.n_items,
         "accuracy": found.accuracy,
         "trust": state.trust.value,
-        "weight": (state.weight or 0.0) if state.is_heard else 0.0,
         "n_variants": n_variants,
         "estimator": estimator,
         "is_frozen": state.exploitation.is_frozen,

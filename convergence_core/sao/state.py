@@ -1,26 +1,21 @@
 """What is learned of preferences: small numbers, kept with each generation's checkpoint.
 
 Texts, judgements and counters are in the tables; a state holds what a further round needs besides.
+Checkpoints of earlier versions hold more keys (the judge's say in the draws), which are passed over.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from convergence_core.coverage.alarms import Alarms
+from convergence_core.coverage.alarms import Alarms, Windows
 from convergence_core.records import Json
 from convergence_core.sao.filters import Filter
-from convergence_core.sao.preferences import (
-    HARD,
-    Comparison,
-    Judgement,
-    Preference,
-    Split,
-)
+from convergence_core.sao.preferences import Comparison, Judgement, Preference, Split
 from convergence_core.sao.rounds import Rounds, split_of
-from convergence_core.trust.audit import Trust
+from convergence_core.trust.audit import Audit, Trust
 from convergence_core.trust.drift import Drift
-from convergence_core.trust.exploitation import Exploitation
+from convergence_core.trust.exploitation import Exploitation, Standing
 
 ABORTED: Final = "aborted"
 """What drops all pairs of a round whose judge cannot be believed."""
@@ -55,16 +50,22 @@ class JudgedPair:
         return self.split == "train" and self.dropped_by != ABORTED and not self.is_collapsed
 
     @property
-    def is_hard(self) -> bool:
-        """Whether nobody can tell the answers apart."""
-        return abs(self.judgement.log_odds) < HARD
-
-    @property
     def preference(self) -> Preference | None:
         """The preference, if it was kept."""
         if self.dropped_by is not None:
             return None
         return Preference(comparison=self.comparison, judgement=self.judgement)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundLessons:
+    """What a round found, as the state after it needs it."""
+
+    found: Audit
+    coverage: Windows
+    agreement_with_frozen: float | None
+    standing: Standing | None
+    """The incumbent as judge and rewards see it; ``None``: the judge did not compare it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,33 +79,18 @@ class SaoState:
     """Steps of the walk of personas that earlier runs have taken."""
     walk_to: int = 0
     """Steps after which the walk of this run ends, and a further run's begins."""
-    n_before: int = 0
-    """Rounds of earlier runs."""
     alarms: Alarms = field(default_factory=Alarms)
     trust: Trust = field(default_factory=Trust)
     drift: Drift = field(default_factory=Drift)
     exploitation: Exploitation = field(default_factory=Exploitation)
     n_silences: int = 0
     """How often drift or exploitation silenced the judge."""
-    start_weight: float = 0.0
-    """The judge's weight before any evidence, as trust has it now."""
-    weight: float | None = None
-    """Its weight in the draws now; ``None``: it never had one."""
-    opinion: Mapping[str, float] = field(default_factory=dict)
-    """Candidate → mean reward that the judge predicts."""
-    proposals: tuple[str, ...] = ()
-    """Candidates among ``opinion`` that nobody had asked, best first, as canonical parameters."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Text parameter → variants distilled for it, in their order."""
 
     @property
-    def n_rounds(self) -> int:
-        """Rounds of the system so far, those of earlier runs too."""
-        return self.n_before + self.rounds.n_done
-
-    @property
     def is_silenced(self) -> bool:
-        """Whether drift or exploitation takes the judge's say away, whatever its trust."""
+        """Whether drift or exploitation silences the judge, whatever its trust."""
         return self.exploitation.is_frozen or self.drift.is_alarming
 
     @property
@@ -112,15 +98,28 @@ class SaoState:
         """Whether what the judge said may have any effect: its trust suffices and nothing silences it."""
         return self.trust.is_enabled and not self.is_silenced
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether the judge has a say in the draws."""
-        return (
-            self.is_believed
-            and not self.alarms.is_off
-            and bool(self.opinion)
-            and (self.weight or 0.0) > 0.0
+    def after(self, lessons: RoundLessons, asked: Sequence[int]) -> "SaoState":
+        """Return the state after a round.
+
+        Args:
+            lessons: what it found.
+            asked: indices of its personas.
+        """
+        drift, exploitation = self.drift, self.exploitation
+        if lessons.standing is not None:
+            drift = drift.after(lessons.standing.judge_mean, lessons.standing.grounded_mean)
+            exploitation = exploitation.after(lessons.standing)
+        found = replace(
+            self,
+            rounds=self.rounds.after(lessons.agreement_with_frozen),
+            asked=(*self.asked, *asked),
+            alarms=self.alarms.after(lessons.coverage),
+            trust=self.trust.after(lessons.found),
+            drift=drift,
+            exploitation=exploitation,
         )
+        begins = found.is_silenced and not self.is_silenced
+        return replace(found, n_silences=self.n_silences + begins)
 
     def with_variant(self, name: str, text: str) -> "SaoState":
         """Return the state with one more variant of a text parameter."""
@@ -141,8 +140,8 @@ class SaoState:
         """Return what a further run of the same system begins with.
 
         What is known of the texts goes on: alarms, and where the walk of personas stands. What is known
-        of the judge goes on as long as the same one judges: trust, drift, exploitation, its weight, and
-        how far it repeated itself. Opinions, proposals and distilled texts belong to a run's own evidence.
+        of the judge goes on as long as the same one judges: trust, drift, exploitation, and how far it
+        repeated itself. Distilled texts belong to a run's own evidence.
 
         Args:
             limit: rounds that the further run may have.
@@ -153,7 +152,6 @@ class SaoState:
             rounds=Rounds(limit=limit),
             walk_from=self.walk_to,
             walk_to=self.walk_to + n_personas,
-            n_before=self.n_rounds,
             alarms=self.alarms,
         )
         if not same_judge:
@@ -165,8 +163,6 @@ class SaoState:
             drift=self.drift,
             exploitation=self.exploitation,
             n_silences=self.n_silences,
-            start_weight=self.start_weight,
-            weight=self.weight,
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -175,7 +171,6 @@ class SaoState:
             "rounds": self.rounds.to_json(),
             "asked": [*self.asked],
             "walk": [self.walk_from, self.walk_to],
-            "n_before": self.n_before,
             "n_silences": self.n_silences,
             "alarms": self.alarms.to_json(),
             "trust": {
@@ -185,10 +180,6 @@ class SaoState:
             },
             "drift": self.drift.to_json(),
             "exploitation": self.exploitation.to_json(),
-            "start_weight": self.start_weight,
-            "weight": self.weight,
-            "opinion": dict(self.opinion),
-            "proposals": [*self.proposals],
             "variants": {name: [*texts] for name, texts in self.variants.items()},
         }
 
@@ -206,15 +197,10 @@ class SaoState:
             asked=tuple(value["asked"]),
             walk_from=int(walk_from),
             walk_to=int(walk_to),
-            n_before=int(value.get("n_before", 0)),
             n_silences=int(value.get("n_silences", 0)),
             alarms=Alarms.from_json(value["alarms"]),
             trust=Trust(**value["trust"]),
             drift=Drift.from_json(value["drift"]),
             exploitation=Exploitation.from_json(value["exploitation"]),
-            start_weight=float(value["start_weight"]),
-            weight=value["weight"],
-            opinion={str(k): float(v) for k, v in value["opinion"].items()},
-            proposals=tuple(value["proposals"]),
             variants={k: tuple(texts) for k, texts in value["variants"].items()},
         )

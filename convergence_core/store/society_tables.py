@@ -159,7 +159,7 @@ PREFERENCE_ROUNDS = Table(
         Column(11, "n_items", "i32", "grounded items that the judge was tried on"),
         Column(12, "accuracy", "f64", "share of these that it judged right", "[0, 1]"),
         Column(13, "trust", "f64", "lower bound, over all audits; below .2: disabled", "[0, 1]"),
-        Column(14, "weight", "f64", "of the judge in the draws after it", "[0, 1]"),
+        # 14 was `weight`, of the judge in the draws; files of earlier versions hold it.
         Column(15, "n_variants", "i32", "texts distilled for parameters"),
         Column(16, "estimator", "text", "how judgements were read; NULL: nothing was judged"),
         Column(17, "is_frozen", "bool", "somebody learned to please the judge"),

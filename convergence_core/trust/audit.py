@@ -220,7 +220,7 @@ class Trust:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the judge may be heard."""
+        """Whether the judge may be believed."""
         return self.value >= LEAST_TRUST
 
 

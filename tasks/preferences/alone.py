@@ -105,7 +105,7 @@ def save_rounds(run: Run, flow_run_id: str | None) -> None:
 
 
 def _take_over(run: Run) -> None:
-    """Give a run the evidence of its source, and what its last round thought of candidates and texts."""
+    """Give a run the evidence of its source, and the texts that its rounds have distilled."""
     if run.preferring is None:
         return
     source = run.record.tags.get(SOURCE_TAG)
@@ -118,9 +118,7 @@ def _take_over(run: Run) -> None:
         if found.preferences is not None:
             limit = run.configuration.society.sao.iterative_rounds
             left = SaoState.from_json(found.preferences, limit=limit)
-            state = replace(
-                state, opinion=left.opinion, proposals=left.proposals, variants=left.variants
-            )
+            state = replace(state, variants=left.variants)
             widen(run, state.variants)
     data = data_of(
         run.loaded,

@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 from convergence_core.coverage.configurations import configuration_coverage
 from convergence_core.records import canonical_json
 from convergence_core.sampler import SearchState
-from convergence_core.sao import learning
-from convergence_core.sao.hard import HardPool, grounded
 from convergence_core.sao.rounds import agreement
 from convergence_core.sao.rows import audit_rows, preference_rows, probe_rows, round_row, text_rows
-from convergence_core.sao.state import ABORTED, JudgedPair, SaoState
+from convergence_core.sao.state import ABORTED, JudgedPair, RoundLessons, SaoState
 from convergence_core.space import Space
 from convergence_core.store.protocols import Row
 from convergence_core.trust.exploitation import Standing
 from tasks.preferences.history import History
-from tasks.preferences.planning import Data, Planned, grounded_means
+from tasks.preferences.planning import Data, grounded_means
 from tasks.preferences.playing import Played, RoundPlan
 
 
@@ -34,7 +32,7 @@ class Round:
 def concluded(
     run_id: str,
     generation: int,
-    planned: Planned,
+    plan: RoundPlan,
     played: Played,
     *,
     state: SaoState,
@@ -46,13 +44,13 @@ def concluded(
 ) -> Round:
     """Return what a round leaves.
 
-    Pairs of a round whose texts raise an alarm of coverage are written down, and teach nothing: no opinion
-    is taken of them, nor a text that was distilled from them.
+    Pairs of a round whose texts raise an alarm of coverage are written down, and teach nothing: a text that
+    was distilled from them is not taken.
 
     Args:
         run_id: of the run.
         generation: before which it was played.
-        planned: what it asked.
+        plan: what it asked.
         played: what came of it.
         state: before it.
         history: what was written and judged before it.
@@ -61,7 +59,6 @@ def concluded(
         space: where candidates lie.
         estimator: how judgements were read.
     """
-    plan = planned.plan
     probes = [
         (persona.index, prompt)
         for persona, prompt in zip(plan.personas, played.prompts, strict=True)
@@ -74,21 +71,17 @@ def concluded(
         [before for before, _ in played.frozen_again], [now for _, now in played.frozen_again]
     )
     seen = state.alarms.windows(now.texts, now.written, data.held_out_prompts)
-    means = grounded_means(search)
-    lessons = learning.RoundLessons(
+    lessons = RoundLessons(
         found=played.found,
         coverage=seen,
         agreement_with_frozen=again,
-        standing=standing_of(plan, played, means),
+        standing=standing_of(plan, played, grounded_means(search)),
     )
-    after = learning.after_round(state, lessons, [one.index for one in plan.personas])
+    after = state.after(lessons, [one.index for one in plan.personas])
     pairs = played.pairs
     if after.alarms.is_stopped:
         pairs = tuple(replace(pair, is_collapsed=True) for pair in pairs)
         now = history.after(pairs, prompts, items)
-    elif not plan.is_probation:
-        unasked = {n: p for n, p in planned.params_of.items() if n not in search.archive.members}
-        after = learning.with_opinion(after, now.pairs, means, unasked, data.check)
     variants = played.variants if after.is_believed and after.alarms.gives_rows else {}
     for name, text in variants.items():
         after = after.with_variant(name, text)
@@ -106,15 +99,13 @@ def concluded(
         coverage=seen.prompts if plan.is_probation else seen.texts,
         configurations=(
             configuration_coverage(space, (m.candidate.params for m in search.archive)),
-            configuration_coverage(space, planned.params_of.values()),
+            configuration_coverage(space, (one.params for one in plan.rivals)),
         ),
         found=played.found,
         state=after,
         estimator=estimator,
         note=_note(played, after),
         n_variants=len(variants),
-        n_hard=len(HardPool.of(now.pairs)),
-        n_checked=sum(grounded(pair, data.check) is not None for pair in pairs),
         agreement_with_frozen=again,
     )
     written = probe_rows(run_id, generation, plan.round_number, probes)

@@ -228,7 +228,6 @@ def inherited_state(
                 alarms=newest.alarms,
                 walk_from=newest.walk_from,
                 walk_to=newest.walk_to,
-                n_before=newest.n_before,
             )
         if same:
             return newest

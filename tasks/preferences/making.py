@@ -11,7 +11,6 @@ from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.search_space import TextParam
 from convergence_core.config.spending import LlmConfig
-from convergence_core.posterior import SpaceModel
 from convergence_core.records import Json
 from convergence_core.sao.filters import FilterSettings
 from convergence_core.sao.grounding import EXECUTED, Grounded
@@ -24,7 +23,6 @@ from convergence_core.store.protocols import Journal, RunRecord, Store
 from convergence_core.target import Target
 from tasks.authentication import secret_name
 from tasks.loading import Loaded
-from tasks.preferences.checking import check_of
 from tasks.preferences.embedding import Embedder
 from tasks.preferences.history import history_of, inherited_state
 from tasks.preferences.planning import Data, Settings
@@ -168,7 +166,6 @@ def make_preferring(
     session: EvaluationSession,
     store: Store,
     journal: Journal,
-    surrogate: SpaceModel,
     learned: Json,
     next_generation: int,
     on_notice: Callable[[str], None] | None = None,
@@ -213,7 +210,7 @@ def make_preferring(
         settings=settings_of(configuration),
         data=data_of(loaded, shape, run_id=run_id, seed=record.seed, store=store),
         session=session,
-        surrogate=surrogate,
+        space=loaded.space,
         state=first_state(configuration, learned, store, record),
         history=history_of(store, record),
         purse=Purse(
@@ -270,7 +267,6 @@ def data_of(loaded: Loaded, shape: PromptShape, *, run_id: str, seed: int, store
             for name, parameter in loaded.configuration.search_space.parameters.items()
             if isinstance(parameter, TextParam) and parameter.mutate
         ),
-        check=check_of(loaded),
         answers=answers,
     )
 

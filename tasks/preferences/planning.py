@@ -1,33 +1,26 @@
 """What a round asks: personas, candidates, failures to write about, items to be tried on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from convergence_core.evolution import Breeder
-from convergence_core.records import Candidate, Params
+from convergence_core.records import Candidate
 from convergence_core.sampler import SearchState
 from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.filters import FilterSettings
 from convergence_core.sao.grounding import Grounded, audit_items
-from convergence_core.sao.hard import Check, HardPool
 from convergence_core.sao.personas import Grammar, Persona
 from convergence_core.sao.pooled import Judged
 from convergence_core.sao.preferences import PairKind
 from convergence_core.sao.state import JudgedPair, SaoState
-from convergence_core.space import Space
 from tasks.preferences.history import History
 from tasks.preferences.playing import RoundPlan
 from tasks.thoughts.ladder import UseLogprobs
 
 N_BEST: Final = 3
-"""Asked candidates that are compared, the incumbent among them."""
-N_NEW: Final = 3
-"""Candidates nobody asked, children of the best, that are compared."""
-N_PARENTS: Final = 6
-"""Best candidates that these may descend from."""
+"""Candidates that are compared, the incumbent among them; more where a prompt has more answers."""
 N_FAILURES: Final = 3
 """Test cases that went worst, shown to the writer."""
 N_FROZEN: Final = 10
@@ -67,19 +60,8 @@ class Data:
     held_out_prompts: tuple[str, ...]
     mutable: tuple[str, ...]
     """Text parameters with ``mutate``."""
-    check: Check | None = None
-    """Executed on answers without knowing the right one; ``None``: no metric can."""
     answers: Callable[[], list[Grounded]]
     """Reads the answers of committed generations with what executed metrics say of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A round's plan, and the candidates it compares."""
-
-    plan: RoundPlan
-    params_of: Mapping[str, Params]
-    """Candidate → its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +70,6 @@ class Planner:
 
     settings: Settings
     data: Data
-    space: Space
     is_chat: bool
     """Whether answers have a temperature, so that one candidate's two differ."""
 
@@ -98,7 +79,7 @@ class Planner:
         history: History,
         search: SearchState,
         incumbent: Candidate,
-    ) -> Planned:
+    ) -> RoundPlan:
         """Return the plan of the next round.
 
         Args:
@@ -110,10 +91,8 @@ class Planner:
         settings, alarms, pairs = self.settings, state.alarms, history.pairs
         # What a judge said that nobody vouches for decides nothing.
         believed = pairs if state.is_believed else ()
-        hard = HardPool.of(believed).shown(state.n_rounds)
         personas = self._personas(state, pairs, [pair for pair in believed if pair.teaches])
-        rng = np.random.default_rng([self.data.seed, state.rounds.n_done, 5_171_999])
-        rivals = rivals_of(search, incumbent, self.space, rng)
+        rivals = rivals_of(search, incumbent, max(N_BEST, settings.response_pairs))
         compares = len(rivals) >= settings.response_pairs
         kinds: list[PairKind] = [
             "incumbent" if not compares or (self.is_chat and k % 2 == 0) else "candidates"
@@ -125,7 +104,7 @@ class Planner:
             if alarms.gives_rows
             else []
         )
-        plan = RoundPlan(
+        return RoundPlan(
             round_number=state.rounds.n_done,
             personas=tuple(personas),
             kinds=tuple(kinds),
@@ -133,7 +112,7 @@ class Planner:
             rivals=tuple(rivals),
             n_answers=settings.response_pairs,
             prompt_temperature=None if usual is None else alarms.temperature(usual),
-            failures=(*self._failures(search), *hard),
+            failures=tuple(self._failures(search)),
             anchors=tuple(self.data.prompt_of.values()),
             anchor_share=alarms.anchor_share,
             audit=tuple(items),
@@ -150,7 +129,6 @@ class Planner:
             seed=self.data.seed,
             is_probation=not alarms.gives_rows,
         )
-        return Planned(plan=plan, params_of={c.candidate_id: c.params for c in rivals})
 
     def _personas(
         self, state: SaoState, pairs: Sequence[JudgedPair], believed: Sequence[JudgedPair]
@@ -200,17 +178,11 @@ def grounded_means(search: SearchState) -> dict[str, float]:
     return {m.candidate.candidate_id: sum(m.rewards.values()) / m.n for m in search.archive if m.n}
 
 
-def rivals_of(
-    search: SearchState, incumbent: Candidate, space: Space, rng: np.random.Generator
-) -> list[Candidate]:
-    """Return the incumbent, the best others, and children of the best that nobody has asked."""
+def rivals_of(search: SearchState, incumbent: Candidate, n: int) -> list[Candidate]:
+    """Return the incumbent and the best others that have a reward, ``n`` at most."""
     means = grounded_means(search)
-    members = search.archive.members
-    ranked = [members[n].candidate for n in sorted(means, key=lambda n: (-means[n], n))]
     found = {incumbent.candidate_id: incumbent}
-    for one in ranked:
-        if len(found) < N_BEST:
-            found.setdefault(one.candidate_id, one)
-    seen = {*members, *found}
-    new = Breeder(space=space).brood(ranked[:N_PARENTS], rng, seen, N_NEW)
-    return [*found.values(), *(replace(one, origin="sao", parent_ids=()) for one in new)]
+    for name in sorted(means, key=lambda name: (-means[name], name)):
+        if len(found) < n:
+            found.setdefault(name, search.archive.members[name].candidate)
+    return [*found.values()]

@@ -1,4 +1,4 @@
-"""Preferences within one run: when a round is due, what it and later outcomes teach, whom it advises.
+"""Preferences within one run: when a round is due, what it teaches, and which texts are tried.
 
 A round is played before a generation and committed with it: its rows, the state after it and the
 generation's become visible at once. Killed in between, a run plays the round again with the answers of
@@ -6,14 +6,12 @@ the journal and comes to the same rows.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from convergence_core.posterior import SpaceModel
-from convergence_core.records import Candidate, Params, Trial
-from convergence_core.sampler import Advice, Expert, SearchState
-from convergence_core.sao import learning
+from convergence_core.records import Candidate, Params
+from convergence_core.sampler import Advice, SearchState
 from convergence_core.sao.filters import HeldOut, Sieve
 from convergence_core.sao.shape import PromptShape
 from convergence_core.sao.state import SaoState
@@ -43,7 +41,7 @@ class Preferring:
         settings: Settings,
         data: Data,
         session: EvaluationSession,
-        surrogate: SpaceModel,
+        space: Space,
         state: SaoState,
         history: History,
         purse: Purse,
@@ -59,7 +57,7 @@ class Preferring:
             settings: numbers of the configuration.
             data: cases, personas, answers.
             session: makes the calls.
-            surrogate: the search's own model.
+            space: where candidates lie.
             state: what was learned in earlier generations, and what earlier runs have left.
             history: what was written and judged in earlier rounds, also in those of earlier runs.
             purse: what may be spent.
@@ -80,7 +78,8 @@ class Preferring:
         self._settings = settings
         self._data = data
         self._session = session
-        self._surrogate = surrogate
+        self.space = space
+        """Where candidates lie."""
         self._history = history
         self._purse = purse
         self._embedder = embedder
@@ -128,11 +127,9 @@ class Preferring:
         planner = Planner(
             settings=self._settings,
             data=self._data,
-            space=self.space,
             is_chat=self._asked.warm is not None,
         )
-        planned = planner.plan(self.state, self._history, search, incumbent)
-        plan = planned.plan
+        plan = planner.plan(self.state, self._history, search, incumbent)
         if not plan.personas:
             self._off("SAO off: all personas of this run were asked (`society.sao.n_personas`)")
             return None
@@ -152,7 +149,7 @@ class Preferring:
         self.round = concluded(
             self._run_id,
             generation,
-            planned,
+            plan,
             self._session.run(work),
             state=self.state,
             history=self._history,
@@ -195,71 +192,25 @@ class Preferring:
         if self._on_notice is not None:
             self._on_notice(why)
 
-    # -- advice and outcomes
+    # -- advice
 
-    @property
-    def space(self) -> Space:
-        """Where candidates lie."""
-        return self._surrogate.space
-
-    def widen(self, surrogate: SpaceModel) -> None:
-        """Go on with a surrogate of a wider space."""
-        self._surrogate = surrogate
+    def widen(self, space: Space) -> None:
+        """Go on with a wider space."""
+        self.space = space
 
     @property
     def now(self) -> SaoState:
         """The state that the next generation is planned by: after the round that is not committed."""
         return self.state if self.round is None else self.round.state
 
-    def advice(self, advice: Advice, search: SearchState, incumbent: Candidate | None) -> Advice:
-        """Return what thoughts advise, with the judge's say and what is to be tried.
+    def advice(self, advice: Advice, incumbent: Candidate | None) -> Advice:
+        """Return what thoughts advise, with what is to be tried.
 
         Args:
             advice: of thoughts.
-            search: the evidence so far.
             incumbent: the leader, whose text parameters new variants replace.
         """
-        state = self.now
-        preferred = distilled(state, incumbent)
-        expert = self._expert(state, search)
-        if expert is None:
-            return replace(advice, preferred=preferred)
-        others = tuple(
-            replace(one, weight=one.weight * (1.0 - expert.weight)) for one in advice.experts
-        )
-        return replace(advice, preferred=preferred, experts=(*others, expert))
-
-    def learn(self, trials: Sequence[Trial], search: SearchState) -> SaoState:
-        """Return the state after a generation's outcomes; nothing is kept until it is committed.
-
-        Args:
-            trials: all of the generation.
-            search: the evidence before it.
-        """
-        state = self.now
-        expert = self._expert(state, search)
-        if expert is None:
-            return state
-        candidates, rewards = [], []
-        for trial in trials:
-            found = [
-                e.reward
-                for e in trial.evaluations
-                if e.reward is not None and e.cell.role == "search"
-            ]
-            if found and trial.candidate.candidate_id in state.opinion:
-                candidates.append(trial.candidate)
-                rewards.append(sum(found) / len(found))
-        fitted = self._surrogate.warm(search.memory).fit(search.archive)
-        evidence = learning.evidence_of(fitted, expert, candidates, rewards)
-        return learning.after_outcomes(state, evidence)
-
-    def _expert(self, state: SaoState, search: SearchState) -> Expert | None:
-        """Return the judge as an expert; ``None``: it has no say."""
-        params = {m.candidate.candidate_id: m.candidate.params for m in search.archive}
-        proposed = [self.space.candidate(json.loads(text), "sao") for text in state.proposals]
-        params |= {one.candidate_id: one.params for one in proposed}
-        return learning.expert_of(state, params, [one.params for one in proposed])
+        return replace(advice, preferred=distilled(self.now, incumbent))
 
     @property
     def shape(self) -> PromptShape:
@@ -270,7 +221,7 @@ class Preferring:
         """Go on from another run's state.
 
         Args:
-            state: with its texts and opinions.
+            state: with its texts.
             data: with its answers.
         """
         self.state, self._data = state, data

@@ -43,16 +43,12 @@ def preference_report(store: Store, run_id: str, system: str) -> PreferenceRepor
     errors: Counter[str] = Counter()
     for row in rows:
         errors.update(json.loads(str(row["errors_json"])))
-    judged = _numbers(rows[-1], "judge")
     estimators = [str(row["estimator"]) for row in rows if row["estimator"] is not None]
     return PreferenceReport(
         estimator=estimators[-1] if estimators else None,
         rounds=tuple(_round(row) for row in rows),
         sample=_sample(pairs),
         n_total=int(str(store.rows(_TOTAL, {"system": system})[0]["n"])),
-        n_hard=int(judged.get("hard", 0)),
-        n_checked=sum(int(_numbers(row, "judge").get("checked", 0)) for row in rows),
-        enters_draws=_enters_draws(store.run(run_id).config_json),
         n_variants=sum(int(str(row["n_variants"])) for row in rows),
         n_proposed=int(str(store.rows(_PROPOSED, {"run": run_id})[0]["n"])),
         errors=dict(errors),
@@ -67,12 +63,6 @@ def _numbers(row: Mapping[str, Any], name: str) -> dict[str, float]:
 def _pair(numbers: Mapping[str, float], *names: str) -> tuple[float, float] | None:
     first, second = (numbers.get(name) for name in names)
     return None if first is None or second is None else (first, second)
-
-
-def _enters_draws(config_json: str) -> bool:
-    """Whether the algorithm of a configuration has draws; ``random`` and ``evolution`` have none."""
-    optimization = json.loads(config_json).get("optimization") or {}
-    return optimization.get("algorithm") not in ("random", "evolution")
 
 
 def _round(row: Mapping[str, Any]) -> PreferenceRound:
@@ -106,7 +96,6 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
         is_drifting=drift is not None and Drift(up=drift[0], down=drift[1]).is_alarming,
         slopes=_pair(judge, "judge_slope", "grounded_slope"),
         is_frozen=bool(row["is_frozen"]),
-        weight=float(row["weight"]),
         vendi=coverage.get("vendi"),
         distinct_2=coverage.get("distinct_2"),
         duplicates=coverage.get("duplicates"),
@@ -153,20 +142,11 @@ def preference_lines(report: PreferenceReport) -> list[str]:
             else f"right on {100 * last.accuracy:.0f} % of {plural(last.n_items, 'grounded item')}"
         )
         lines.append(f"Judge: {judge}; {_trust(last)}; {_biases(last)}.")
+        lines.append(_believed(last.why_disbelieved))
         lines += [f"Audit: {told}." for told in _audited(last)]
         lines.append(f"Watched: {_watched(last)}.")
         if last.note is not None:
             lines.append(f"Last round: {clean(last.note)}.")
-    if report.n_hard:
-        checked = (
-            f"executed checks told {plural(report.n_checked, 'pair')} of answers apart"
-            if report.n_checked
-            else "no executed check told their answers apart"
-        )
-        lines.append(
-            f"Pool of hard prompts: {report.n_hard:,}; the writer of a round is shown some as long as the "
-            f"judge is believed; {checked}."
-        )
     if report.n_variants:
         lines.append(f"{plural(report.n_variants, 'text')} distilled from preferred answers.")
     lines += [
@@ -222,7 +202,7 @@ def preference_markdown(report: PreferenceReport) -> str:
 
 _COLUMNS = (
     *("before generation", "prompts", "pairs", "kept", "both orders agree"),
-    *("judge right", "lower bound", "trust", "weight", "drift", "slopes"),
+    *("judge right", "lower bound", "trust", "drift", "slopes"),
     *("Vendi", "distinct-2", "held-out", "configurations"),
 )
 
@@ -241,7 +221,6 @@ def _row(one: PreferenceRound) -> tuple[Inline, ...]:
         UNKNOWN if one.accuracy is None else f"{_percent(one.accuracy)} of {one.n_items:,}",
         UNKNOWN if not one.pooled_items else _percent(one.lower_bound),
         f"{one.trust:.2f}",
-        _percent(one.weight),
         UNKNOWN if one.drift is None else f"+{one.drift[0]:.1f} / -{one.drift[1]:.1f}",
         UNKNOWN if one.slopes is None else f"{one.slopes[0]:+.1f} / {one.slopes[1]:+.1f}",
         UNKNOWN if one.vendi is None else f"{one.vendi:.1f}",
@@ -249,6 +228,13 @@ def _row(one: PreferenceRound) -> tuple[Inline, ...]:
         _percent(one.held_out),
         f"{shares[0]} evaluated, {shares[1]} compared",
     )
+
+
+def _believed(why_not: str | None) -> str:
+    """Return whether the judge is believed, and what hangs on it."""
+    if why_not is None:
+        return "The judge is believed: exports and distilled texts may rest on the last round."
+    return f"The judge is not believed: {why_not}. No export and no distilled text rests on the last round."
 
 
 def _trust(last: PreferenceRound) -> str:
@@ -260,7 +246,7 @@ def _trust(last: PreferenceRound) -> str:
         return told
     return (
         f"{told} (over all audits {last.pooled_right:.1f} of {last.pooled_items:.1f} right, so at least "
-        f"{_percent(last.lower_bound)}; heard from {LEAST_TRUST:g})"
+        f"{_percent(last.lower_bound)}; believed from {LEAST_TRUST:g})"
     )
 
 

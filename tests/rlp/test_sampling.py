@@ -224,13 +224,7 @@ def test_retries_and_the_baseline_go_before_everybody():
     assert draft.plan().exogenous == frozenset()
 
 
-def test_proposals_bear_their_experts_origin_and_distilled_points_are_asked():
-    judge = replace(expert(0.9, proposals=points(30, 3)), origin="sao")
-    plan, _ = ask(Advice(experts=(judge,)))
-    proposed = {SPACE.candidate(p, "sao").candidate_id for p in judge.proposals}
-    new = [a.candidate for a in plan.assignments if a.candidate.candidate_id in proposed]
-    assert new
-    assert {c.origin for c in new} == {"sao"}
+def test_distilled_points_are_asked():
     (point,) = points(1, 99)
     plan, _ = ask(Advice(preferred=(point,), reserves=True))
     (one,) = [a for a in plan.assignments if a.candidate.origin == "sao"]

@@ -27,9 +27,8 @@ from convergence_core.coverage.measures import (
     zlib_ratio,
 )
 from convergence_core.records import Params
-from convergence_core.sao.learning import RoundLessons, after_round
 from convergence_core.sao.rounds import Rounds
-from convergence_core.sao.state import SaoState
+from convergence_core.sao.state import RoundLessons, SaoState
 from convergence_core.space import Space
 from convergence_core.trust.audit import audit
 from tests.support.trigram_author import play
@@ -283,7 +282,7 @@ def test_after_two_clean_rounds_rows_come_again():
         lessons = RoundLessons(
             found=found, coverage=seen(coverage), agreement_with_frozen=None, standing=None
         )
-        return after_round(state, lessons, [])
+        return state.after(lessons, [])
 
     state = after(BAD)
     assert not state.alarms.gives_rows

@@ -1,13 +1,10 @@
 """Datasets: formats that trainers read, evidence beside each row, filters again at the way in."""
 
 import json
-import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -23,10 +20,8 @@ from convergence_core.sao.formats import (
     write,
 )
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
-from convergence_core.sao.simpo import losses
 from convergence_core.sao.state import JudgedPair
 from convergence_core.store import ParquetStore
-from convergence_core.texts import words_of
 from tasks.loading import load
 from tasks.preferences.dataset import (
     EVIDENCE_SUFFIX,
@@ -208,44 +203,6 @@ def test_what_is_exported_is_imported_as_it_was(project: Path, tmp_path: Path, f
         assert one["judge"] == "judge"
         assert one["q"] >= 0.7
         assert sum(one["dropped_in_round"].values()) > 0
-
-
-def test_the_loss_of_rows_that_a_round_wrote_is_equation_4_7(project: Path, tmp_path: Path):
-    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all")
-    files = export(dataset, tmp_path / "rows.jsonl", "trl")
-    simpo = json.loads(files["training"].read_text("utf-8"))["simpo"]
-    rows = [row_of(pair) for pair in read_dataset(files["rows"]).pairs]
-    assert len(rows) >= 5
-    # A model of single words, counted on the prompts and on the better answers: log M(y|x) is a sum.
-    n_of = Counter(word for row in rows for word in words_of(f"{row.prompt} {row.chosen}"))
-    n_words = 1 + n_of.total()
-
-    def log_m(text: str) -> float:
-        return sum(math.log((n_of[word] + 0.5) / n_words) for word in words_of(text))
-
-    chosen, rejected = ([getattr(row, name) for row in rows] for name in ("chosen", "rejected"))
-    found = losses(
-        np.array([log_m(text) for text in chosen]),
-        np.array([log_m(text) for text in rejected]),
-        np.array([len(words_of(text)) for text in chosen]),
-        np.array([len(words_of(text)) for text in rejected]),
-        beta=simpo["beta"],
-        gamma=simpo["simpo_gamma"],
-    )
-    for row, loss in zip(rows, found, strict=True):
-        better = 10.0 / len(words_of(row.chosen)) * log_m(row.chosen)
-        worse = 10.0 / len(words_of(row.rejected)) * log_m(row.rejected)
-        sigma = 1.0 / (1.0 + math.exp(-(better - worse - 3.0)))
-        assert loss == pytest.approx(-math.log(sigma), abs=1e-6)
-    # The model has met the better answers alone, so it must lose less than with the sides exchanged.
-    lost = losses(
-        np.array([log_m(text) for text in rejected]),
-        np.array([log_m(text) for text in chosen]),
-        np.array([len(words_of(text)) for text in rejected]),
-        np.array([len(words_of(text)) for text in chosen]),
-    )
-    assert (found < lost).all()
-    assert all(_quality(row.chosen) > _quality(row.rejected) for row in rows)
 
 
 def _quality(text: str) -> int:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from convergence_core.sao.report import PreferenceReport, PreferenceRound
 from convergence_core.trust.drift import LIMIT
@@ -14,8 +15,7 @@ ROUND = PreferenceRound(
     generation=3, n_prompts=20, n_pairs=20, n_kept=9, accuracy=0.8, n_items=50, trust=0.43, is_enabled=True,
     pooled_right=40.0, pooled_items=50.0, lower_bound=0.715, drift=(0.2, 1.1),
 )  # fmt: skip
-HEARD = replace(ROUND, weight=0.15)
-UNHEARD = "Preferences changed nothing that was tried: "
+NOTHING = "Preferences changed nothing that was tried: "
 
 
 def report(*rounds: PreferenceRound, **more: Any) -> PreferenceReport:
@@ -27,19 +27,15 @@ def report(*rounds: PreferenceRound, **more: Any) -> PreferenceReport:
     [
         (report(), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, n_kept=0)), "Preferences changed nothing: no pair was kept."),
-        (report(replace(ROUND, trust=0.1, is_enabled=False)), f"{UNHEARD}the judge is disabled, with a trust of 0.10"),
-        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{UNHEARD}there is no verdict on the judge: it takes 50 different grounded items, 38 more"),
-        (report(replace(ROUND, is_enabled=False, pooled_items=0.0)), f"{UNHEARD}the judge was tried on no"),
-        (report(replace(ROUND, is_drifting=True)), f"{UNHEARD}the judge's marks drifted"),
-        (report(ROUND), f"{UNHEARD}the judge had no say in the draws. 9 kept pairs are in"),
-        (report(HEARD, enters_draws=False), f"{UNHEARD}this algorithm has no draws"),
-        (report(ROUND, HEARD), "and no reward: the judge had a say in the draws after 1 of 2 rounds, "
-                               "at last 15 % of the free places."),
-        (report(replace(HEARD, n_kept=0)), "and no reward: the judge had a say in the draws after 1"),
+        (report(replace(ROUND, trust=0.1, is_enabled=False)), f"{NOTHING}the judge is disabled, with a trust of 0.10"),
+        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{NOTHING}there is no verdict on the judge: it takes 50 different grounded items, 38 more"),
+        (report(replace(ROUND, is_enabled=False, pooled_items=0.0)), f"{NOTHING}the judge was tried on no"),
+        (report(replace(ROUND, is_drifting=True)), f"{NOTHING}the judge's marks drifted"),
+        (report(ROUND), f"{NOTHING}no text was distilled from them. 9 kept pairs are in"),
         (report(ROUND, n_variants=1, n_proposed=2),
          "and no reward: 1 text distilled from kept pairs joined the search space; 2 candidates were "
          "evaluated at their proposal."),
-        (report(HEARD, restored=True), "what it feeds is frozen, and in further rounds the incumbent"),
+        (report(ROUND, restored=True), "what it feeds is frozen, and in further rounds the incumbent"),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_happened(found: PreferenceReport, says: str):
@@ -53,7 +49,7 @@ def test_the_lines_tell_what_trust_rests_on_and_what_is_watched():
         "right on 80 % of 50 grounded items; trust 0.43 (over all audits 40.0 of 50.0 right, so at"
         in lines
     )
-    assert "at least 72 %; heard from 0.2)" in lines
+    assert "at least 72 %; believed from 0.2)" in lines
     assert (
         f"drift +0.2 and -1.1, alarm above {LIMIT:g}; exploitation: insufficient rounds" in lines
     )
@@ -74,10 +70,23 @@ def test_the_lines_tell_what_the_audit_found():
     assert "Audit:" not in "\n".join(preference_lines(report(ROUND)))
 
 
-def test_the_lines_tell_of_the_pool_of_hard_prompts():
-    lines = preference_lines(report(ROUND, n_hard=7, n_checked=2))
-    (told,) = [line for line in lines if "Pool of hard prompts" in line]
-    assert told.startswith("Pool of hard prompts: 7; ")
-    assert told.endswith("executed checks told 2 pairs of answers apart.")
-    (told,) = [line for line in preference_lines(report(ROUND, n_hard=1)) if "Pool" in line]
-    assert told.endswith("no executed check told their answers apart.")
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (ROUND, "The judge is believed: exports and distilled texts may rest on the last round."),
+        (replace(ROUND, trust=0.1, is_enabled=False), "is not believed: the judge is disabled, with a trust of 0.10. No export and no"),
+        (replace(ROUND, is_drifting=True), "is not believed: the judge's marks drifted from rewards"),
+        (replace(ROUND, is_frozen=True), "is not believed: somebody learned to please the judge"),
+    ],
+)  # fmt: skip
+def test_a_line_tells_whether_the_judge_is_believed(last: PreferenceRound, says: str):
+    (told,) = [line for line in preference_lines(report(last)) if "believed: " in line]
+    assert says in told
+
+
+def test_a_report_of_an_earlier_version_is_read():
+    found = TypeAdapter(PreferenceReport)
+    value = found.dump_python(report(ROUND))
+    value |= {"n_hard": 3, "n_checked": 1, "enters_draws": True}
+    value["rounds"] = [{**value["rounds"][0], "weight": 0.15}]
+    assert found.validate_python(value) == report(ROUND)

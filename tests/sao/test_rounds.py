@@ -1,14 +1,9 @@
-"""Rounds, their frozen tenth, the loss, and the model that may order a queue."""
+"""Rounds, their frozen tenth, and what writer, judge and distiller are asked."""
 
-import math
-
-import numpy as np
 import pytest
 
-from convergence_core.sao import ordering
-from convergence_core.sao.preferences import Answer, Comparison, Judgement, Preference
+from convergence_core.sao.preferences import Judgement
 from convergence_core.sao.rounds import Rounds, agreement, split_of
-from convergence_core.sao.simpo import losses
 from convergence_core.sao.templates import OPENING, distilling, judging, prompt_of, writing
 
 
@@ -43,20 +38,6 @@ def test_rounds_end_at_their_limit_or_by_a_fall():
     assert fallen.why_ended == "the judge repeats 85% of its frozen verdicts, after 90%"
 
 
-def test_the_loss_is_equation_4_7():
-    # Row 1: 10 * -20/10 - 10 * -60/20 - 3 = 7. Row 2: 10 * -30/20 - 10 * -5/5 - 3 = -8.
-    found = losses(
-        np.array([-20.0, -30.0]),
-        np.array([-60.0, -5.0]),
-        np.array([10.0, 20.0]),
-        np.array([20, 5]),
-    )
-    assert found == pytest.approx([math.log1p(math.exp(-7)), math.log1p(math.exp(8))], abs=1e-6)
-    assert losses(np.array([-1e5]), np.array([-1.0]), np.array([1]), np.array([1]))[0] < 1e7
-    with pytest.raises(ValueError, match="token"):
-        losses(np.array([-1.0]), np.array([-1.0]), np.array([0]), np.array([1]))
-
-
 # -- templates
 
 
@@ -77,43 +58,3 @@ def test_what_others_wrote_is_fenced_and_the_judge_sees_no_names():
     assert "[[BEGIN" not in str(writing("A cook", task="answers")[1]["content"])
     asked = distilling("Be brief.", [("p", "good", "bad")])
     assert "[[BEGIN BETTER" in str(asked[1]["content"])
-
-
-# -- ordering
-
-
-def preferences(n: int, rng: np.random.Generator, knows: bool) -> list[Preference]:
-    """Return pairs in which one word marks the better answer, or nothing does."""
-    found = []
-    for k in range(n):
-        good, bad = (
-            " ".join(str(w) for w in rng.choice(["a1", "b2", "c3", "d4"], 12)) for _ in range(2)
-        )
-        good += " evidence" if knows else ""
-        pair = Comparison(
-            prompt=f"Prompt number {k} of many",
-            first=Answer(text=good, author="x"),
-            second=Answer(text=bad, author="y"),
-            kind="candidates",
-        )
-        found.append(Preference(comparison=pair, judgement=judgements("+")[0]))
-    return found
-
-
-def test_a_reward_model_orders_only_if_it_ranks_what_it_has_not_seen():
-    rng = np.random.default_rng(0)
-    model = ordering.fit(preferences(300, rng, knows=True))
-    assert model is not None
-    assert model.auc > 0.9
-    assert model.may_order
-    merits = model.merits(["a1 b2 evidence", "a1 b2 c3"])
-    assert merits[0] > merits[1]
-    blind = ordering.fit(preferences(300, rng, knows=False))
-    assert blind is not None
-    assert not blind.may_order
-    assert ordering.fit(preferences(10, rng, knows=True)) is None
-
-
-def test_the_area_under_the_curve_counts_ties_half():
-    assert ordering.area_under_curve(np.array([2.0, 1.0]), np.array([1.0, 0.0])) == 0.875
-    assert ordering.area_under_curve(np.array([]), np.array([1.0])) == 0.5

@@ -17,11 +17,10 @@ from convergence_core.errors import ResumeError
 from convergence_core.events import ThinkingStopped
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
-from convergence_core.sampler import Advice, Expert
+from convergence_core.sampler import Advice
 from convergence_core.samplers import make_surrogate
-from convergence_core.sao.hard import HardPool
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
-from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.sao.state import SaoState
 from convergence_core.store import ParquetStore
 from convergence_core.trust.exploitation import Exploitation, Standing
 from tasks.loading import load
@@ -150,7 +149,8 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
     assert RunResult.from_json(canonical_json(result.to_json())).preferences == report
     text = report_markdown(result)
     assert "What preferences came to" in text
-    assert "Preferences entered the search, and no reward: the judge had a say" in text
+    assert "Preferences changed nothing that was tried: no text was distilled from them." in text
+    assert "The judge is believed: " in text
     assert report.sample is not None
     assert "newest pair" in text
     lines = "\n".join(preference_lines(report))
@@ -164,7 +164,7 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
     assert "insufficient pairs" in lines
     markdown = preference_markdown(report)
     assert "| before generation | prompts |" in markdown
-    assert "| lower bound | trust | weight | drift | slopes |" in markdown
+    assert "| lower bound | trust | drift | slopes |" in markdown
     assert f"| 100 % of {last.n_items} |" in markdown
     assert "> prompt: What shall I do" in markdown
     from convergence.cli.summary import _show_preferences
@@ -299,7 +299,6 @@ def test_a_judge_that_is_wrong_about_executed_truth_has_no_say(tmp_path: Path):
     for row in rows(tmp_path, "select * from preference_rounds"):
         assert row["accuracy"] == 0.0
         assert row["trust"] == 0.0
-        assert row["weight"] == 0.0
     assert rows(tmp_path, "select * from candidates where origin = 'sao'") == []
     assert result.preferences.sentence.startswith(
         "Preferences changed nothing that was tried: the judge is disabled, with a trust of 0.00"
@@ -375,7 +374,7 @@ def test_preferences_stop_at_their_share_of_the_budget(tmp_path: Path):
 # -- what preferences may touch
 
 
-def test_preferences_change_no_ranking_and_their_loss_changes_the_next_round(tmp_path: Path):
+def test_preferences_change_no_ranking_and_without_a_distilled_text_no_plan(tmp_path: Path):
     with planted_server(planted_world()) as server:
         write_preferring(tmp_path, server.url, **SMALL)
         run = begin(tmp_path)
@@ -384,25 +383,18 @@ def test_preferences_change_no_ranking_and_their_loss_changes_the_next_round(tmp
             play_generation(run)
             preferring = run.preferring
             assert preferring is not None
-            assert preferring.state.is_heard
+            assert preferring.state.is_believed
             prefer.fn(run.run_id, run.next_generation)
             plan = run.ask()
             trials = [run.session.evaluate(a, run.next_generation) for a in plan.assignments]
             told = run.learn(trials)
             # The same trials in a run that never heard of preferences.
             run.preferring = None
+            assert run.ask() == plan
             untold = run.learn(trials)
+            run.preferring = preferring  # closed with the run
             assert told.recommendation is not None
             assert _bytes(run, told) == _bytes(run, untold)
-            # Without the data the next round asks other personas, and the draws are other ones.
-            with_data = run.sampler, preferring
-            assert with_data[1].round is not None
-            run.preferring = preferring
-            advised = preferring.advice(Advice(), run.progress.search, run.leader())
-            assert advised.experts
-            bare = replace(preferring.now, opinion={}, proposals=(), weight=None)
-            preferring.round = replace(preferring.round, state=bare)  # type: ignore[type-var]
-            assert preferring.advice(Advice(), run.progress.search, run.leader()) == Advice()
 
 
 def _bytes(run: Run, learned: Any) -> str:
@@ -447,20 +439,10 @@ def test_deleting_the_data_changes_what_the_next_round_asks(tmp_path: Path):
     assert len(with_data) == len(without) == 6
     assert again == with_data  # chance changes nothing
     assert without != with_data
-    # Other personas, or other hard prompts, or both: each request that is new is the data's doing.
-    pool = HardPool.of(history_pairs(kept))
-    assert len(pool) >= 1
-    assert all(pool.prompts[-1] in shown for shown in with_data)
-    assert not any(pool.prompts[-1] in shown for shown in without)
 
 
-def history_pairs(folder: Path) -> list[JudgedPair]:
-    found = ParquetStore(folder / STORE).rows(PREFERENCES_SQL, {"run": None, "system": None})
-    return pairs_of(found)
-
-
-def test_of_a_judge_that_nobody_vouches_for_nothing_is_asked(tmp_path: Path):
-    world = planted_world(spread=0.1, lies=True)
+def test_from_what_a_judge_says_that_nobody_vouches_for_no_text_is_distilled(tmp_path: Path):
+    world = planted_world(lies=True)
     with planted_server(world) as server:
         write_preferring(
             tmp_path, server.url, **SMALL, search_space={"parameters": {"system": PROMPTS}}
@@ -470,11 +452,8 @@ def test_of_a_judge_that_nobody_vouches_for_nothing_is_asked(tmp_path: Path):
             while run.goes_on():
                 play_generation(run)
             result = collect_progress(run)
-    assert len(HardPool.of(history_pairs(tmp_path))) >= 1
-    hard = set(HardPool.of(history_pairs(tmp_path)).prompts)
-    for what, shown in world.asked:
-        assert what != "distilled"  # its pairs are no reason for a text
-        assert what != "prompt" or not any(one in shown for one in hard)
+    assert rows(tmp_path, "select * from preferences")
+    assert "distilled" not in {what for what, _ in world.asked}
     assert rows(tmp_path, "select * from candidates where origin = 'sao'") == []
     assert result.preferences is not None
     assert "joined the search space" not in result.preferences.sentence
@@ -494,26 +473,6 @@ def ranking_of(run: Run, space: Any) -> str:
     found = recommend(search, rng=rng, surrogate=make_surrogate(space))
     assert found is not None
     return canonical_json([[r.candidate_id, r.mean, r.low, r.high] for r in found.ranking])
-
-
-def test_thoughts_make_room_for_the_judge_and_weights_stay_below_1(fair, tmp_path: Path):
-    with planted_server(planted_world()) as server:
-        write_preferring(tmp_path, server.url, **SMALL)
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            play_generation(run)
-            assert run.preferring is not None
-            thought = Expert(name="trends", weight=0.3)
-            found = run.preferring.advice(
-                Advice(reserves=True, experts=(thought,)), run.progress.search, None
-            )
-    judge = found.experts[-1]
-    assert judge.name == "judge"
-    assert len(judge.places) == len(judge.means) == len(judge.variances) >= 2
-    assert found.experts[0].weight == pytest.approx(0.3 * (1 - judge.weight))
-    assert sum(one.weight for one in found.experts) <= 1
-    assert found.reserves
 
 
 @pytest.mark.slow
@@ -614,7 +573,7 @@ def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(
             frozen = Exploitation(rounds=(best,), best=best, is_frozen=True)
             preferring.state = replace(preferring.state, exploitation=frozen)
             play_generation(run)
-            assert preferring.advice(Advice(), run.progress.search, None) == Advice()
+            assert preferring.advice(Advice(), run.leader()) == Advice()
             report = preference_report(run.store, run.run_id, "codes")
     authors = rows(tmp_path, "select distinct first_author from preferences "
                              "where kind = 'incumbent'")  # fmt: skip

@@ -170,7 +170,7 @@ def trust_in(accuracy: float, seed: int) -> tuple[float, float]:
     return found.audit.n_right / 50, sao.trust.value
 
 
-def test_a_coin_behind_a_server_is_disabled_and_a_judge_of_eighty_percent_is_heard():
+def test_a_coin_behind_a_server_is_disabled_and_a_judge_of_eighty_percent_is_believed():
     # Over all seeds .3 % of coins pass and 3 % of such judges fail; these seeds are fixed.
     coins = [trust_in(0.5, seed) for seed in range(3)]
     judges = [trust_in(0.8, seed) for seed in range(3)]
@@ -180,8 +180,7 @@ def test_a_coin_behind_a_server_is_disabled_and_a_judge_of_eighty_percent_is_hea
 
 @pytest.mark.slow
 @pytest.mark.statistical
-def test_what_a_judge_thinks_of_candidates_is_what_was_planted(tmp_path: Path):
-    # A position bias of .8 and a liking for length of .6 must not hide who is better.
+def test_what_moves_a_judge_behind_a_server_is_what_was_planted(tmp_path: Path):
     world = planted_world(delta=0.8, length=0.6)
     with planted_server(world) as server:
         write_preferring(
@@ -197,13 +196,16 @@ def test_what_a_judge_thinks_of_candidates_is_what_was_planted(tmp_path: Path):
         with run:
             play_generation(run)
             play_generation(run)
-            assert run.preferring is not None
-            opinion = dict(run.preferring.state.opinion)
             asked = {m.candidate.candidate_id: m.candidate for m in run.progress.search.archive}
             report = rows(tmp_path, "select judge from preference_rounds")
-    known = [name for name in opinion if name in asked]
-    assert len(known) >= 3
-    planted = [-abs(float(str(asked[name].params["temperature"])) - BEST) for name in known]
-    assert np.corrcoef(planted, [opinion[name] for name in known])[0, 1] >= 0.95
     assert report[0]["judge"]["position"] == pytest.approx(0.8, abs=0.4)
     assert report[0]["judge"]["length"] == pytest.approx(0.6, abs=0.8)
+    # Both orders together tell who is better all the same.
+    found = rows(tmp_path, "select first_author, second_author, log_odds from preferences "
+                           "where kind = 'candidates'")  # fmt: skip
+    planted = {
+        name: -abs(float(str(one.params["temperature"])) - BEST) for name, one in asked.items()
+    }
+    gaps = [planted[row["first_author"]] - planted[row["second_author"]] for row in found]
+    assert len(gaps) >= 50
+    assert np.corrcoef(gaps, [row["log_odds"] for row in found])[0, 1] >= 0.5

@@ -42,7 +42,7 @@ def enabled(accuracy: float, n: int, seed: int) -> bool:
 
 
 @pytest.mark.statistical
-def test_a_coin_is_disabled_and_a_judge_of_eighty_percent_is_heard():
+def test_a_coin_is_disabled_and_a_judge_of_eighty_percent_is_believed():
     coins = sum(enabled(0.5, 50, seed) for seed in range(100))
     judges = sum(enabled(0.8, 50, seed) for seed in range(100))
     assert coins <= 5

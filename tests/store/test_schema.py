@@ -139,6 +139,20 @@ def test_files_of_version_1_are_read_with_their_new_columns_unknown(tmp_path):
         assert store.rows(f"SELECT * FROM {view} ORDER BY ALL") == rows_  # noqa: S608 - a registry's name
 
 
+def test_a_round_of_an_earlier_version_is_read_without_the_judges_weight(tmp_path):
+    store, name = ParquetStore(tmp_path), "preference_rounds"
+    row = {"run_id": RUN, "generation": 0, "trust": 0.4, "n_variants": 2, "note": "x"}
+    store.publish(RUN, 0, {**generation_tables(generation=0), name: [row]})
+    (told,) = store.rows(f"SELECT * FROM {name}")  # noqa: S608 - as written above
+    table = TABLES[name]
+    assert 14 not in {column.field_id for column in table.columns}  # its id is used no more
+    old = replace(table, columns=(*table.columns, Column(14, "weight", "f64", "")))
+    path = tmp_path / "live" / name / f"run_id={RUN}" / "g00000.parquet"
+    ParquetFiles().write(old, [{**row, "weight": 0.1}], path)
+    assert store.rows(f"SELECT * FROM {name}") == [told]  # noqa: S608 - as written above
+    assert (told["n_variants"], told["note"], "weight" in told) == (2, "x", False)
+
+
 @pytest.mark.parametrize(
     ("column", "value", "error"),
     [

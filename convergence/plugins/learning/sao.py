@@ -32,7 +32,6 @@ from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.filters import FilterSettings, HeldOut, Sieve
 from convergence_core.sao.formats import Format
 from convergence_core.sao.grounding import AuditItem, Grounded, audit_items
-from convergence_core.sao.hard import HardPool
 from convergence_core.sao.pooled import Judged, Pooled
 from convergence_core.sao.rounds import Rounds, agreement
 from convergence_core.sao.shape import PromptShape
@@ -303,7 +302,6 @@ class SAOMixin:
             rivals=(incumbent,),
             n_answers=config.response_pairs,
             prompt_temperature=None if usual is None else self.alarms.temperature(usual),
-            failures=HardPool.of(believed).shown(self.rounds.n_done),
             audit=self._items if self.alarms.gives_rows else (),
             audited_before=frozenset(self._audited),
             frozen=tuple(frozen[:_N_FROZEN]),
