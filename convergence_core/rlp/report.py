@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from convergence_core.rlp.gain import LEVEL, shows_help
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestThought:
@@ -89,6 +87,8 @@ class ThinkingReport:
     @property
     def helped(self) -> bool:
         """Whether it may be said that thoughts helped; wrong with probability ``LEVEL`` at most."""
+        from convergence_core.rlp.gain import shows_help  # noqa: PLC0415 - brings NumPy
+
         return shows_help(self.gain, self.top_e_value, self.top_resolution_e_value)
 
     @property
@@ -96,6 +96,8 @@ class ThinkingReport:
         """The one sentence."""
         if self.gain is None:
             return "No thought was scored, so nothing can be said of their worth."
+        from convergence_core.rlp.gain import LEVEL  # noqa: PLC0415 - brings NumPy
+
         about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"
         beyond = (
             f"e-value {_told(self.top_e_value, self.e_value)} against the baseline, "
