@@ -147,7 +147,7 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
     with planted_server(world) as server:
         write_preferring(
             tmp_path, server.url, society__sao=THREE_ROUNDS,
-            optimization__evolution={"population_size": 6, "generations": 3},
+            optimization__evolution={"population_size": 8, "generations": 3},
             search_space={
                 "parameters": {"temperature": temperature, "system": {**system, "mutate": True}}
             },
