@@ -208,6 +208,8 @@ class Progress:
         )
         if event.warm_start is not None:
             self._screen.line(event.warm_start)
+        if event.continues is not None:
+            self._screen.line(event.continues)
         if event.resumed_from:
             done = count(event.resumed_from, "generation")
             self._screen.line(f"resumed after {done}; finished calls are not made again")

@@ -27,6 +27,8 @@ class RunStarted:
     """Search cells of all generations at most; the final re-estimation is not counted."""
     warm_start: str | None = None
     """What the run takes over from earlier ones, in words; ``None``: nothing."""
+    continues: str | None = None
+    """Which finished run it goes on from, in words; ``None``: it began anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

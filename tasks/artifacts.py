@@ -21,7 +21,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from convergence_core.budget.limits import Limits, Spent
+from convergence_core.budget.limits import Limits
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.living import run_of
@@ -161,7 +161,7 @@ def _show_standing(run: Run, result: RunResult, when: str) -> None:
         markdown=spending_markdown(
             result,
             Limits.of(run.configuration.budget),
-            Spent.of(run.journal.totals(run.run_id)),
+            run.spent,
         ),
         key=_key(run, "spend"),
         description=f"Spend of {run.label} {when}",

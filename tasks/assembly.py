@@ -23,11 +23,19 @@ from convergence_core.samplers import make_sampler, make_surrogate
 from convergence_core.stopper import Progress as StopperProgress, Stopper
 from convergence_core.store import Lease, ParquetStore, open_journal
 from convergence_core.store.interrupted import mark_interrupted
-from convergence_core.store.protocols import Checkpoint, RunRecord
+from convergence_core.store.protocols import RunRecord
 from tasks.champions import tagged_champion
 from tasks.destinations import check_destinations
 from tasks.earlier import read_past
 from tasks.equipment import Equipment, open_session
+from tasks.lineage import (
+    begins_at,
+    inherit,
+    payer,
+    retries,
+    spent_before,
+    standing,
+)
 from tasks.loading import Loaded
 from tasks.planning import schedule_of
 from tasks.preferences.making import make_preferring, make_writer
@@ -108,17 +116,16 @@ def assemble(
         runner = make_runner(configuration.optimization.execution)
         if runner is not None:
             held.callback(runner.close)
-        if record.status == "done":
-            record = store.reopen_run(record)
-        progress = _progress(store.checkpoint(record.run_id), sampler, record.seed)
-        if is_raised:
-            progress = replace(progress, spent=None)
-        spending = Budget(Limits.of(configuration.budget), Spent.of(journal.totals(record.run_id)))
+        inherit(store, record)
+        before = spent_before(journal, record)
+        progress = _progress(store, sampler, record, before, is_raised=is_raised)
+        spent = before + Spent.of(journal.totals(record.run_id))
+        spending = Budget(Limits.of(configuration.budget), spent)
         session = open_session(
             equipment,
             run_id=record.run_id,
             label=record.label,
-            started_us=record.started_us,
+            payer=payer(record),
             world_name=world_name,
             store_path=store.path,
             journal=journal,
@@ -134,6 +141,7 @@ def assemble(
                 _recipe(record, loaded, store, world_name=world_name, mock_url=mock_url),
                 budget=spending,
                 journal=journal,
+                before=before,
                 on_cell=on_cell,
                 on_warning=notify,
             )
@@ -142,8 +150,7 @@ def assemble(
         thinking = make_thinking(
             thinker,
             configuration,
-            run_id=record.run_id,
-            seed=record.seed,
+            record=record,
             session=session,
             store=store,
             journal=journal,
@@ -186,8 +193,9 @@ def assemble(
         lease=lease,
         listener=on_event,
         maybe_paid=maybe_paid,
-        retries_missing=retry_missing,
+        retries_missing=retry_missing or retries(record, progress.next_generation),
         budget=spending,
+        spent_before=before,
         thinking=thinking,
         preferring=preferring,
     )
@@ -205,7 +213,7 @@ def _recipe(
         run_id=record.run_id,
         opening=uuid4().hex,
         label=record.label,
-        started_us=record.started_us,
+        payer=payer(record),
         world=world_name,
         config_json=record.config_json,
         base_dir=record.base_dir,
@@ -229,19 +237,35 @@ def _stopper(configuration: Configuration) -> Stopper:
 
 def _as_widened(store: ParquetStore, record: RunRecord, loaded: Loaded) -> Loaded:
     """Return the files with the texts that were distilled before the last committed generation."""
-    checkpoint = store.checkpoint(record.run_id)
+    checkpoint = standing(store, record)
     if checkpoint is None:
         return loaded
     return widened_by(loaded, Progress.from_checkpoint(checkpoint).preferences)
 
 
-def _progress(checkpoint: Checkpoint | None, sampler: Sampler, seed: int) -> Progress:
-    """Return where the run stands: at its last committed generation, or at its beginning."""
-    if checkpoint is not None:
-        return Progress.from_checkpoint(checkpoint)
-    return Progress(
-        search=sampler.start(), rng_state=_first_rng_state(seed), stopper=StopperProgress()
+def _progress(
+    store: ParquetStore, sampler: Sampler, record: RunRecord, before: Spent, *, is_raised: bool
+) -> Progress:
+    """Return where the run stands: at its last committed generation, or at its beginning.
+
+    Args:
+        store: holds the run.
+        sampler: of the run.
+        record: of the run.
+        before: what finished runs have spent that it goes on from, outside generations too.
+        is_raised: whether a limit that had ended the run was raised.
+    """
+    checkpoint = store.checkpoint(record.run_id)
+    progress = Progress(
+        search=sampler.start(),
+        rng_state=_first_rng_state(record.seed),
+        stopper=StopperProgress(),
     )
+    if checkpoint is not None:
+        progress = Progress.from_checkpoint(checkpoint)
+    if is_raised or begins_at(record, progress.next_generation):
+        progress = replace(progress, spent=None)
+    return replace(progress, n_calls=max(progress.n_calls, before.calls))
 
 
 def _cell_listener(on_event: Listener) -> Callable[[Evaluation], None]:

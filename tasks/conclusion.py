@@ -161,7 +161,7 @@ def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
 
 
 def _is_used_up(run: Run) -> bool:
-    return run.schedule.is_used_up(run.journal.totals(run.run_id).n_attempts)
+    return run.schedule.is_used_up(run.spent.calls)
 
 
 def _estimate_rows(

@@ -15,6 +15,7 @@ from convergence_core.sampler import SearchState
 from convergence_core.store import ParquetStore
 from convergence_core.store.protocols import RunRecord
 from convergence_core.warm_start import WarmStart, warm_start
+from tasks.lineage import superseded
 from tasks.loading import Loaded
 from tasks.production import TAG as PRODUCTION, Production, production_tag, with_production
 
@@ -83,12 +84,18 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
     config = configuration.optimization.warm_start
     if not config.enabled:
         return {}
-    found = [
-        f"{record.run_id}@{record.n_generations}"
+    records = [
+        record
         for record in store.runs(system)
         if record.status in {"done", "stopped"}
         and record.n_generations
         and ROUNDS_TAG not in record.tags
+    ]
+    twice = superseded(records)
+    found = [
+        f"{record.run_id}@{record.n_generations}"
+        for record in records
+        if record.run_id not in twice
     ]
     earlier = {TAG: " ".join(found[: config.runs])} if found else {}
     return {**earlier, **production_tag(store.path, system, config.production)}

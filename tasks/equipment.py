@@ -70,7 +70,7 @@ def open_session(
     *,
     run_id: str,
     label: str,
-    started_us: int,
+    payer: tuple[str, int],
     world_name: str,
     store_path: Path | str,
     journal: Journal,
@@ -85,7 +85,7 @@ def open_session(
         equipment: closed with the session.
         run_id: the run.
         label: for messages.
-        started_us: when the run began.
+        payer: id and beginning, in microseconds, of the run whose answers this one shares.
         world_name: whose answers these are; see ``Epoch``.
         store_path: of the run.
         journal: of the run; not closed with the session.
@@ -113,9 +113,9 @@ def open_session(
         journal=journal,
         budget=budget,
         epoch=Epoch(
-            run_id=run_id,
+            run_id=payer[0],
             cache=configuration.cache,
-            run_started_us=started_us,
+            run_started_us=payer[1],
             world=world_name,
         ),
         workers=max(1, execution.parallel_workers // n_places),

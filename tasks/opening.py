@@ -18,9 +18,10 @@ from convergence_core.store import ParquetStore, new_run_id
 from convergence_core.store.clock import wall_clock_us
 from convergence_core.store.protocols import RunRecord
 from tasks.assembly import OFFLINE, Notify, assemble
-from tasks.champions import champion_tag
+from tasks.champions import TAG as CHAMPION_TAG, champion_tag
 from tasks.destinations import check_destinations
 from tasks.earlier import ROUNDS_TAG, tags_of
+from tasks.lineage import RETRY_TAG, check_missing, successor
 from tasks.living import is_open, run_of
 from tasks.loading import Loaded, load, load_mapping
 from tasks.preferences.history import history_tag
@@ -171,16 +172,19 @@ def resume_run(
 ) -> Run:
     """Open an unfinished run where its last committed generation ended.
 
+    A finished run is never written again: a new run goes on from it, which has its generations,
+    reads the answers that it paid for, and counts what it spent against the limits.
+
     Args:
         path: folder of the results store.
         name: id, label or unambiguous part of the run's id; ``None``: the latest run that can go
             on: an unfinished one, with ``budget`` also one that a limit ended, with
             ``retry_missing`` any.
-        retry_missing: ask the cells without a reward once more before anything else; a finished
-            run is opened again for it, and its result is written anew.
+        retry_missing: ask the cells without a reward once more before anything else; after a
+            finished run, as a new one.
         rounds: whether the run holds rounds of preferences alone.
-        budget: limits by their key, in place of the run's own; one that a limit ended is opened
-            again.
+        budget: limits by their key, in place of the run's own; after a run that a limit ended,
+            as a new one.
         mock_url: server that answers in place of all chat models, for runs begun so.
         local_function: the target, for runs begun from Python with a callable.
         evaluator: the user's evaluator, for runs begun from Python with one.
@@ -190,7 +194,8 @@ def resume_run(
 
     Raises:
         RunNotFoundError: no such run.
-        ResumeError: the run is finished, or its test cases or facts changed since.
+        ResumeError: the run is finished and nothing is to be done that it left, or its test
+            cases or facts changed since.
     """
     store = ParquetStore(path)
     if store.mirror is not None:
@@ -212,23 +217,22 @@ def resume_run(
     if not goes_on(record):
         raise ResumeError(
             f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
-            "ask its missing cells again with `convergence resume --retry-errors "
-            f"{record.label}`, or begin a new one with `convergence optimize`."
+            "ask its missing cells again, as a new run that goes on from it, with `convergence "
+            f"resume --retry-errors {record.label}`, or begin anew with `convergence optimize`."
         )
-    if (OFFLINE in record.tags) != (mock_url is not None):
-        how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
-        raise ResumeError(f"run {record.label} was begun {how} `--offline`.")
-    loaded = load_mapping(
-        json.loads(record.config_json), Path(record.base_dir), allow_callable=True
-    )
-    if record.config_path is not None:
-        loaded = replace(loaded, config_path=Path(record.config_path))
+    _check_world(record, mock_url)
+    loaded = _loaded(record)
     if raised:
         configuration = with_overrides(loaded.configuration, budget=raised)
         loaded = replace(loaded, configuration=configuration)
         config_json = configuration.to_json()
         record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
     _check_unchanged(record, loaded)
+    if record.status == "done":
+        is_for_errors = not (raised and _ended_by_budget(record))
+        record = _successor(
+            store, record, loaded, retry_missing=retry_missing, is_for_errors=is_for_errors
+        )
     record = replace(record, tags={**record.tags, **(tags or {})})
     return assemble(
         record,
@@ -330,6 +334,38 @@ def begun_by(path: Path, flow_run_id: str) -> str | None:
         if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
             return record.run_id
     return None
+
+
+def _check_world(record: RunRecord, mock_url: str | None) -> None:
+    if (OFFLINE in record.tags) != (mock_url is not None):
+        how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
+        raise ResumeError(f"run {record.label} was begun {how} `--offline`.")
+
+
+def _loaded(record: RunRecord) -> Loaded:
+    """Read the files of a run that was begun."""
+    tree = json.loads(record.config_json)
+    loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
+    if record.config_path is None:
+        return loaded
+    return replace(loaded, config_path=Path(record.config_path))
+
+
+def _successor(
+    store: ParquetStore,
+    finished: RunRecord,
+    loaded: Loaded,
+    *,
+    retry_missing: bool,
+    is_for_errors: bool,
+) -> RunRecord:
+    """Return the row of a new run that goes on from a finished one, against today's champion."""
+    if is_for_errors:
+        check_missing(store, finished)
+    theirs = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
+    tags = {name: text for name, text in finished.tags.items() if name not in theirs}
+    tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}
+    return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
 
 
 def _latest(store: ParquetStore, goes_on: Callable[[RunRecord], bool]) -> RunRecord:

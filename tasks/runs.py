@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from convergence_core.budget.limits import Budget
+from convergence_core.budget.limits import Budget, Spent
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
@@ -43,6 +43,7 @@ from convergence_core.store.protocols import (
 from convergence_core.store.rows import evaluation_row
 from tasks import living
 from tasks.earlier import Past
+from tasks.lineage import told
 from tasks.loading import Loaded
 from tasks.preferences.concluding import Round
 from tasks.preferences.preferring import Preferring
@@ -83,6 +84,7 @@ class Run:
         maybe_paid: Sequence[LostCall],
         retries_missing: bool = False,
         budget: Budget,
+        spent_before: Spent | None = None,
         thinking: Thinking | None = None,
         preferring: Preferring | None = None,
     ) -> None:
@@ -107,6 +109,8 @@ class Run:
         self._exogenous: frozenset[Cell] = frozenset()
         self._retries_missing = retries_missing
         self._budget = budget
+        self.spent_before = spent_before or Spent()
+        """What the finished runs have spent that this one goes on from."""
         budget.keep_back(share=FINAL_SHARE, calls=schedule.final_calls)
         self.resumed_from = progress.next_generation
         self._lease = lease
@@ -154,6 +158,11 @@ class Run:
         rng = np.random.default_rng(np.random.SeedSequence(self.record.seed).spawn(2)[0])
         return tuple(cases[int(i)] for i in rng.permutation(len(cases)))
 
+    @property
+    def spent(self) -> Spent:
+        """What counts against the limits: of this run, and of those that it goes on from."""
+        return self.spent_before + Spent.of(self.journal.totals(self.run_id))
+
     def emit(self, event: Event) -> None:
         """Tell the listener, if there is one."""
         if self._listener is not None:
@@ -173,6 +182,7 @@ class Run:
                 maybe_paid=self.maybe_paid,
                 n_cells_planned=self.schedule.planned_cells(),
                 warm_start=self.past.told(),
+                continues=told(self.record, self.spent_before),
             )
         )
 
@@ -364,7 +374,8 @@ class Run:
             stopper=self.stopper.update(
                 self.progress.stopper, recommendation, left_to_gain=search.left_to_gain
             ),
-            n_calls=self.journal.totals(
+            n_calls=self.spent_before.calls
+            + self.journal.totals(
                 self.run_id, before_generation=self.next_generation + 1
             ).n_attempts,
             exhausted=self.progress.exhausted if is_repair else not trials,

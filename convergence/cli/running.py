@@ -118,7 +118,7 @@ def resume(  # noqa: PLR0917 - as above
         bool,
         typer.Option(
             "--retry-errors",
-            help="Ask cells without a reward once more, also those of a finished run.",
+            help="Ask cells without a reward once more; after a finished run, as a new run.",
         ),
     ] = False,
     max_calls: MaxCalls = None,
@@ -133,7 +133,7 @@ def resume(  # noqa: PLR0917 - as above
 ) -> None:
     """Go on with a run that was stopped, killed, or ended by a limit that is raised now.
 
-    Finished calls are not made again.
+    Finished calls are not made again. A finished run stays as it is; a new one goes on from it.
     """
     console.settings.json = as_json
     budget = _budget(max_usd, max_calls, max_tokens, max_minutes)

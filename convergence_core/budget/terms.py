@@ -61,6 +61,16 @@ class Spent:
             seconds=totals.active_s,
         )
 
+    def __add__(self, other: "Spent") -> "Spent":
+        """Return what was spent of both."""
+        return Spent(
+            usd=self.usd + other.usd,
+            calls=self.calls + other.calls,
+            tokens=self.tokens + other.tokens,
+            n_unpriced=self.n_unpriced + other.n_unpriced,
+            seconds=self.seconds + other.seconds,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:

@@ -25,3 +25,15 @@ def new_run_id(now_us: int, rng_bytes: bytes) -> str:
 def label_of(system: str, run_id: str) -> str:
     """Return a run's short name for people, e.g. ``support_bot-7f3a``."""
     return f"{system}-{run_id[-4:].lower()}"
+
+
+def begun_us(run_id: str) -> int:
+    """Return when a run began by its id: microseconds since the epoch, to the millisecond below.
+
+    Raises:
+        ValueError: it is no ULID.
+    """
+    number = 0
+    for character in run_id:
+        number = number << 5 | _ALPHABET.index(character)
+    return (number >> 80) * 1_000

@@ -108,26 +108,6 @@ class ParquetFiles:
         with writing(path):
             path.unlink(missing_ok=True)
 
-    def clear_address(self, folder: Path) -> None:
-        """Delete what the address holds of a folder; what is here stays.
-
-        Raises:
-            StoreWriteError: some of it may still be there.
-        """
-        if self._mirror is not None:
-            self._mirror.drop_folder(folder)
-
-    def delete(self, path: Path) -> None:
-        """Delete a file, which need not exist; here first, so that what is seen here is there.
-
-        Raises:
-            StoreWriteError: it may still be at the address.
-        """
-        with writing(path):
-            path.unlink(missing_ok=True)
-        if self._mirror is not None:
-            self._mirror.drop(path)
-
     def close(self) -> None:
         """Free DuckDB's memory; the next call opens it anew."""
         with self._lock:

@@ -9,7 +9,6 @@ same names. The final re-estimation (generation -1) has an empty ``generations``
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -31,7 +30,7 @@ from convergence_core.store.mirror import Mirror, mirror_of
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.protocols import Checkpoint, Row, RunRecord, RunStatus
 from convergence_core.store.query import ExportFormat, QueryResult, Reader, open_views
-from convergence_core.store.reopening import reopen
+from convergence_core.store.reopening import generations_for
 from convergence_core.store.resolver import committed_files, committed_generations, resolve
 from convergence_core.store.sweeping import GRACE_US, sweep
 from convergence_core.store.tables import AHEAD_TABLES, GENERATION_TABLES, GENERATIONS, RUNS
@@ -173,20 +172,29 @@ class ParquetStore:
         self._files.write(RUNS, [_row_of(record)], path)
         self._tidy(record)
 
-    def reopen_run(self, record: RunRecord) -> RunRecord:
-        """Make a finished run an unfinished one again; return its row from now on.
+    def continue_run(self, source_id: str, run_id: str) -> None:
+        """Publish a finished run's generations under a new run's id; again is harmless.
 
-        Its final re-estimation is taken back, and made anew when the run ends.
+        The finished run stays as it is. Its final re-estimation is not copied.
+
+        Args:
+            source_id: a finished run.
+            run_id: a run that is not finished and has a row.
 
         Raises:
-            StoreDamagedError: a file of the run cannot be read.
-            StoreWriteError: the run is still finished then.
+            StoreDamagedError: a file of the finished run cannot be read.
+            StoreWriteError: the generations before that one are visible.
         """
-        record = replace(record, status="stopped", reason="opened again", summary_json=None)
-        if self._is_final(check_run_id(record.run_id)):
-            reopen(self._root, self._files, record.run_id, _row_of(record))
-            self._tidy(record)
-        return record
+        folder = folder_of(self._root, "live", GENERATIONS.name, check_run_id(run_id))
+        ahead = {table.name for table in AHEAD_TABLES}
+        found = generations_for(self._root, self._files, check_run_id(source_id), run_id)
+        for generation, tables in sorted(found.items()):
+            if (folder / generation_file(generation)).exists():
+                continue
+            early = {name: rows for name, rows in tables.items() if name in ahead}
+            self.write_ahead(run_id, generation, early)
+            late = {name: rows for name, rows in tables.items() if name not in ahead}
+            self.publish(run_id, generation, late)
 
     def sweep(self, now_us: int, grace_us: int = GRACE_US) -> int:
         """Delete live files of runs finished longer ago than the grace; return how many."""

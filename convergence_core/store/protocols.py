@@ -261,6 +261,10 @@ class Store(Protocol):
         """Save a ``done`` run's row and compact its generations into one file per table."""
         ...
 
+    def continue_run(self, source_id: str, run_id: str) -> None:
+        """Publish a finished run's generations under a new run's id; again is harmless."""
+        ...
+
     def run(self, name: str) -> RunRecord:
         """Find one run by id, label or unambiguous part of its id.
 

@@ -1,63 +1,74 @@
-"""Makes a finished run an unfinished one again, so that its missing cells can be asked.
+"""The committed generations of a finished run under the id of a new one that goes on from it.
 
-While the run's file in ``final`` exists, its live files are invisible. So they are all written
-first, then that file goes, and at no moment is a generation missing or there twice. The final
-re-estimation is left out: it is made anew, mostly from stored answers.
+The finished run keeps every file and row. Its final re-estimation is not copied: the new run makes
+its own. Calls that were paid stand in the new run's ledger as answers used again, at no cost, so
+that sums over all runs count them once.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
-from convergence_core.store.layout import (
-    FINAL_GENERATION,
-    PART_FILE,
-    RUN_FILE,
-    folder_of,
-    generation_file,
-    sync_folder,
-    writing,
-)
+from convergence_core.store.layout import PART_FILE, folder_of
 from convergence_core.store.parquet_files import ParquetFiles
 from convergence_core.store.protocols import Row
-from convergence_core.store.tables import GENERATION_TABLES, RUNS
+from convergence_core.store.tables import ATTEMPTS, GENERATION_TABLES
+
+_NOTHING = {
+    "tokens_in": 0,
+    "tokens_out": 0,
+    "cached_tokens": 0,
+    "cache_write_tokens": 0,
+    "reasoning_tokens": 0,
+    "cost_usd": 0.0,
+    "maybe_usd": 0.0,
+    "maybe_tokens": 0,
+}
+"""What an answer used again has used."""
+
+Generations = Mapping[int, Mapping[str, list[Row]]]
+"""Rows by generation and table."""
 
 
-def reopen(root: Path, files: ParquetFiles, run_id: str, row: Row) -> None:
-    """Turn a run's final files back into live ones.
+def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str) -> Generations:
+    """Return what a finished run has committed, as rows of another run.
 
     Args:
         root: folder of the store.
-        files: reads and writes single files.
-        run_id: a finished run.
-        row: its row from now on.
+        files: reads single files.
+        source_id: a finished run.
+        run_id: the run whose rows these are to be.
 
     Raises:
-        StoreDamagedError: a final file cannot be read.
-        StoreWriteError: the run is still finished then.
+        StoreDamagedError: a file cannot be read.
     """
-    for table in reversed(GENERATION_TABLES):  # the commits first: they name the other files
-        files.clear_address(folder_of(root, "live", table.name, run_id))
+    found: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for table in GENERATION_TABLES:
-        part = folder_of(root, "final", table.name, run_id) / PART_FILE
-        live = folder_of(root, "live", table.name, run_id)
-        files.delete(live / generation_file(FINAL_GENERATION))
+        part = folder_of(root, "final", table.name, source_id) / PART_FILE
         if not part.exists():
             continue
         has_generation = any(column.name == "generation" for column in table.columns)
-        by_generation: dict[int, list[Row]] = defaultdict(list)
-        for found in files.read(table, [str(part)]):
+        for row in files.read(table, [str(part)]):
             # Payloads are kept once per run, so the first generation may hold them all.
-            generation = found["generation"] if has_generation else 0
-            if isinstance(generation, int):
-                by_generation[generation].append(found)
-        written = {generation_file(generation) for generation in by_generation}
-        for left in live.glob("g*.parquet") if live.is_dir() else ():
-            if left.name not in written:
-                files.forget(left)  # its rows are in another file now
-        for generation, rows in sorted(by_generation.items()):
-            files.write(table, rows, live / generation_file(generation))
-    files.write(RUNS, [row], folder_of(root, "live", RUNS.name, run_id) / RUN_FILE)
-    marker = folder_of(root, "final", RUNS.name, run_id) / PART_FILE
-    files.delete(marker)
-    with writing(marker):
-        sync_folder(marker.parent)
+            generation = row["generation"] if has_generation else 0
+            if not isinstance(generation, int):
+                continue  # the final re-estimation
+            copied: Row | None = {**row, "run_id": run_id}
+            if table is ATTEMPTS:
+                copied = _used_again(row, source_id, run_id)
+            if copied is not None:
+                found[generation][table.name].append(copied)
+    return found
+
+
+def _used_again(row: Row, source_id: str, run_id: str) -> Row | None:
+    """Return an attempt as a use of its answer; ``None``: it has none, and another run's books."""
+    if row["state"] not in {"done", "cached"}:
+        return None
+    return {
+        **row,
+        **_NOTHING,
+        "run_id": run_id,
+        "state": "cached",
+        "payer_run_id": row["payer_run_id"] or source_id,
+    }

@@ -16,6 +16,7 @@ from convergence_core.coverage.measures import WINDOW
 from convergence_core.sao.rows import PREFERENCES_SQL, PROBES_SQL, pairs_of
 from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.store.protocols import RunRecord, Store
+from tasks.lineage import superseded
 
 TAG: Final = "preferences_of"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
@@ -136,6 +137,8 @@ def history_tag(store: Store, system: str) -> dict[str, str]:
     """
     n_of = {str(row["run_id"]): int(str(row["n"])) for row in store.rows(_GENERATIONS)}
     runs = [record for record in store.runs(system) if record.run_id in n_of]
+    twice = superseded(runs)
+    runs = [record for record in runs if record.run_id not in twice]
     runs.sort(key=lambda record: (record.ended_us or record.started_us, record.run_id))
     found = [f"{record.run_id}@{n_of[record.run_id]}" for record in reversed(runs)]
     return {TAG: " ".join(found[:MOST_RUNS])} if found else {}

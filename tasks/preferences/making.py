@@ -21,6 +21,7 @@ from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.store.protocols import Journal, RunRecord, Store
 from convergence_core.target import Target
+from tasks import lineage
 from tasks.authentication import secret_name
 from tasks.loading import Loaded
 from tasks.preferences.embedding import Embedder
@@ -196,7 +197,6 @@ def make_preferring(
         return None
     limit, sao = configuration.budget.max_usd, configuration.society.sao
     run_id = record.run_id
-    attempts = journal.attempts(run_id, generation=None, all_generations=True)
     return Preferring(
         run_id=run_id,
         writer=writer,
@@ -215,7 +215,7 @@ def make_preferring(
         history=history_of(store, record),
         purse=Purse(
             limit_usd=None if limit is None else limit * sao.max_share_usd,
-            spent_usd=spent_on((SAO,), attempts, next_generation),
+            spent_usd=spent_on((SAO,), lineage.attempts(journal, record), next_generation),
             whose="preferences",
             key="society.sao.max_share_usd",
         ),

@@ -16,9 +16,11 @@ from convergence_core.sampler import SearchState
 from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Space
 from convergence_core.store.clock import wall_clock_us
+from convergence_core.store.ids import label_of
 from convergence_core.store.protocols import CallTotals, RunRecord, Store
 from tasks.cases import split_holdout
 from tasks.earlier import Past
+from tasks.lineage import ancestors
 from tasks.report import wording
 from tasks.report.candidates import Final, View
 from tasks.report.curve import learning_curve
@@ -153,6 +155,7 @@ def collect(
         facts={
             **record.tags,
             **_told(past, search),
+            **_lineage(record),
             "code": record.code_version,
             "sha256 of the configuration": record.config_sha256,
             "sha256 of the test cases": record.cases_sha256,
@@ -188,6 +191,12 @@ def collect(
         ),
         failures=evidence.failures,
     )
+
+
+def _lineage(record: RunRecord) -> dict[str, str]:
+    """Return the finished run that a run goes on from, by its short name."""
+    names = ancestors(record)
+    return {"goes on from": label_of(record.name, names[0])} if names else {}
 
 
 def _told(past: Past | None, search: SearchState) -> dict[str, str]:

@@ -16,7 +16,8 @@ class Recipe:
     opening: str
     """Names this opening of the run: a resumed one is not stopped by what stopped the last."""
     label: str
-    started_us: int
+    payer: tuple[str, int]
+    """Id and beginning of the run whose answers are shared; see ``Epoch``."""
     world: str
     """Whose answers these are; see ``Epoch``."""
     config_json: str

@@ -34,6 +34,7 @@ class Places:
         *,
         budget: Budget,
         journal: Journal,
+        before: Spent | None = None,
         on_cell: Callable[[Evaluation], None] | None = None,
         on_warning: Callable[[BudgetWarned], None] | None = None,
     ) -> None:
@@ -44,6 +45,7 @@ class Places:
             recipe: what every worker needs to know.
             budget: of the run, over all workers.
             journal: knows what a lost worker has spent.
+            before: what finished runs have spent that this one goes on from.
             on_cell: called with each evaluation, one at a time, once its candidate is done.
             on_warning: told when a limit of the budget comes near.
         """
@@ -51,6 +53,7 @@ class Places:
         self._recipe = recipe
         self._budget = budget
         self._journal = journal
+        self._before = before or Spent()
         self._on_cell = on_cell
         self._on_warning = on_warning
         self._free = threading.Condition()
@@ -129,7 +132,7 @@ class Places:
     def _recount(self) -> None:
         """Take what is spent from the journal: a worker that is lost told nobody."""
         self._journal.abandon(self._recipe.run_id)  # nobody else is at a call of this run
-        spent = Spent.of(self._journal.totals(self._recipe.run_id))
+        spent = self._before + Spent.of(self._journal.totals(self._recipe.run_id))
         seconds = self._budget.spent.seconds
         self._budget.restart(replace(spent, seconds=seconds), time.time())
 

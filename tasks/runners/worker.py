@@ -92,7 +92,7 @@ class Worker:
                 equipment,
                 run_id=recipe.run_id,
                 label=recipe.label,
-                started_us=recipe.started_us,
+                payer=recipe.payer,
                 world_name=recipe.world,
                 store_path=recipe.store_path,
                 journal=journal,

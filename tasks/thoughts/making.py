@@ -12,7 +12,8 @@ from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
 from convergence_core.rlp.settings import Settings
 from convergence_core.samplers import make_surrogate
 from convergence_core.space import Space
-from convergence_core.store.protocols import Journal, Store
+from convergence_core.store.protocols import Journal, RunRecord, Store
+from tasks import lineage
 from tasks.session import EvaluationSession
 from tasks.thoughts.asking import PREDICTION, THOUGHT, Model
 from tasks.thoughts.paying import Purse
@@ -91,8 +92,7 @@ def make_thinking(
     thinker: Thinker | None,
     configuration: Configuration,
     *,
-    run_id: str,
-    seed: int,
+    record: RunRecord,
     session: EvaluationSession,
     store: Store,
     journal: Journal,
@@ -107,8 +107,7 @@ def make_thinking(
     Args:
         thinker: as ``make_thinker`` returned it.
         configuration: of the run.
-        run_id: of the run.
-        seed: of the run.
+        record: of the run.
         session: makes the calls.
         store: holds the committed thoughts.
         journal: knows what thoughts have cost.
@@ -122,6 +121,7 @@ def make_thinking(
         if configuration.society.thinks and on_notice is not None:
             on_notice(NO_LLM)
         return None
+    run_id = record.run_id
     rlp = configuration.society.rlp
     strategies = tuple(rlp.strategies)
     state = RlpState.first(strategies)
@@ -133,7 +133,7 @@ def make_thinking(
     limit = configuration.budget.max_usd
     return Thinking(
         run_id=run_id,
-        seed=seed,
+        seed=record.seed,
         thinker=thinker,
         settings=settings_of(configuration),
         session=session,
@@ -146,7 +146,7 @@ def make_thinking(
             limit_usd=None if limit is None else limit * rlp.max_share_usd,
             spent_usd=spent_on(
                 (THOUGHT, PREDICTION),
-                journal.attempts(run_id, generation=None, all_generations=True),
+                lineage.attempts(journal, record),
                 next_generation,
             ),
         ),

@@ -1,5 +1,6 @@
 """Runs that are paid for: caps, raised caps, missing cells asked again, and runs without a key."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,10 @@ def test_offline_needs_no_key_and_a_raised_cap_goes_on(here: Path, cli: Runner):
     # The run that the limit ended is found without its name.
     raised = cli("resume", "--offline", "--json", "--max-usd", "1")
     assert raised.code == 0, raised.err
-    assert raised.json["run_id"] == capped.json["run_id"]
+    assert raised.json["run_id"] != capped.json["run_id"], "a finished run stays as it is"
+    assert raised.json["facts"]["goes on from"] == capped.json["label"]
     assert raised.json["status"] == "done"
-    assert raised.json["n_calls"] > capped.json["n_calls"]
+    assert raised.json["n_evaluations"] > capped.json["n_evaluations"]
     assert raised.json["generations_run"] >= 3
     (row,) = cli("query", PAID_TWICE, "--json").json
     assert row["n"] == 0
@@ -109,7 +111,7 @@ def test_a_limit_that_cuts_the_final_look_is_told_and_can_be_raised(here: Path, 
 
         whole = cli("resume", "--json", "--max-usd", "1")
         assert whole.code == 0, whole.err
-        assert (whole.json["reason"], whole.json["n_calls"]) == ("its one generation was run", 8)
+        assert (whole.json["reason"], whole.json["n_calls"]) == ("its one generation was run", 1)
         assert len(server.requests) == 8
 
 
@@ -138,12 +140,17 @@ def test_missing_cells_of_a_finished_run_are_asked_again(here: Path, cli: Runner
         assert healed.code == 0, healed.err
         asked = [request.body["q"] for request in server.requests[n_before:]]
     assert set(asked) == {2}
-    assert healed.json["run_id"] == first.json["run_id"]
+    assert healed.json["facts"]["goes on from"] == first.json["label"]
+    kept = {
+        row["run_id"]: row["summary_json"]
+        for row in cli("query", "select run_id, summary_json from runs", "--json").json
+    }
+    assert json.loads(kept[first.json["run_id"]])["winner"] == first.json["winner"]
     assert healed.json["winner"]["search"]["mean"] > first.json["winner"]["search"]["mean"]
-    (row,) = cli(
+    missing = cli(
         "query",
-        "select count(*) as n from (select candidate_id, case_id, replicate, role from evaluations "
-        "group by all having count(reward) = 0)",
+        "select distinct run_id from (select run_id, candidate_id, case_id, replicate, role "
+        "from evaluations group by all having count(reward) = 0)",
         "--json",
     ).json
-    assert row["n"] == 0
+    assert [row["run_id"] for row in missing] == [first.json["run_id"]]

@@ -136,11 +136,12 @@ def winner(folder: Path) -> object:
     return json.loads(file.read_text(encoding="utf-8"))["config"]
 
 
-def rewards(folder: Path) -> dict[tuple[object, ...], object]:
+def rewards(folder: Path, run_id: str | None = None) -> dict[tuple[object, ...], object]:
     """Return the reward of each cell, ``None`` where it has none, however often it was asked."""
     rows = ParquetStore(folder / STORE).rows(
         "select candidate_id, case_id, replicate, role, max(reward) as reward from evaluations "
-        "group by all order by all"
+        "where run_id = $run or $run is null group by all order by all",
+        {"run": run_id},
     )
     return {
         (row["candidate_id"], row["case_id"], row["replicate"], row["role"]): row["reward"]

@@ -152,8 +152,9 @@ def test_cells_that_chaos_left_without_an_answer_are_asked_again_on_wish(
 
     healed = play(go_on(tmp_path / "chaos", found.label, retry_missing=True, mock_url=calm.url))
     assert healed.status == "done"
-    rewards = books.rewards(tmp_path / "chaos")
+    rewards = books.rewards(tmp_path / "chaos", healed.run_id)
     assert rewards == books.rewards(tmp_path / "calm")
+    assert books.rewards(tmp_path / "chaos", found.run_id).items() >= before.items()
     assert searched.items() <= rewards.items()
     assert standings(healed) == standings(expected)
     assert healed.winner is not None

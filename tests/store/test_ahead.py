@@ -40,15 +40,17 @@ def test_a_generation_that_is_planned_anew_is_written_anew_until_it_is_published
     assert store.rows(COUNT) == [{"generation": 0, "n": 3, "text": "new none"}]
 
 
-def test_it_is_kept_through_the_end_of_a_run_and_its_opening_again(store: ParquetStore):
+def test_it_is_kept_through_the_end_of_a_run_and_given_to_the_one_that_goes_on(
+    store: ParquetStore,
+):
     for generation in (0, 1):
         store.write_ahead(RUN, generation, ahead_tables(generation=generation))
         store.publish(RUN, generation, generation_tables(generation=generation))
     store.publish(RUN, -1, final_tables())
     store.finish_run(run_record(status="done"))
     assert [row["n"] for row in store.rows(COUNT)] == [3, 3]
-    store.reopen_run(run_record(status="done"))
-    assert [row["n"] for row in store.rows(COUNT)] == [3, 3]
+    store.continue_run(RUN, "01J8ZC0000000000000000WXYZ")
+    assert [row["n"] for row in store.rows(COUNT)] == [6, 6]
 
 
 def test_other_tables_and_other_owners_are_refused(store: ParquetStore):

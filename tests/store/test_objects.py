@@ -247,26 +247,29 @@ def test_what_an_uncommitted_try_left_is_not_read(place: Place, tmp_path: Path):
     assert third.rows("select count(*) as n from evaluations") == [{"n": 4}]
 
 
-def test_a_run_that_is_opened_again_before_a_sweep_is_there_as_here(place: Place, tmp_path: Path):
+def test_a_run_that_goes_on_from_a_finished_one_is_there_as_here(place: Place, tmp_path: Path):
     store = opened(tmp_path / "one", place)
     write(store)
-    store.reopen_run(store.run(RUN))
+    later = "01J8ZC0000000000000000WXYZ"
+    store.save_run(run_record(later))
+    store.continue_run(RUN, later)
     check_reads_like(store, opened(tmp_path / "two", place))
-    write(store)
-    check_reads_like(store, opened(tmp_path / "three", place))
 
 
-def test_sweeping_retention_and_reopening_reach_the_address(place: Place, tmp_path: Path):
+def test_sweeping_retention_and_going_on_reach_the_address(place: Place, tmp_path: Path):
     store = opened(tmp_path / "one", place)
     write(store)
     assert any(name.startswith("live/evaluations/") for name in place.objects())
     store.sweep(2**62)
     assert not any(name.startswith("live/evaluations/") for name in place.objects())
-    store.reopen_run(store.run(RUN))
-    assert f"final/runs/run_id={RUN}/part-0.parquet" not in place.objects()
-    assert commit_of(1) in place.objects()
+    later = "01J8ZC0000000000000000WXYZ"
+    store.save_run(run_record(later))
+    store.continue_run(RUN, later)
+    assert f"final/runs/run_id={RUN}/part-0.parquet" in place.objects()
+    assert commit_of(1).replace(RUN, later) in place.objects()
     check_reads_like(store, opened(tmp_path / "elsewhere", place))
-    remove(tmp_path / "one", RUN)
+    for run_id in (RUN, later):
+        remove(tmp_path / "one", run_id)
     assert set(place.objects()) == {"store.json"}
 
 
