@@ -1,8 +1,9 @@
 """What thoughts and their predictions would cost: each form of asking, at its cheapest and dearest.
 
 Which form a server can stand is known after its probe alone, so the most is that of the dearest form
-that the configuration allows, and what is expected is that of weights written as JSON, which any
-model can do. The least is nothing: the policy may choose to think nothing.
+that the configuration allows. What is expected is that of weights written as JSON, which any model can
+do, or, where log-probabilities alone are allowed, that of a chat's next token. The least is nothing: the
+policy may choose to think nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +98,7 @@ def thought_costs(
     )
     forms = _forms(loaded.space, history, rlp)
     allowed = [forms[rung] for rung in rungs_of(rlp.use_logprobs)]
-    usual = forms["elicited"] if "elicited" in rungs_of(rlp.use_logprobs) else forms["decisions"]
+    usual = forms["elicited"] if "elicited" in rungs_of(rlp.use_logprobs) else forms["chat"]
     expected = _role(
         Range.fixed(n_thinking * speaks * usual.n_calls),
         [_quote(model, price, usual.prompt, usual.answer, more=rlp.thought_length)],
@@ -192,7 +193,7 @@ def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, Fo
     """Return each form of asking, with all that it asks in one generation."""
     from tasks.thoughts.thinking import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
     from tasks.thoughts.wording import English  # noqa: PLC0415 - as above
-    from tasks.thoughts.written import ELICITED_LIMIT, N_VOTES, VOTE_LIMIT  # noqa: PLC0415
+    from tasks.thoughts.written import ELICITED_LIMIT  # noqa: PLC0415 - as above
 
     words, m = English(), rlp.n_predicted
     context = words.context(history, space)(None)
@@ -202,23 +203,14 @@ def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, Fo
     n_requests = n_arms + rlp.n_thoughts  # and each thought's own points
     n_each = n_arms * m + rlp.n_thoughts * N_OWN
     alone = _bound([{"content": f"{context} {one}"}])
-    orders = 2 if rlp.both_orders else 1
     return {
         "chat_echo": Form(n_calls=N_BINS * n_each, prompt=alone, answer=1),
         "echo": Form(n_calls=n_each, prompt=N_BINS * alone, answer=0),
-        "decisions": Form(
-            n_calls=orders * n_requests, prompt=_bound([{"content": context + one * m}]), answer=m
-        ),
         "chat": Form(n_calls=n_each, prompt=alone, answer=1),
         "elicited": Form(
             n_calls=n_requests,
             prompt=_bound(words.elicitation(context, questions)),
             answer=ELICITED_LIMIT,
-        ),
-        "pairwise": Form(
-            n_calls=n_arms * (m // 2) * 2 * N_VOTES,
-            prompt=_bound(words.comparison(context, one, one)),
-            answer=VOTE_LIMIT,
         ),
     }
 

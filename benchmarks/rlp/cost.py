@@ -47,7 +47,7 @@ from tasks.thoughts.written import CHANNELS
 N_TRIALS: Final = 200
 N_CANDIDATES: Final = 16
 N_STEPS: Final = 30
-RUNGS: Final[tuple[Estimator, ...]] = ("decisions", "elicited", "chat", "echo")
+RUNGS: Final[tuple[Estimator, ...]] = ("elicited", "chat", "echo")
 _TRIAL: Final = re.compile(r"^(trial_\d+): ", re.MULTILINE)
 _WEIGHTS: Final = [1, 1, 2, 3, 5, 8, 5, 3, 2, 1]
 _SHARES: Final = [weight / sum(_WEIGHTS) for weight in _WEIGHTS]
@@ -94,27 +94,18 @@ class Stub:
         return Completion(text=text, latency_ms=1.0, raw=raw)
 
     async def exchange(self, path: str, body: Mapping[str, Any]) -> tuple[dict[str, Json], float]:
-        """Answer an endpoint beside chat."""
+        """Answer an echo."""
+        del path
         begun = time.perf_counter()
         self.n_calls += 1
-        if path == "decisions":
-            shares = self._shares(body["input"])
-            listed = [{"value": str(i), "probability": p} for i, p in enumerate(shares)]
-            answer: dict[str, Any] = {
-                "answers": [{"probabilities": listed}] * len(body["questions"])
-            }
-        else:
-            choices = []
-            for i, text in enumerate(body["prompt"]):
-                offsets, logs = (
-                    [0, len(text) - 2],
-                    [None, float(np.log(self._shares(text)[i % 10]))],
-                )
-                told = {"text_offset": offsets, "token_logprobs": logs}
-                choices.append({"index": i, "logprobs": told})
-            answer = {"choices": choices}
+        choices: list[Json] = []
+        for i, text in enumerate(body["prompt"]):
+            offsets: list[Json] = [0, len(text) - 2]
+            logs: list[Json] = [None, float(np.log(self._shares(text)[i % 10]))]
+            told: dict[str, Json] = {"text_offset": offsets, "token_logprobs": logs}
+            choices.append({"index": i, "logprobs": told})
         self.own_s += time.perf_counter() - begun
-        return answer, 1.0
+        return {"choices": choices}, 1.0
 
     def _shares(self, text: str) -> list[float]:
         """Return what is foretold: a thought moves it, or it would have no say."""

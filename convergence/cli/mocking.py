@@ -91,8 +91,8 @@ def mock(  # noqa: PLR0917 - Typer's options
         list[str] | None,
         typer.Option(
             metavar="MODE",
-            help="Wrong probabilities: off_by_one, temperature, ignore, stale, rounded or "
-            "no_decisions. May be repeated.",
+            help="Wrong probabilities: off_by_one, temperature, ignore, stale or "
+            "no_prompt_logprobs. May be repeated.",
             rich_help_panel=FAULTS,
         ),
     ] = None,

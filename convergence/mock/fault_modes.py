@@ -6,9 +6,6 @@
     temperature         log-probabilities depend on the temperature asked for
     ignore              echo and log-probabilities are ignored without a word
     stale               behind a shared beginning, the probabilities are those of the prompt before
-    rounded             decisions: probabilities are rounded to two decimals
-    no_decisions        the decisions endpoints answer 501
-    only_systemone      of the two decisions endpoints only System One's is there
     no_prompt_logprobs  a chat with vLLM's prompt_logprobs is refused, as OpenAI refuses it
 """
 
@@ -19,9 +16,6 @@ FaultMode = Literal[
     "temperature",
     "ignore",
     "stale",
-    "rounded",
-    "no_decisions",
-    "only_systemone",
     "no_prompt_logprobs",
 ]
 FAULT_MODES: tuple[FaultMode, ...] = get_args(FaultMode)

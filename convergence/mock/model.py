@@ -54,8 +54,8 @@ class UnknownWordError(ValueError):
     def __init__(self, word: str) -> None:
         self.word = word
         super().__init__(
-            f"the tiny model knows 63 words and {word[:40]!r} is none of them; log-probabilities, "
-            "echo and decisions are answered for its words only"
+            f"the tiny model knows 63 words and {word[:40]!r} is none of them; log-probabilities "
+            "and echo are answered for its words only"
         )
 
 

@@ -12,7 +12,6 @@ from convergence.mock import gemini
 from convergence.mock.brain import Brain
 from convergence.mock.chat import chat
 from convergence.mock.completions import completions
-from convergence.mock.decisions import decisions, systemone
 from convergence.mock.embeddings import embeddings
 from convergence.mock.protocol import ApiError, Payload
 from convergence.mock.sending import Sender
@@ -69,8 +68,6 @@ _ENDPOINTS: Mapping[str, Answering] = {
     "chat/completions": chat,
     "completions": completions,
     "embeddings": embeddings,
-    "decisions": decisions,
-    "systemone": systemone,
 }
 
 

@@ -53,6 +53,8 @@ def _sections(n: Normalized) -> None:
     algorithm = optimization.get("algorithm")
     if isinstance(algorithm, str):
         optimization["algorithm"] = ALGORITHMS.get(algorithm, algorithm)
+    # Refused unless false, as earlier versions wrote it into the configuration of every stored run.
+    mapping_at(n.data, "society", "rlp").pop("both_orders", None)
     output = mapping_at(n.data, "output")
     plots = output.get("visualizations")
     if isinstance(plots, list):

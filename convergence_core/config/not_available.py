@@ -120,6 +120,12 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("society.agents", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal("society.collaboration", f"{GONE}: it had no effect", _NO_SOCIETY),
     Refusal(
+        "society.rlp.both_orders",
+        f"{GONE}: no channel asks for its options in two orders",
+        "Remove it.",
+        _is_false,
+    ),
+    Refusal(
         "society.rlp.use_gpu",
         f"{GONE}: the model is a server, on whatever it runs",
         "Remove it.",

@@ -51,11 +51,8 @@ class RlpConfig(Section):
     """Share of `budget.max_usd` that thoughts and predictions may cost. Without `max_usd` there is
     no limit of their own."""
     use_logprobs: Literal["auto"] | bool = "auto"
-    """How predictions are read: `true`: from log-probabilities and decisions alone; `false`: from
-    what the model writes alone; `auto`: from the best that its server can do."""
-    both_orders: bool = False
-    """Whether decisions (`/v1/decisions`) are asked with their options in both orders, so that a
-    liking for what stands first cancels; twice the requests."""
+    """How predictions are read: `true`: from log-probabilities alone; `false`: from what the model
+    writes alone; `auto`: from the best that its server can do."""
     buffer_size: int = Field(default=10_000, ge=1, le=1_000_000)
     """Outcomes remembered, the oldest leaving first."""
     gamma: float = Field(default=0.99, ge=0, le=1)
@@ -130,9 +127,8 @@ class SaoConfig(Section):
     """Share of `budget.max_usd` that preferences may cost. Without `max_usd` there is no limit of their
     own."""
     use_logprobs: Literal["auto"] | bool = "auto"
-    """How judgements are read: `true`: from log-probabilities and decisions alone; `false`: from plain
-    verdicts, of which those count on which both orders agree; `auto`: from the best that its server
-    can do."""
+    """How judgements are read: `true`: from log-probabilities alone; `false`: from plain verdicts, of
+    which those count on which both orders agree; `auto`: from the best that its server can do."""
     released_alarms: int = Field(default=0, ge=0)
     """Alarms of coverage that a person has looked into: after three others nothing goes on."""
     released_silences: int = Field(default=0, ge=0)

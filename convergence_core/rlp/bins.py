@@ -21,8 +21,6 @@ WITHIN: Final = 1.0 / (12.0 * N_BINS**2)
 """Variance of a reward within its bin."""
 TINY: Final = 1e-6
 """Least probability of a bin: no channel can tell never from seldom."""
-HALF_STEP: Final = 0.0025
-"""Added to probabilities that a host rounds to two decimals: half of what rounds to .01."""
 
 
 def bin_of(reward: float) -> int:
@@ -57,17 +55,6 @@ def tempered(p: np.ndarray, t_cal: float) -> np.ndarray:
     logs = np.log(np.maximum(p, TINY)) / t_cal
     powers = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), np.float64)
-
-
-def looks_rounded(rows: Sequence[Sequence[float]]) -> bool:
-    """Whether all probabilities are multiples of .01, as some hosts send them."""
-    values = np.array([value for row in rows for value in row], np.float64)
-    return bool(len(values)) and bool(np.all(np.abs(values * 100 - np.round(values * 100)) < 1e-6))
-
-
-def unrounded(p: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return p <- (p + .0025) / sum, for probabilities rounded to two decimals; in both arms."""
-    return normalized(np.asarray(p, np.float64) + HALF_STEP)
 
 
 def mean_of(p: np.ndarray) -> np.ndarray:

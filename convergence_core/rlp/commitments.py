@@ -3,10 +3,10 @@
 A commitment holds everything that scoring needs but the outcomes, so a reader of the tables can
 check every gain, and a resumed run scores what was committed and nothing else.
 
-Notation: G thoughts drawn, m candidates (or pairs) whose outcome is predicted, ``subjects``.
+Notation: G thoughts drawn, m candidates whose outcome is predicted, ``subjects``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -15,18 +15,9 @@ import numpy as np
 from convergence_core.rlp.regions import Region
 from convergence_core.rlp.scale import UNIT, Scale
 
-Estimator: TypeAlias = Literal[
-    "chat_echo", "echo", "decisions", "chat", "elicited", "pairwise", "verdict"
-]
+Estimator: TypeAlias = Literal["chat_echo", "echo", "chat", "elicited", "verdict"]
 """Rungs of the ladder of probability channels, best first; ``verdict`` is for judges alone."""
-ESTIMATORS: tuple[Estimator, ...] = (
-    "chat_echo",
-    "echo",
-    "decisions",
-    "chat",
-    "elicited",
-    "pairwise",
-)
+ESTIMATORS: tuple[Estimator, ...] = ("chat_echo", "echo", "chat", "elicited")
 
 SILENT_ARM: Final = "none"
 """The arm of the same model without a thought."""
@@ -103,7 +94,7 @@ class Commitment:
     committed_us: int | None = None
     """When the last prediction was durable; ``None``: there is none."""
     subjects: tuple[str, ...] = ()
-    """What is predicted: candidates, or pairs ``a|b``, in the order they were chosen."""
+    """Candidates that are predicted, in the order they were chosen."""
     notes: tuple[str, ...] = ()
     """What went wrong, for people."""
     censored: Mapping[str, Mapping[str, tuple[bool, ...]]] = field(default_factory=dict)
@@ -140,13 +131,3 @@ class Commitment:
     def heard(self) -> tuple[Thought, ...]:
         """Thoughts that have a say in the draws."""
         return tuple(t for t in self.thoughts if self.why_unheard(t) is None)
-
-
-def pair_of(first: str, second: str) -> str:
-    """Return the subject of a pair of candidates."""
-    return f"{first}|{second}"
-
-
-def pairs_among(candidate_ids: Sequence[str]) -> list[tuple[str, str]]:
-    """Return neighbours as pairs, each candidate in one: outcomes of pairs stay apart."""
-    return list(zip(candidate_ids[::2], candidate_ids[1::2], strict=False))

@@ -234,6 +234,6 @@ class Outcomes:
     """What came of the candidates that were predicted."""
 
     observed: Mapping[str, int] = field(default_factory=dict)
-    """Candidate, or pair of candidates, → index of the outcome."""
+    """Candidate → index of the outcome."""
     void: Mapping[str, str] = field(default_factory=dict)
-    """Candidate or pair → why its outcome counts for nothing."""
+    """Candidate → why its outcome counts for nothing."""

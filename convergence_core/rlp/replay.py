@@ -23,7 +23,7 @@ class Row:
     """When the outcome was revealed."""
     thought_id: str
     subject: str
-    """Candidate or pair."""
+    """Candidate."""
     observed: int
     """Index of the outcome."""
     forecast: tuple[float, ...]
@@ -78,9 +78,9 @@ class Replay:
     def forecasts(self) -> tuple[np.ndarray, list[int]]:
         """Return predictions of ten bins in both arms and what came, for the calibration.
 
-        Pairs are left out: they have two outcomes; and outcomes whose probability is a bound.
+        Outcomes whose probability is a bound are left out.
         """
-        rows = [row for row in self.rows if len(row.forecast) > 2 and not row.is_censored]
+        rows = [row for row in self.rows if not row.is_censored]
         if not rows:
             return np.empty((0, 0)), []
         both = [row.forecast for row in rows] + [row.no_thought for row in rows]

@@ -18,7 +18,7 @@ class BestThought:
     """Standard error of that, in nats; ``None``: a single outcome."""
     n_outcomes: int
     tested: str | None
-    """Label of the candidate whose outcome it foresaw best; ``None``: a pair."""
+    """Label of the candidate whose outcome it foresaw best; ``None``: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

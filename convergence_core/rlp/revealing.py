@@ -48,16 +48,8 @@ def outcomes_of(
     observed: dict[str, int] = {}
     voided: dict[str, str] = {}
     for subject in commitment.subjects:
-        names = subject.split("|")
-        older = [name for name in names if name in void]
-        if older:
-            voided[subject] = void[older[0]]
-        elif not all(name in rewards for name in names):
-            voided[subject] = "no outcome"
-        elif len(names) == 1:
+        if subject in rewards:
             observed[subject] = commitment.scale.bin_of(rewards[subject])
-        elif rewards[names[0]] == rewards[names[1]]:
-            voided[subject] = "a tie"
         else:
-            observed[subject] = int(rewards[names[0]] < rewards[names[1]])
+            voided[subject] = void.get(subject, "no outcome")
     return Outcomes(observed=observed, void=voided)

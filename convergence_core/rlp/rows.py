@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from convergence_core.records import Json, canonical_json, sha256_hex
-from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts, Thought
 from convergence_core.rlp.gain import interval_of
 from convergence_core.rlp.learner import Lesson, RlpState
@@ -54,9 +53,7 @@ def thought_rows(
         ]
         spread = interval_of([row.gain for row in own])
         forecasts = commitment.forecasts.get(thought.thought_id, {})
-        means = [
-            float(commitment.scale.mean_of(p)) for p in forecasts.values() if len(p) == N_BINS
-        ]
+        means = [float(commitment.scale.mean_of(p)) for p in forecasts.values()]
         rows.append(
             {
                 "run_id": run_id,
@@ -230,6 +227,8 @@ def replay_of(
     thoughts: dict[str, Thought] = {}
     found = []
     for row in rows:
+        if row["estimator"] == "pairwise":
+            continue  # Earlier versions predicted pairs, too: two outcomes where others have ten bins.
         name = str(row["thought_id"])
         thoughts.setdefault(
             name,

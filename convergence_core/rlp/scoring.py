@@ -13,7 +13,7 @@ import numpy as np
 
 from convergence_core.rlp import gain
 from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.bins import N_BINS, crps, tempered
+from convergence_core.rlp.bins import crps, tempered
 from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts
 from convergence_core.rlp.history import Outcomes
 from convergence_core.rlp.replay import Row
@@ -41,11 +41,6 @@ class Scored:
         return [r for r in self.rows if r.thought_id == thought_id and not r.is_rescored]
 
 
-def calibrated(forecast: np.ndarray, t_cal: float) -> np.ndarray:
-    """Return a forecast of ten bins set right; pairs stay as they are."""
-    return tempered(forecast, t_cal) if len(forecast) == N_BINS else forecast
-
-
 def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: float) -> Scored:
     """Return what the thoughts of a commitment gained.
 
@@ -64,7 +59,7 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
     ]
     if commitment.estimator is None or not known:
         return Scored(rows=(), likelihoods=())
-    no_thought = {s: calibrated(commitment.no_thought[s], t_cal) for s in known}
+    no_thought = {s: tempered(commitment.no_thought[s], t_cal) for s in known}
     baselines = {s: mixture.predict([no_thought[s], commitment.statistical[s]]) for s in known}
     heard = [t.thought_id for t in commitment.heard]
     arms: Sequence[tuple[str, Forecasts, bool]] = [
@@ -77,7 +72,7 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
         if not told:
             continue
         outcome = [outcomes.observed[subject] for subject in told]
-        right = np.array([calibrated(forecasts[subject], t_cal) for subject in told])
+        right = np.array([tempered(forecasts[subject], t_cal) for subject in told])
         resolved = gain.resolutions(right, outcome)
         for subject, observed, p, resolution in zip(told, outcome, right, resolved, strict=True):
             rows.append(
@@ -93,7 +88,7 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
                     baseline=float(baselines[subject][observed]),
                     gain=gain.information_gain(p, baselines[subject], observed),
                     paper_gain=gain.log_ratio(p, no_thought[subject], observed),
-                    crps_gain=_crps_gain(p, no_thought[subject], observed),
+                    crps_gain=crps(no_thought[subject], observed) - crps(p, observed),
                     resolution=float(resolution),
                     estimator=commitment.estimator,
                     is_rescored=is_rescored,
@@ -108,10 +103,6 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
             tuple(float(of[s][outcomes.observed[s]]) for s in seen) for of in predictors
         ),
     )
-
-
-def _crps_gain(p: np.ndarray, no_thought: np.ndarray, observed: int) -> float:
-    return 0.0 if len(p) != N_BINS else crps(no_thought, observed) - crps(p, observed)
 
 
 def _tuple(p: np.ndarray) -> tuple[float, ...]:

@@ -5,7 +5,6 @@ an outcome adds the candidate's own effect, where it is unseen, and the error of
 any reward every bin is as likely.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -56,15 +55,3 @@ def predictive(
     n = len(candidates)
     p = np.diff(np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], axis=1), axis=1)
     return np.asarray((1.0 - UNIFORM) * np.maximum(p, 0.0) + UNIFORM / N_BINS, np.float64)
-
-
-def probability_better(fitted: FittedSpaceModel, first: Candidate, second: Candidate) -> float:
-    """Return the probability that the first one's next trial has the higher reward."""
-    if fitted.learned is None:
-        return 0.5
-    beliefs = fitted.posterior([first, second])
-    mean, sd = beliefs.marginals
-    own = fitted.learned.process.own_variance * (beliefs.rows < 0)
-    variance = float(np.sum(sd**2 + own)) + 2.0 * trial_variance(fitted)
-    p = float(ndtr((mean[0] - mean[1]) / math.sqrt(max(variance, 1e-12))))
-    return min(1.0 - UNIFORM / 2.0, max(UNIFORM / 2.0, p))

@@ -19,7 +19,12 @@ THOUGHTS = Table(
         Column(10, "advantage", "f64", "as used in the policy's update"),
         Column(11, "created_at", "ts", "when it was durable: before any outcome"),
         Column(12, "prompt_sha256", "text", "hash of what the thinker was asked"),
-        Column(13, "estimator", "text", "chat_echo, echo, decisions, chat, elicited or pairwise"),
+        Column(
+            13,
+            "estimator",
+            "text",
+            "chat_echo, echo, chat or elicited; of earlier versions also decisions and pairwise",
+        ),
         Column(14, "n_outcomes", "i32", "outcomes it was scored on"),
         Column(15, "gain_se", "f64", "standard error of its gain over outcomes", "nats"),
         Column(16, "paper_gain", "f64", "gain over the same model without a thought", "nats"),
@@ -136,7 +141,12 @@ PREFERENCES = Table(
         Column(14, "p12", "f64", "P(first is better), shown first"),
         Column(15, "p21", "f64", "P(first is better), shown second"),
         Column(16, "log_odds", "f64", "mean of both; above 0: the first is better", "nats"),
-        Column(17, "estimator", "text", "chat_echo, echo, decisions, chat or verdict"),
+        Column(
+            17,
+            "estimator",
+            "text",
+            "chat_echo, echo, chat or verdict; of earlier versions also decisions",
+        ),
         Column(18, "dropped_by", "text", "margin, length_bias or aborted; NULL: kept"),
     ),
 )

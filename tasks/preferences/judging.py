@@ -10,15 +10,17 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.records import Json
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.sao.preferences import SAID, Comparison, Judgement
 from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
 from tasks.asking import PaidCall
-from tasks.thoughts.asking import SAO, Answered, Model, ThoughtAsker
-from tasks.thoughts.channels import Arm, Channel, Chat, ChatEcho, Decisions, Echo, Rung, Told, each
+from tasks.process_redaction import redacted_text
+from tasks.redaction import one_line
+from tasks.thoughts.asking import SAO, Answered, Model, ThoughtAsker, UnreadableError
+from tasks.thoughts.channels import Arm, Channel, Chat, ChatEcho, Echo, Rung, Told, each
 from tasks.thoughts.ladder import EXACT, Ladder, UseLogprobs, climb
 from tasks.thoughts.wording import prompt
-from tasks.thoughts.written import chosen
 
 PAIR: Final = "pair"
 VERDICT_LIMIT: Final = 16
@@ -29,7 +31,6 @@ class JudgeWords:
     """What shows whether a judge's server tells probabilities."""
 
     options = (FIRST, SECOND)
-    split = "Which answer is better?"
 
     def probes(self) -> tuple[str, str]:
         """See ``Options.probes``."""
@@ -67,10 +68,23 @@ class Verdict(Rung):
         )
 
 
-CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Decisions | Chat | Verdict]]] = {
+def chosen(value: Json) -> bool:
+    """Return whether the first of two was chosen.
+
+    Raises:
+        UnreadableError: the answer is neither A nor B.
+    """
+    text = value.get("text") if isinstance(value, dict) else None
+    letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""
+    if letter not in ("A", "B"):
+        told = one_line(str(text), 40, redacted_text)
+        raise UnreadableError(f"must be A or B, not {told!r}")
+    return letter == "A"
+
+
+CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Chat | Verdict]]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
-    "decisions": Decisions,
     "chat": Chat,
     "verdict": Verdict,
 }

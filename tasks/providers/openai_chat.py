@@ -25,21 +25,15 @@ if TYPE_CHECKING:
 
 _STOPWATCH: contextvars.ContextVar[Stopwatch] = contextvars.ContextVar("stopwatch")
 
-RawPath: TypeAlias = Literal[
-    "completions", "decisions", "systemone", "embeddings", "chat/completions"
-]
+RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
 RawAnswer: TypeAlias = dict[str, Json]
 _NAMED: Mapping[RawPath, tuple[str, ...]] = {
     "completions": ("model", "prompt"),
-    "decisions": ("model", "input", "questions"),
-    "systemone": (),
     "embeddings": ("model", "input", "encoding_format"),
     "chat/completions": ("model", "messages"),
 }
 """Fields that the client's methods want by name."""
 
-_RAW_RESPONSE = "X-Stainless-Raw-Response"
-"""A mark within the client, never sent: answer with the response as it came."""
 _CHAT_PATH = "/chat/completions"
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
 AZURE_API_VERSION = "2024-10-21"
@@ -111,21 +105,23 @@ class OpenAIChat(Provider):
         """Ask another endpoint of the same server once; return its JSON and the milliseconds.
 
         Args:
-            path: ``completions`` continues a text; ``decisions`` and ``systemone`` tell
-                probabilities of answers, in two dialects; ``embeddings`` has vectors of texts;
+            path: ``completions`` continues a text; ``embeddings`` has vectors of texts;
                 ``chat/completions`` takes a server's own fields as they are.
             body: of the request, the model included.
 
         Raises:
-            CandidateFault: the request is refused, or the client is too old for this endpoint.
+            CandidateFault: the request is refused, or the server has no such endpoint.
             InfrastructureFault: as ``send``.
         """
         client = self._open_client()
         sent = dict(self._headers())
         request = self._request(sent, body, _NAMED[path])
+        resource: Any = (
+            client.chat.completions if path == "chat/completions" else getattr(client, path)
+        )
         try:
             async with self._exchanging(sent) as stopwatch:
-                answer: Any = await _posted(client, path, request)
+                answer = await resource.with_raw_response.create(**request)
                 latency_ms = stopwatch.read_ms()
                 raw = self._parsed(answer.http_response, sent)
         except InfrastructureFault as fault:
@@ -255,27 +251,6 @@ class AzureChat(OpenAIChat):
             api_version=self._api_version,
             **settings,
         )
-
-
-async def _posted(client: "openai.AsyncOpenAI", path: RawPath, request: dict[str, Any]) -> Any:
-    """Ask an endpoint through the client's method for it; through the client alone where none is.
-
-    Raises:
-        CandidateFault: the client is too old for this endpoint.
-    """
-    if path == "systemone":
-        headers = {**request["extra_headers"], _RAW_RESPONSE: "raw"}
-        return await client.post(
-            f"/{path}", cast_to=object, body=request["extra_body"], options={"headers": headers}
-        )
-    resource = (
-        client.chat.completions if path == "chat/completions" else getattr(client, path, None)
-    )
-    if resource is None:
-        raise CandidateFault(
-            f"this version of the `openai` client has no `{path}`", error_type="no_endpoint"
-        )
-    return await resource.with_raw_response.create(**request)
 
 
 async def _attach_stopwatch(request: httpx.Request) -> None:

@@ -20,9 +20,7 @@ THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
-RawPath: TypeAlias = Literal[
-    "completions", "decisions", "systemone", "embeddings", "chat/completions"
-]
+RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
 """Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
 
 

@@ -3,11 +3,10 @@
 =============  =====================================================================
 ``chat_echo``  log-probabilities of the options as the assistant's answer, in the model's own template
 ``echo``       log-probabilities of the options, fed in after the prompt
-``decisions``  probabilities of given answers, all candidates in one request
 ``chat``       log-probabilities of the next token, of which the options are among
 =============  =====================================================================
 
-Rungs for models that tell no probability are in ``written``. All options are read before any outcome
+The rung for models that tell no probability is in ``written``. All options are read before any outcome
 is known. An answer that cannot be read voids its candidate in that arm; a proxy is never made up in
 its place.
 """
@@ -16,13 +15,13 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
-from convergence_core.rlp.bins import normalized, unrounded
+from convergence_core.rlp.bins import normalized
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.target import Completion
 from tasks.asking import PaidCall
@@ -37,8 +36,6 @@ TOP: Final = 20
 """Most log-probabilities that a chat answers with."""
 CENSORED: Final = -9999.0
 """What some servers write for "outside of the top"."""
-Dialect: TypeAlias = Literal["decisions", "systemone"]
-"""The two ways to ask for decisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,163 +242,6 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
     return [found[i] for i in sorted(found)]
 
 
-@dataclass(frozen=True, slots=True)
-class Decisions(Rung):
-    """An endpoint of decisions, one request per arm; some hosts round to two decimals.
-
-    There are two dialects of it: OpenAI's ``/v1/decisions``, and System One's ``/v1/systemone``,
-    which maps names to questions and options to what they stand for.
-    """
-
-    estimator: Estimator = "decisions"
-    dialect: Dialect = "decisions"
-    is_rounded: bool = False
-    """Whether the probe saw a server that rounds: both arms are softened then, or neither."""
-    both_orders: bool = False
-    """Whether each arm is asked with its options in both orders, so that a liking for what stands
-    first cancels in the mean of the log-probabilities. It doubles the requests."""
-
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
-        """See ``Channel``."""
-        orders = (False, True) if self.both_orders else (False,)
-        ended = await asyncio.gather(
-            *(asker.ask(self.call(arm.context, arm.questions, is_reversed=order),
-                        f"{arm.label}/reversed" if order else arm.label) for order in orders),
-            return_exceptions=True,
-        )  # fmt: skip
-        told = Told({})
-        logs: dict[str, list[np.ndarray]] = {name: [] for name in arm.questions}
-        for end in ended:
-            if isinstance(end, EvaluationFault | UnreadableError):
-                return Told({}, notes=(note(arm.label, end),))
-            if isinstance(end, BaseException):
-                raise end
-            value: Any = end.reply.value
-            for name, row in value["probabilities"].items():
-                if row is not None:
-                    logs[name].append((unrounded if self.is_rounded else normalized)(row))
-            if end.ended_us is not None:
-                told.ended_us = max(told.ended_us or 0, end.ended_us)
-        for name, rows in logs.items():
-            if len(rows) < len(orders):
-                told.notes += (f"{arm.label}/{name}: refused",)
-            elif len(rows) == 1:
-                (told.forecasts[name],) = rows
-            else:
-                told.forecasts[name] = normalized(np.sqrt(rows[0] * rows[1]))
-        return told
-
-    def call(
-        self,
-        context: str,
-        questions: Mapping[str, str],
-        *,
-        repeat: int = 0,
-        is_reversed: bool = False,
-    ) -> PaidCall:
-        """Return the request of the probabilities of all options of all questions."""
-        listed = [*self.wording.options]
-        if is_reversed:
-            listed.reverse()
-        asked, read = _DIALECTS[self.dialect]
-        return self.model.exchange(
-            self.model.reads_for,
-            self.dialect,
-            asked(context, questions, listed),
-            limit=len(questions),
-            repeat=repeat,
-            read=lambda raw: {"probabilities": read(raw, [*questions], self.wording.options)},
-        )
-
-
-def asked_openai(
-    context: str, questions: Mapping[str, str], options: Sequence[str]
-) -> dict[str, Json]:
-    """Return the body of a request to ``/v1/decisions``, without the model."""
-    return {
-        "input": context,
-        "questions": [
-            {
-                "type": "choice",
-                "name": name,
-                "instructions": text,
-                "choices": [{"value": option} for option in options],
-            }
-            for name, text in questions.items()
-        ],
-    }
-
-
-def asked_system_one(
-    context: str, questions: Mapping[str, str], options: Sequence[str]
-) -> dict[str, Json]:
-    """Return the body of a request to ``/v1/systemone``, without the model."""
-    return {
-        "state": context,
-        "questions": {
-            name: {
-                "type": "choice",
-                "instructions": text,
-                "criteria": {option: option for option in options},
-            }
-            for name, text in questions.items()
-        },
-    }
-
-
-def decided(
-    raw: Mapping[str, Json], names: Sequence[str], options: Sequence[str]
-) -> dict[str, Json]:
-    """Return question → probabilities in the order of the options; ``None``: it was refused.
-
-    Raises:
-        UnreadableError: there are not as many answers as questions.
-    """
-    answers: Any = raw.get("answers")
-    if not isinstance(answers, list) or len(answers) != len(names):
-        raise UnreadableError(f"the answer must hold {len(names)} decisions")
-    found: dict[str, Json] = {}
-    for name, answer in zip(names, answers, strict=True):
-        listed = answer.get("probabilities") if isinstance(answer, dict) else None
-        known = {
-            one.get("value"): one.get("probability")
-            for one in (listed if isinstance(listed, list) else [])
-            if isinstance(one, dict)
-        }
-        found[name] = _row(known, options)
-    return found
-
-
-def decided_by_name(
-    raw: Mapping[str, Json], names: Sequence[str], options: Sequence[str]
-) -> dict[str, Json]:
-    """As ``decided``, of an answer that maps names to decisions, and options to probabilities.
-
-    Raises:
-        UnreadableError: a question has no answer.
-    """
-    answers: Any = raw.get("answers")
-    if not isinstance(answers, dict) or not set(names) <= set(answers):
-        raise UnreadableError(f"the answer must hold the decisions {', '.join(names)}")
-    found: dict[str, Json] = {}
-    for name in names:
-        told = answers[name].get("probabilities") if isinstance(answers[name], dict) else None
-        found[name] = _row(told if isinstance(told, dict) else {}, options)
-    return found
-
-
-def _row(known: Mapping[Any, Any], options: Sequence[str]) -> list[Json] | None:
-    told = [known.get(option) for option in options]
-    numeric = [float(p) for p in told if isinstance(p, int | float) and 0.0 <= p < math.inf]
-    return [*numeric] if len(numeric) == len(options) and sum(numeric) > 0 else None
-
-
-_DIALECTS: Final = {
-    "decisions": (asked_openai, decided),
-    "systemone": (asked_system_one, decided_by_name),
-}
-
-
 class Chat(Rung):
     """The next token's twenty likeliest, of which the options are among."""
 
@@ -487,16 +327,11 @@ def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[b
 # -- helpers
 
 
-async def each(
-    arm: Arm,
-    ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]],
-    subjects: Sequence[str] | None = None,
-) -> Told:
+async def each(arm: Arm, ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]]) -> Told:
     """Ask for each subject at once; faults become notes."""
-    names = [*arm.questions] if subjects is None else subjects
-    ended = await asyncio.gather(*(ask(name) for name in names), return_exceptions=True)
+    ended = await asyncio.gather(*(ask(name) for name in arm.questions), return_exceptions=True)
     told = Told({})
-    for name, end in zip(names, ended, strict=True):
+    for name, end in zip(arm.questions, ended, strict=True):
         if isinstance(end, EvaluationFault | UnreadableError):
             told.notes += (note(f"{arm.label}/{name}", end),)
         elif isinstance(end, BaseException):

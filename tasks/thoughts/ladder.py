@@ -5,24 +5,21 @@ i     an echoed log-probability equals the next token's own, within .01
 ii    it is the same at temperature .2 and 1, within .001
 iii   as many entries as the prompt has tokens, the first of them empty
 iv    A, an overlapping B, and A again: both A agree, within .001
-v     the options hold half of the mass at least, and probabilities add up to 1 within .05
-vi    probabilities rounded to two decimals are seen (and softened in both arms)
+v     the options hold half of the mass at least
 ====  ====================================================================================
 
-``chat_echo`` and ``echo`` need i to iv, ``decisions`` iv to vi, ``chat`` ii, iv and v; the written rungs
-need one readable answer.
+``chat_echo`` and ``echo`` need i to iv, ``chat`` ii, iv and v; the written rungs need one readable answer.
 A rung that fails is left for the next; where none stands, nothing is scored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
-from convergence_core.rlp.bins import looks_rounded
 from convergence_core.rlp.commitments import ESTIMATORS, Estimator
 from tasks.process_redaction import redacted_text
 from tasks.redaction import one_line
@@ -33,8 +30,6 @@ from tasks.thoughts.channels import (
     Channel,
     Chat,
     ChatEcho,
-    Decisions,
-    Dialect,
     Echo,
     forced,
     numbers,
@@ -45,11 +40,10 @@ from tasks.thoughts.written import CHANNELS
 ECHO_GAP: Final = 0.01
 SAME: Final = 0.001
 LEAST_MASS: Final = 0.5
-SUM_GAP: Final = 0.05
-EXACT: Final[tuple[Estimator, ...]] = ("chat_echo", "echo", "decisions", "chat")
-_RAW: Final = frozenset({"chat_echo", "echo", "decisions"})
+EXACT: Final[tuple[Estimator, ...]] = ("chat_echo", "echo", "chat")
+_RAW: Final = frozenset({"chat_echo", "echo"})
 """Rungs that need more than a chat."""
-WRITTEN: Final[tuple[Estimator, ...]] = ("elicited", "pairwise")
+WRITTEN: Final[tuple[Estimator, ...]] = ("elicited",)
 UseLogprobs: TypeAlias = Literal["auto"] | bool
 
 
@@ -65,8 +59,6 @@ class Ladder:
     """``None``: no rung stands."""
     refused: Mapping[Estimator, str]
     """Rung → why."""
-    is_rounded: bool = False
-    """Whether the server rounds probabilities to two decimals."""
 
     @property
     def estimator(self) -> Estimator | None:
@@ -96,7 +88,6 @@ async def climb(
     *,
     allowed: Sequence[Estimator] = ESTIMATORS,
     channels: Mapping[Estimator, Callable[[Model, Any], Channel]] = CHANNELS,
-    both_orders: bool = False,
 ) -> Ladder:
     """Return the best rung that a server can stand on.
 
@@ -106,7 +97,6 @@ async def climb(
         asker: makes the calls.
         allowed: rungs, best first.
         channels: makers of the rungs.
-        both_orders: see ``Decisions``.
     """
     refused: dict[Estimator, str] = {}
     for name in allowed:
@@ -119,15 +109,7 @@ async def climb(
         except (RefusedError, UnreadableError, EvaluationFault) as error:
             refused[name] = one_line(str(error), 200, redacted_text)
             continue
-        channel = channels[name](model, wording)
-        if isinstance(channel, Decisions):
-            channel = replace(
-                channel,
-                dialect=probe.dialect,
-                is_rounded=probe.is_rounded,
-                both_orders=both_orders,
-            )
-        return Ladder(channel=channel, refused=refused, is_rounded=probe.is_rounded)
+        return Ladder(channel=channels[name](model, wording), refused=refused)
     return Ladder(channel=None, refused=refused)
 
 
@@ -144,8 +126,6 @@ class _Probe:
         self._wording = wording
         self._asker = asker
         self._n = 0
-        self.dialect: Dialect = "decisions"
-        self.is_rounded = False
 
     async def check(self, name: Estimator) -> None:
         """Run the checks of a rung.
@@ -160,11 +140,9 @@ class _Probe:
                 await self._chat_echo()
             case "echo":
                 await self._echo()
-            case "decisions":
-                await self._decisions()
             case "chat":
                 await self._chat()
-            case "elicited" | "pairwise" | "verdict":
+            case "elicited" | "verdict":
                 await self._written(name)
 
     # -- teacher forcing: i to iv
@@ -262,42 +240,6 @@ class _Probe:
         if not value["last"]:
             raise RefusedError("i: no token begins where the prompt ends")
         return float(sum(value["last"]))
-
-    # -- decisions: iv to vi
-
-    async def _decisions(self) -> None:
-        refused = []
-        for dialect in get_args(Dialect):
-            try:
-                await self._decisions_of(dialect)
-            except (RefusedError, UnreadableError, EvaluationFault) as error:
-                refused.append(one_line(f"{dialect}: {error}", 100, redacted_text))
-                continue
-            self.dialect = dialect
-            return
-        raise RefusedError("; ".join(refused))
-
-    async def _decisions_of(self, dialect: Dialect) -> None:
-        channel = Decisions(self._model, self._wording, dialect=dialect)
-        text, other = self._wording.probes()
-
-        async def read(prompt: str) -> list[float]:
-            context, _, question = prompt.rpartition(self._wording.split)
-            call = channel.call(
-                context, {"probe": f"{self._wording.split}{question}"}, repeat=self._next()
-            )
-            value: Any = await self._ask(call, "decisions")
-            row = value["probabilities"]["probe"]
-            if row is None:
-                raise RefusedError("v: the model refused to decide")
-            return [float(p) for p in row]
-
-        first, second, again = await read(text), await read(other), await read(text)
-        _same("iv: asked again, a decision", np.array(first), np.array(again))
-        total = sum(first)
-        if abs(total - 1.0) > SUM_GAP:
-            raise RefusedError(f"v: probabilities add up to {total:.2f}")
-        self.is_rounded = looks_rounded([first, second])
 
     # -- chat: ii, iv, v
 

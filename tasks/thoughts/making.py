@@ -84,7 +84,6 @@ def make_thinker(
         thought_length=rlp.thought_length,
         temperature=rlp.temperature,
         use_logprobs=rlp.use_logprobs,
-        both_orders=rlp.both_orders,
     )
 
 

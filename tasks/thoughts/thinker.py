@@ -52,15 +52,10 @@ class Thinker:
     temperature: float | None = 0.7
     """Of thoughts; ``None``: not sent."""
     use_logprobs: UseLogprobs = "auto"
-    both_orders: bool = False
-    """Whether decisions are asked with their options in both orders."""
 
     async def climb(self, asker: ThoughtAsker) -> Ladder:
         """Return the best rung that the server can stand on."""
-        allowed = rungs_of(self.use_logprobs)
-        return await climb(
-            self.model, self.wording, asker, allowed=allowed, both_orders=self.both_orders
-        )
+        return await climb(self.model, self.wording, asker, allowed=rungs_of(self.use_logprobs))
 
     async def think(
         self,
@@ -229,7 +224,7 @@ class Predicted:
     notes: tuple[str, ...]
 
     def subjects(self) -> tuple[str, ...]:
-        """Return what was predicted without a thought: no pair counts without that arm."""
+        """Return what was predicted without a thought: nothing counts without that arm."""
         return tuple(self.no_thought)
 
 

@@ -16,7 +16,8 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.racing.experts import MOST_PROPOSALS
 from convergence_core.records import Candidate, Cell, Trial
-from convergence_core.rlp.commitments import Commitment, Forecasts, Thought, pair_of, pairs_among
+from convergence_core.rlp.bins import tempered
+from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.exemplars import exemplars, worth_rescoring
 from convergence_core.rlp.experts import pooled
 from convergence_core.rlp.history import Situation
@@ -25,9 +26,8 @@ from convergence_core.rlp.regions import draw_points
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.revealing import outcomes_of
 from convergence_core.rlp.scale import Scale
-from convergence_core.rlp.scoring import calibrated
 from convergence_core.rlp.settings import Settings
-from convergence_core.rlp.statistical import easier_cases, predictive, probability_better
+from convergence_core.rlp.statistical import easier_cases, predictive
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.sampler import Advice, Expert, SearchState
 from convergence_core.space import Space
@@ -201,7 +201,7 @@ class Thinking:
         )
         candidates = [*reserved][: self._settings.n_predicted]
         told = Predicted(no_thought={}, forecasts={}, own={}, ended_us=None, notes=())
-        own = {} if channel.estimator == "pairwise" else self._own_points(generation, spoken)
+        own = self._own_points(generation, spoken)
         if spoken and candidates:
             told = self._session.run(
                 lambda ask: self._thinker.predict(
@@ -216,6 +216,7 @@ class Thinking:
                 )
             )
         fitted = self._fitted(search, case_ids)
+        statistical = predictive(fitted, candidates, found.scale)
         durable = [at for at in (found.committed_us, told.ended_us) if at is not None]
         commitment = replace(
             found,
@@ -223,12 +224,7 @@ class Thinking:
             forecasts={name: f for name, f in told.forecasts.items() if name in known},
             rescored={name: f for name, f in told.forecasts.items() if name not in known},
             no_thought=told.no_thought,
-            statistical=self._statistical(
-                channel.estimator == "pairwise",
-                candidates,
-                fitted,
-                found.scale,
-            ),
+            statistical={c.candidate_id: p for c, p in zip(candidates, statistical, strict=True)},
             easier=easier_cases(fitted),
             subjects=told.subjects(),
             censored=told.censored,
@@ -244,23 +240,6 @@ class Thinking:
             for name, of in told.own.items()
         }
         return commitment
-
-    def _statistical(
-        self,
-        pairwise: bool,
-        candidates: Sequence[Candidate],
-        fitted: FittedSpaceModel,
-        scale: Scale,
-    ) -> Forecasts:
-        if not pairwise:
-            rows = predictive(fitted, candidates, scale)
-            return {c.candidate_id: p for c, p in zip(candidates, rows, strict=True)}
-        by_id = {c.candidate_id: c for c in candidates}
-        found = {}
-        for a, b in pairs_among([*by_id]):
-            p = probability_better(fitted, by_id[a], by_id[b])
-            found[pair_of(a, b)] = np.array([p, 1.0 - p])
-        return found
 
     def _fitted(self, search: SearchState, case_ids: Sequence[str] | None) -> FittedSpaceModel:
         return self._surrogate.warm(search.memory).fit(search.archive, case_ids=case_ids)
@@ -289,7 +268,7 @@ class Thinking:
             places, p = self._pooled(commitment, own)
             for candidate, forecast in (x for t in own for x in self._own.get(t.thought_id, ())):
                 places.append(candidate)
-                p.append(calibrated(forecast, self.state.t_cal))
+                p.append(tempered(forecast, self.state.t_cal))
             experts.append(
                 Expert(
                     name=own[0].strategy,
@@ -310,7 +289,7 @@ class Thinking:
         """Return candidates that all these thoughts predicted, and their mean predictions."""
         arms = [commitment.forecasts.get(t.thought_id, {}) for t in thoughts]
         arms = [arm for arm in arms if arm]
-        if not arms or commitment.estimator == "pairwise":
+        if not arms:
             return [], []
         shared = [name for name in commitment.subjects if all(name in arm for arm in arms)]
         known = {c.candidate_id: c for c in self._reserved}
@@ -319,7 +298,7 @@ class Thinking:
             return [], []
         t_cal = self.state.t_cal
         stacks = [
-            np.array([calibrated(arm[c.candidate_id], t_cal) for c in candidates]) for arm in arms
+            np.array([tempered(arm[c.candidate_id], t_cal) for c in candidates]) for arm in arms
         ]
         return candidates, list(pooled(stacks))
 

@@ -34,11 +34,6 @@ class Options(Protocol):
         """The words of the answers; of rewards those of the ten bins, worst first."""
         ...
 
-    @property
-    def split(self) -> str:
-        """Where a probe's question begins: its last line, or its last sentence."""
-        ...
-
     def probes(self) -> tuple[str, str]:
         """Return two prompts with a common beginning, each to be answered by an option."""
         ...
@@ -70,17 +65,12 @@ class Wording(Options, Protocol):
         """Return what asks for ten weights of each named question, as JSON."""
         ...
 
-    def comparison(self, context: str, first: str, second: str) -> Messages:
-        """Return what asks which of two questions' candidates does better: A or B."""
-        ...
-
 
 class English:
     """The wording for models that read."""
 
     version = WORDING_VERSION
     options = tuple(str(b) for b in range(N_BINS))
-    split = "Trial: "
 
     def thinking(
         self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
@@ -145,16 +135,6 @@ class English:
                 "give each trial ten weights, whole numbers from 0 to 100, one for each digit "
                 "from 0 to 9: how likely each is. Reply with one JSON object and nothing else: "
                 "each trial's name with a list of its ten weights.",
-            }
-        ]
-
-    def comparison(self, context: str, first: str, second: str) -> Messages:
-        """See ``Wording.comparison``."""
-        return [
-            {
-                "role": "user",
-                "content": f"{context}\n\nTwo trials:\nA: {first}\nB: {second}\n\nWhich of them "
-                "will have the higher reward? Reply with one letter, A or B, and nothing else.",
             }
         ]
 

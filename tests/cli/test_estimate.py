@@ -372,18 +372,18 @@ def test_thoughts_and_predictions_are_roles_of_their_own(here: Path, cli: Runner
     # Two of three generations think, three times each; one of nine draws keeps silent.
     assert thoughts["calls"] == {"low": 0, "expected": pytest.approx(2 * 3 * 8 / 9), "high": 6}
     # Arms: without a thought, three thoughts, two older ones; weights ask once for each, and once
-    # for what each thought proposes. Pairs are asked six times, and there are two of four. In the
-    # form of the chat's own template each of ten bins is a call, for each candidate.
+    # for what each thought proposes. In the form of the chat's own template each of ten bins is a
+    # call, for each candidate.
     assert predictions["calls"]["expected"] == pytest.approx(2 * (6 + 3) * 8 / 9)
     assert predictions["calls"]["high"] == 2 * 10 * (6 * 4 + 3 * 4)
     for one in (thoughts, predictions):
         assert 0 < one["usd"]["expected"] < one["usd"]["high"]
     total = found["total"]["calls"]["high"]
     assert total == sum(one["calls"]["high"] for one in found["roles"])
-    thoughtful(here, use_logprobs=True, both_orders=True)
+    thoughtful(here, use_logprobs=True)
     exact = role(cli("estimate", "--json").json, "prediction")["calls"]
     assert exact["high"] == 2 * 10 * (6 * 4 + 3 * 4)  # ten per candidate and arm
-    assert exact["expected"] == pytest.approx(2 * 2 * 9 * 8 / 9)
+    assert exact["expected"] == pytest.approx(2 * (6 * 4 + 3 * 4) * 8 / 9)  # one, of a chat
     assert (
         role(cli("estimate", "--json", "--generations", "1").json, "thought")["calls"]["high"] == 0
     )

@@ -54,6 +54,13 @@ def test_an_empty_key_is_refused_unless_it_can_be_switched_off():
     )
 
 
+def test_what_earlier_versions_wrote_of_a_key_that_nobody_set_is_read_again():
+    """A stored run's configuration names every default; resuming and adopting read it."""
+    assert (
+        problems_of({"society": {"enabled": False, "rlp": {"both_orders": False}}}, MINIMAL) == []
+    )
+
+
 def test_society_that_is_switched_off_may_not_keep_its_keys():
     found = problems_of({"society": {"enabled": False, "agents": {}, "weave": {}}}, MINIMAL)
     assert [problem.key for problem in found] == ["society.agents", "society.weave"]

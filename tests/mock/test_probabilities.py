@@ -1,4 +1,4 @@
-"""Echo, log-probabilities and decisions, over real sockets with the real ``openai`` client."""
+"""Echo and log-probabilities, over real sockets with the real ``openai`` client."""
 
 import math
 from typing import Any
@@ -39,21 +39,6 @@ def next_word(server: MockServer, prompt: str = PROMPT, **fields: Any) -> dict[s
     return {top.token: top.logprob for top in entry.top_logprobs}
 
 
-def decide(server: MockServer, prompt: str = PROMPT) -> dict[Any, float]:
-    told, instructions = prompt.split(" cfg ")
-    question: Any = {
-        "type": "choice",
-        "name": "outcome",
-        "instructions": f"cfg {instructions}",
-        "choices": [{"value": one} for one in BINS],
-    }
-    answer = ask(
-        server,
-        lambda client: client.decisions.create(model="tiny", input=told, questions=[question]),
-    )
-    return {one.value: one.probability for one in answer.answers[0].probabilities}
-
-
 def test_echo_gives_the_models_own_logprobs(server: MockServer):
     answer, logprobs = echo(server)
     expected = tiny_model().logprobs(f"{PROMPT} b4")
@@ -67,15 +52,12 @@ def test_echo_gives_the_models_own_logprobs(server: MockServer):
         assert answer.choices[0].text[offset : offset + len(token)] == token
 
 
-def test_echo_chat_and_decisions_agree_at_any_temperature(server: MockServer):
-    decided = decide(server)
-    assert sum(decided.values()) == pytest.approx(1.0, abs=1e-12)
+def test_echo_and_chat_agree_at_any_temperature(server: MockServer):
     for temperature in (0.2, 1.0):
         likely = next_word(server, temperature=temperature)
         for one in BINS:
             *_, echoed = echo(server, f"{PROMPT} {one}", temperature=temperature)[1].token_logprobs
             assert abs(echoed - likely[one]) <= 1e-6
-            assert abs(echoed - math.log(decided[one])) <= 1e-3
 
 
 def test_oracle_thoughts_raise_the_likelihood_over_the_wire(server: MockServer):
@@ -113,43 +95,6 @@ def test_echo_and_logprobs_are_strict_about_words(server: MockServer, fields):
     assert free.choices[0].text
 
 
-def test_decisions_answer_every_kind_of_question(server: MockServer):
-    told = "<bos> think best ant near t3 end"
-    letters = [{"value": letter, "description": word}
-               for letter, word in zip("ABCDEFGHIJ", reversed(BINS), strict=True)]  # fmt: skip
-    questions: Any = [
-        {"type": "predicate", "instructions": "it will be", "name": "p"},
-        {"type": "choice", "instructions": "cfg ant t3 ->", "choices": letters},
-        {"type": "score", "instructions": "cfg ant t3 ->", "levels": [{"label": b} for b in BINS]},
-    ]
-    answer = ask(
-        server, lambda c: c.decisions.create(model="tiny", input=told, questions=questions)
-    )
-    predicate, choice, score = answer.answers
-    assert 0.0 < predicate.probability < 1.0
-    assert (predicate.name, choice.choice) == ("p", "A")  # A stands for b9
-    assert 8.0 < score.score <= 9.0
-    assert [p.probability for p in choice.probabilities] == pytest.approx(
-        [p.probability for p in reversed(score.probabilities)]
-    )
-    assert answer.usage.input_tokens == 7 + 3 + 4 + 4
-    assert answer.usage.output_tokens == 3
-
-
-@pytest.mark.parametrize(
-    ("question", "rule"),
-    [
-        ({"type": "choice", "instructions": "Hello", "choices": []}, "'Hello' is none"),
-        ({"type": "choice", "instructions": "->", "choices": [{"value": "b0"}]}, "2 to 255"),
-        ({"type": "choice", "instructions": "->", "choices": [{"value": "b0"}] * 2}, "unique"),
-        ({"type": "essay", "instructions": "->"}, "must be predicate, choice or score"),
-    ],
-)
-def test_wrong_questions_are_refused(server: MockServer, question, rule):
-    with pytest.raises(openai.BadRequestError, match=rule):
-        ask(server, lambda c: c.decisions.create(model="t", input="<bos>", questions=[question]))
-
-
 def test_strict_servers_refuse_unknown_words_in_chats():
     with MockServer(MockOptions(strict=True)) as strict:
         said: Any = [{"role": "user", "content": "Answer this"}]
@@ -183,16 +128,6 @@ def test_a_stale_server_changes_its_mind_after_an_overlapping_prompt(server: Moc
     with MockServer(MockOptions(fault_modes=("stale",))) as faulty:
         first, _, again = three(faulty)
         assert abs(first[-1] - again[-1]) > 0.001
-
-
-def test_fault_modes_of_decisions(server: MockServer):
-    exact = decide(server)
-    with MockServer(MockOptions(fault_modes=("rounded",))) as faulty:
-        assert decide(faulty) == {one: round(p, 2) for one, p in exact.items()}
-    with MockServer(MockOptions(fault_modes=("no_decisions",))) as faulty:
-        with pytest.raises(openai.InternalServerError) as caught:
-            decide(faulty)
-        assert caught.value.status_code == 501
 
 
 def test_a_chats_prompt_is_told_as_vllm_tells_it(server: MockServer):

@@ -21,7 +21,7 @@ BEST = BestThought(
     tested="t=0.2 model=small",
 )
 REPORT = ThinkingReport(
-    estimator="decisions",
+    estimator="echo",
     n_thoughts=12,
     n_failed=2,
     n_scored=10,
@@ -77,7 +77,7 @@ def test_help_is_claimed_with_evidence_and_denied_without():
 def test_the_lines_tell_thought_candidate_gain_and_episodes():
     told = "\n".join(lines_of(REPORT))
     assert "12 thoughts: 10 scored, 2 of no use, 4 times nothing was thought" in told
-    assert "probabilities: decisions." in told
+    assert "probabilities: echo." in told
     assert "Best: trends, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in told
     assert "Tested: t=0.2 model=small." in told
     assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in told

@@ -16,11 +16,11 @@ from convergence_core.records import (
 )
 from convergence_core.rlp import views
 from convergence_core.rlp.bins import N_BINS
-from convergence_core.rlp.commitments import Commitment, pair_of, pairs_among
+from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.history import History, Reveal, Situation, coverage, reveal_of
 from convergence_core.rlp.regions import draw_points, proposal_of
 from convergence_core.rlp.revealing import OLDER, outcomes_of
-from convergence_core.rlp.statistical import predictive, probability_better, trial_variance
+from convergence_core.rlp.statistical import predictive, trial_variance
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.samplers import make_surrogate
 from convergence_core.space import Choice, Float, Integer, Space
@@ -169,16 +169,12 @@ def test_outcomes_are_those_of_exogenous_cells_that_began_after_the_commitment()
     exogenous = frozenset(
         e.cell for t in trials[:3] for e in t.evaluations if e.cell.case_id == "k0"
     )
-    subjects = ("a", "b", "c", "d", "a|b", "b|a", "b|c", "a|d")
-    found = outcomes_of(commitment(*subjects), trials, exogenous)
+    found = outcomes_of(commitment("a", "b", "c", "d"), trials, exogenous)
     # Of the first candidate one cell alone was chosen without a thought.
-    assert found.observed == {"a": 9, "b": 2, "a|b": 0, "b|a": 1}
-    assert found.void == {"c": OLDER, "b|c": OLDER, "d": "no outcome", "a|d": "no outcome"}
+    assert found.observed == {"a": 9, "b": 2}
+    assert found.void == {"c": OLDER, "d": "no outcome"}
     everything = frozenset(e.cell for t in trials for e in t.evaluations)
     assert outcomes_of(commitment("a", committed_us=None), trials, everything).observed == {"a": 7}
-    tie = [at(trial("a", 0.5), 9), at(trial("b", 0.5), 9)]
-    cells = frozenset(e.cell for t in tie for e in t.evaluations)
-    assert outcomes_of(commitment("a|b"), tie, cells).void == {"a|b": "a tie"}
     unknown = [at(trial("a", 0.5), None)]
     cells = frozenset(e.cell for t in unknown for e in t.evaluations)
     assert outcomes_of(commitment("a"), unknown, cells).void == {"a": OLDER}
@@ -245,11 +241,6 @@ def test_points_of_regions_are_valid_and_keep_what_is_not_named():
     assert draw_points((), SPACE, around, 5, np.random.default_rng(0)) == []
 
 
-def test_each_candidate_is_in_one_pair():
-    assert pairs_among(["a", "b", "c", "d", "e"]) == [("a", "b"), ("c", "d")]
-    assert pair_of("a", "b") == "a|b"
-
-
 # -- the statistical posterior
 
 
@@ -289,8 +280,6 @@ def test_the_posterior_expects_what_it_has_seen():
     assert int(np.argmax(p[0])) <= 3
     assert int(np.argmax(p[5])) >= 6
     assert trial_variance(fitted) > 0
-    assert probability_better(fitted, candidates[5], candidates[0]) > 0.9
-    assert probability_better(fitted, candidates[0], candidates[5]) < 0.1
 
 
 def test_without_evidence_every_outcome_is_as_likely():
@@ -298,6 +287,5 @@ def test_without_evidence_every_outcome_is_as_likely():
     fitted = make_surrogate(SPACE).fit(archive)
     one = SPACE.candidate({"temperature": 1.0, "n": 3, "model": "ant"})
     assert predictive(fitted, [one]) == pytest.approx(np.full((1, N_BINS), 0.1))
-    assert probability_better(fitted, one, one) == 0.5
     assert trial_variance(fitted) == 0.0
     assert candidates == []

@@ -23,23 +23,14 @@ from tasks.thoughts.channels import (
     CENSORED,
     TAIL,
     Arm,
-    Decisions,
     Told,
-    decided,
-    decided_by_name,
     forced,
     of_options,
     prompt_tail,
 )
 from tasks.thoughts.ladder import Ladder, climb, rungs_of
-from tasks.thoughts.written import CHANNELS, chosen, weights_of
-from tests.support.http_server import (
-    Answer,
-    LoopbackServer,
-    Request,
-    chat_answer,
-    error_answer,
-)
+from tasks.thoughts.written import CHANNELS, weights_of
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
 from tests.support.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
 
 WORDS = TinyWords()
@@ -78,23 +69,18 @@ def climbed(running: MockServer, **options: Any) -> Ladder:
     return with_model(running, lambda model: climb(model, WORDS, PlainAsker(), **options))
 
 
-def test_echo_and_chat_agree_to_the_last_digits_and_decisions_beside_them(server: MockServer):
-    found = {
-        rung: tell(server, rung)[0].forecasts
-        for rung in ("chat_echo", "echo", "decisions", "chat")
-    }
+def test_echo_and_chat_agree_to_the_last_digits(server: MockServer):
+    found = {rung: tell(server, rung)[0].forecasts for rung in rungs_of(True)}
     for name in arm().questions:
         echo, chat = found["echo"][name], found["chat"][name]
         assert np.abs(np.log(echo) - np.log(chat)).max() <= 1e-6
         assert np.abs(np.log(echo) - np.log(found["chat_echo"][name])).max() <= 1e-6
-        assert np.abs(echo - found["decisions"][name]).max() <= 0.02
         assert np.abs(echo - expected(name)).max() <= 1e-5
-        for p in (echo, chat, found["decisions"][name]):
+        for p in (echo, chat):
             assert p.sum() == pytest.approx(1.0, abs=1e-6)
 
 
-def test_decisions_ask_one_request_per_arm_and_echo_one_per_candidate(server: MockServer):
-    assert len(tell(server, "decisions")[1].requests) == 1
+def test_echo_asks_one_request_per_candidate_and_a_chats_echo_one_per_option(server: MockServer):
     assert len(tell(server, "echo")[1].requests) == len(arm().questions)
     assert len(tell(server, "chat_echo")[1].requests) == N_BINS * len(arm().questions)
 
@@ -103,31 +89,27 @@ def test_a_sound_server_stands_on_the_first_rung(server: MockServer):
     ladder = climbed(server)
     assert (ladder.estimator, ladder.refused, ladder.why_off) == ("chat_echo", {}, None)
     assert climbed(server, allowed=("echo",)).estimator == "echo"
-    assert climbed(server, allowed=("decisions",)).estimator == "decisions"
     assert climbed(server, allowed=("chat",)).estimator == "chat"
 
 
 @pytest.mark.parametrize(
-    ("modes", "estimator", "check"),
+    ("mode", "estimator", "check"),
     [
-        (("off_by_one",), "decisions", "i: an echo differs"),
-        (("temperature",), "decisions", "ii: at temperature .2"),
-        (("ignore",), "decisions", "did not echo"),
-        (("off_by_one", "no_decisions"), "chat", "i: an echo differs"),
-        (("stale",), None, "iv: asked again"),
-        (("ignore", "no_decisions"), None, "did not echo"),
-        (("temperature", "no_decisions"), None, "ii: at temperature .2"),
+        ("off_by_one", "chat", "i: an echo differs"),
+        ("temperature", None, "ii: at temperature .2"),
+        ("ignore", None, "did not echo"),
+        ("stale", None, "iv: asked again"),
     ],
 )
-def test_a_faulty_server_falls_to_the_rung_that_stands(modes, estimator, check):
-    with MockServer(MockOptions(fault_modes=modes)) as faulty:
+def test_a_faulty_server_falls_to_the_rung_that_stands(mode, estimator, check):
+    with MockServer(MockOptions(fault_modes=(mode,))) as faulty:
         ladder = climbed(faulty, allowed=rungs_of(True))
     assert ladder.estimator == estimator
     assert check in ladder.refused["echo"]
     if estimator is None:
         assert ladder.why_off is not None
         assert "no probability channel" in ladder.why_off
-        assert set(ladder.refused) == {"chat_echo", "echo", "decisions", "chat"}
+        assert set(ladder.refused) == {"chat_echo", "echo", "chat"}
 
 
 @pytest.mark.parametrize(
@@ -183,84 +165,6 @@ def test_what_all_prompts_share_cancels_and_options_may_have_several_tokens():
     for raw in unreadable:
         with pytest.raises(UnreadableError):
             prompt_tail(raw)
-
-
-def test_rounded_decisions_are_seen_and_softened():
-    with MockServer(MockOptions(fault_modes=("rounded",))) as faulty:
-        ladder = climbed(faulty, allowed=("decisions",))
-        assert ladder.is_rounded
-        assert isinstance(ladder.channel, Decisions)
-        assert ladder.channel.is_rounded
-
-        async def work(model: Model) -> Told:
-            return await Decisions(model, WORDS, is_rounded=True).tell(arm(), PlainAsker())
-
-        forecasts = with_model(faulty, work).forecasts
-    for name, p in forecasts.items():
-        assert p.min() > 0.002
-        assert np.abs(p - expected(name)).max() < 0.03
-
-
-def test_a_server_of_the_other_dialect_of_decisions_says_the_same(server: MockServer):
-    with MockServer(MockOptions(fault_modes=("only_systemone",))) as other:
-        ladder = climbed(other, allowed=("decisions",))
-        assert isinstance(ladder.channel, Decisions)
-        assert ladder.channel.dialect == "systemone"
-
-        async def work(model: Model) -> Told:
-            return await Decisions(model, WORDS, dialect="systemone").tell(arm(), PlainAsker())
-
-        found = with_model(other, work).forecasts
-    first = tell(server, "decisions")[0].forecasts
-    assert {name: p.tolist() for name, p in found.items()} == {
-        name: p.tolist() for name, p in first.items()
-    }
-
-
-def liking_the_first(request: Request) -> Answer:
-    """Answer decisions by what is asked, with three times the odds for the option named first."""
-    (question,) = request.body["questions"]
-    options = [choice["value"] for choice in question["choices"]]
-    odds = {option: (3.0 if i == 0 else 1.0) for i, option in enumerate(options)}
-    listed = [{"value": o, "probability": w / sum(odds.values())} for o, w in odds.items()]
-    return Answer({"answers": [{"type": "choice", "probabilities": listed}]})
-
-
-@pytest.mark.parametrize(("both", "gap"), [(False, 3.0), (True, 1.0)])
-def test_asked_in_both_orders_a_liking_for_the_first_option_cancels(both: bool, gap: float):
-    one = Arm(label="arm", context="x", questions={"c0": "y"})
-    asker = PlainAsker()
-
-    async def go(url: str) -> Told:
-        llm = tiny_chat(url.removesuffix("/v1"))
-        try:
-            model = Model(llm=llm, name="m", wording_version="t")
-            return await Decisions(model, WORDS, both_orders=both).tell(one, asker)
-        finally:
-            await llm.aclose()
-
-    with LoopbackServer(liking_the_first) as biased:
-        p = asyncio.run(go(biased.url)).forecasts["c0"]
-    assert len(asker.requests) == 1 + both
-    assert p[0] / p[9] == pytest.approx(gap if not both else 1.0)
-    assert p[0] / p[5] == pytest.approx(3.0 if not both else 3.0**0.5)
-
-
-@pytest.mark.parametrize("row", [[0.0] * 10, [math.nan] * 10, [-0.1] + [0.1] * 9, ["x"] * 10])
-def test_probabilities_that_are_none_are_a_refusal(row: list[Any]):
-    listed = [{"value": o, "probability": p} for o, p in zip(BINS, row, strict=True)]
-    raw: dict[str, Any] = {"answers": [{"probabilities": listed}]}
-    assert decided(raw, ["a"], BINS) == {"a": None}
-    assert decided_by_name(
-        {"answers": {"a": {"probabilities": dict(zip(BINS, row, strict=True))}}}, ["a"], BINS
-    ) == {"a": None}
-
-
-def test_a_server_that_does_not_round_is_softened_in_no_arm(server: MockServer):
-    """A single answer may look rounded by chance, and one arm alone must never be softened."""
-    ladder = climbed(server, allowed=("decisions",))
-    assert isinstance(ladder.channel, Decisions)
-    assert not ladder.channel.is_rounded
 
 
 def test_options_outside_of_the_top_are_censored_and_never_averaged():
@@ -348,12 +252,12 @@ def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temper
 
 
 def test_rungs_follow_the_configuration():
-    assert rungs_of("auto") == ("chat_echo", "echo", "decisions", "chat", *rungs_of(False))
-    assert rungs_of(True) == ("chat_echo", "echo", "decisions", "chat")
-    assert rungs_of(False) == ("elicited", "pairwise")
+    assert rungs_of("auto") == ("chat_echo", "echo", "chat", "elicited")
+    assert rungs_of(True) == ("chat_echo", "echo", "chat")
+    assert rungs_of(False) == ("elicited",)
 
 
-# -- rungs that read what a model writes
+# -- the rung that reads what a model writes
 
 
 def run_scripted(answer, rung: Estimator) -> Told:
@@ -389,23 +293,10 @@ def test_weights_that_cannot_be_read_are_no_forecast(text: str):
         weights_of({"text": text}, "a")
 
 
-def test_pairs_are_asked_in_both_orders_and_a_preference_for_the_first_cancels():
-    told = run_scripted(lambda _: chat_answer("A"), "pairwise")
-    assert {name: p.tolist() for name, p in told.forecasts.items()} == {
-        "c0|c1": [0.5, 0.5],
-        "c2|c3": [0.5, 0.5],
-    }
-
-    assert chosen({"text": " a. "})
-    for wrong in ("neither", "", "AB"):
-        with pytest.raises(UnreadableError):
-            chosen({"text": wrong})
-
-
 def test_failing_servers_leave_notes_and_no_forecast():
     told = run_scripted(lambda _: error_answer(500), "elicited")
     assert told.forecasts == {}
     assert "HTTP 500" in told.notes[0]
-    told = run_scripted(lambda _: chat_answer("no letters"), "pairwise")
+    told = run_scripted(lambda _: error_answer(501), "echo")
     assert told.forecasts == {}
-    assert len(told.notes) == 2
+    assert "the server has no `completions` for this model" in told.notes[0]

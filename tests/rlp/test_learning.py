@@ -91,7 +91,7 @@ def test_over_the_wire_a_thought_is_worth_what_it_says():
 
 
 def reading(server: MockServer) -> Read:
-    """Return what reads forecasts off a server, all of a world's in one request."""
+    """Return what reads forecasts off a server."""
 
     def read(world: World, thought: Sequence[str]) -> Mapping[str, np.ndarray]:
         parts = [world.prompt(trial, thought).partition(" cfg ") for trial in world.trials]
@@ -99,7 +99,7 @@ def reading(server: MockServer) -> Read:
         arm = Arm(label="arm", context=parts[0][0], questions=questions)
 
         async def work(model: Model) -> Told:
-            return await CHANNELS["decisions"](model, TinyWords()).tell(arm, PlainAsker())
+            return await CHANNELS["chat"](model, TinyWords()).tell(arm, PlainAsker())
 
         return with_model(server, work).forecasts
 

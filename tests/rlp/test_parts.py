@@ -12,11 +12,9 @@ from convergence_core.rlp.bins import (
     binned_normal,
     crps,
     entropy_of,
-    looks_rounded,
     mean_of,
     normalized,
     tempered,
-    unrounded,
     variance_of,
 )
 from convergence_core.rlp.commitments import Thought
@@ -62,15 +60,6 @@ def test_temperature_1_changes_nothing_and_2_flattens():
     p = normalized(RNG.random(N_BINS))
     assert tempered(p, 1.0) == pytest.approx(p)
     assert entropy_of(tempered(p, 2.0)) > entropy_of(p) > entropy_of(tempered(p, 0.5))
-
-
-def test_rounded_probabilities_are_seen_and_softened():
-    assert looks_rounded([[0.25, 0.75, 0.0]])
-    assert not looks_rounded([[1 / 3, 2 / 3]])
-    assert not looks_rounded([])
-    p = unrounded([0.99, 0.01] + [0.0] * 8)
-    assert p[5] == pytest.approx(0.0025 / 1.025)
-    assert p.sum() == pytest.approx(1.0)
 
 
 def test_crps_is_least_for_certainty_of_what_came():

@@ -280,6 +280,8 @@ def test_memory_is_read_back_from_the_tables(good, tmp_path: Path):
     assert len(everything) == len(rows(folder, "select 1 from predictions"))
     assert all(thought.text for thought in everything.thoughts.values())
     assert everything.rows[0].generation == 1
+    pair = {**found[0], "estimator": "pairwise", "forecast_json": "[0.7, 0.3]"}
+    assert len(replay_of([pair, *found], ["winners"], 10_000)) == len(everything)
 
 
 def test_one_text_in_several_generations_is_one_thought_each_time(tmp_path: Path):

@@ -1,17 +1,14 @@
 """Runs whose thinkers are of no use, cost too much, or cannot be heard: the run goes on."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from convergence.mock.running import MockServer
 from convergence_core.errors import EvaluatorFault
 from convergence_core.events import ThinkingStopped
-from convergence_core.result import RunResult
 from convergence_core.target import WorstCase
 from tasks.loading import load_mapping
 from tasks.opening import prepare_run
@@ -92,30 +89,6 @@ def test_strange_thoughts_have_no_effect_but_a_recorded_reason(
     assert rows(tmp_path, "select * from predictions") == []
     order = "select * exclude (run_id) from candidates order by all"
     assert rows(tmp_path, order) == rows(plain, order)
-
-
-@pytest.mark.slow
-def test_a_model_that_only_compares_is_scored_on_pairs(tmp_path: Path):
-    run_whole(tmp_path, ThinkingWorld(truth, "good", REGION, writes_weights=False))
-    found = rows(tmp_path, "select * from thoughts where agent_id <> 'none'")
-    assert found
-    assert {row["estimator"] for row in found} == {"pairwise"}
-    assert all(row["prediction"] is None for row in found)
-    pairs = rows(tmp_path, "select * from predictions")
-    assert pairs
-    for row in pairs:
-        assert len(row["subject"].split("|")) == 2
-        assert row["observed"] in (0, 1)
-        assert sum(json.loads(row["forecast_json"])) == pytest.approx(1.0)
-    # It knows which is better, and its silent self does not.
-    assert np.mean([row["paper_gain"] for row in pairs]) > 0.2
-    # A pair is no prediction of a reward: proposals wait for an expert that has none.
-    result = RunResult.from_json(
-        str(rows(tmp_path, "select summary_json from runs")[0]["summary_json"])
-    )
-    assert result.thinking is not None
-    assert result.thinking.best is not None
-    assert result.thinking.best.tested is None
 
 
 def test_offline_the_stand_in_thinks_and_nobody_is_paid(tmp_path: Path):

@@ -18,6 +18,8 @@ from convergence_core.sao.preferences import (
     logit,
     sigmoid,
 )
+from tasks.preferences.judging import chosen
+from tasks.thoughts.asking import UnreadableError
 from tests.support.planted import Author, Judge, comparison
 
 
@@ -45,6 +47,14 @@ def test_plain_verdicts_pass_the_margin_exactly_when_both_orders_agree():
     assert judgement(yes, yes).agrees
     assert not judgement(yes, no).agrees
     assert not judgement(0.5, 0.9).agrees
+
+
+def test_a_plain_verdict_is_one_of_two_letters_or_none():
+    assert chosen({"text": " a. "})
+    assert not chosen({"text": "**B**"})
+    for wrong in ("neither", "", "AB"):
+        with pytest.raises(UnreadableError):
+            chosen({"text": wrong})
 
 
 def test_the_chosen_answer_is_the_likelier_one():

@@ -228,14 +228,7 @@ def test_what_was_learned_is_read_back_from_the_checkpoint(fair):
 # -- judges and authors of no use
 
 
-@pytest.mark.parametrize(
-    "channel",
-    [
-        "chat",
-        pytest.param("verdict", marks=pytest.mark.slow),
-        pytest.param("decisions", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("channel", ["chat", pytest.param("verdict", marks=pytest.mark.slow)])
 def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path, channel):
     world = planted_world(mode="always_first", channel=channel)
     result, _ = run_whole(

@@ -19,7 +19,7 @@ from convergence_core.sao.preferences import sigmoid
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 
 Mode = Literal["fair", "always_first", "garbage", "http500"]
-Channel = Literal["chat", "verdict", "decisions"]
+Channel = Literal["chat", "verdict"]
 
 TAG = re.compile(r"\[\[r(\d+)q(-?\d+)\]\]")
 _SUBJECTS = [
@@ -93,8 +93,6 @@ class PlantedWorld:
     def answer(self, request: Request) -> Answer:
         """Answer one request."""
         body = request.body
-        if request.path.endswith("/decisions"):
-            return self._decide(body)
         if request.path.endswith("/embeddings") and self.meaning_of is not None:
             return self._embed(body, self.meaning_of)
         if request.path.endswith("/chat/completions"):
@@ -104,6 +102,7 @@ class PlantedWorld:
 
     def _chat(self, body: dict[str, Any]) -> Answer:
         if "prompt_logprobs" in body:
+            self._count("refused", "prompt_logprobs")
             return Answer({"error": {"message": "unknown field `prompt_logprobs`"}}, 400)
         shown = "\n".join(str(message["content"]) for message in body["messages"])
         if shown.rstrip().endswith("Letter:"):
@@ -213,23 +212,6 @@ class PlantedWorld:
                          "top_logprobs": tops}]
         }  # fmt: skip
         return done
-
-    def _decide(self, body: dict[str, Any]) -> Answer:
-        if self.channel != "decisions":
-            self._count("refused", "decisions")
-            return Answer({"error": {"message": "no such endpoint"}}, 404)
-        answers = []
-        for question in body["questions"]:
-            shown = f"{body['input']}\n{question['instructions']}"
-            self._count("judgement", shown)
-            p = self._of_case(shown)
-            p = self._p_first(shown) or 0.5 if p is None else p
-            answers.append(
-                {"type": "choice", "name": question["name"],
-                 "probabilities": [{"value": "A", "probability": p},
-                                   {"value": "B", "probability": 1.0 - p}]}
-            )  # fmt: skip
-        return Answer({"model": "judge", "answers": answers, "usage": {}})
 
 
 def planted_server(world: PlantedWorld) -> LoopbackServer:

@@ -24,7 +24,6 @@ _NAME = re.compile(r"^(trial_\d+): ", re.MULTILINE)
 _TRIAL = re.compile(r"^(trial_\d+): Next trial: (.*)\.$", re.MULTILINE)
 
 _SCALE = re.compile(r"in steps of ([\d.e-]+): 0 for below ([\d.e-]+),")
-_PAIR = re.compile(r"^[AB]: Next trial: (.*)\.$", re.MULTILINE)
 
 
 @dataclass
@@ -35,8 +34,6 @@ class ThinkingWorld:
     kind: Kind = "good"
     region: dict[str, Any] | None = None
     """Proposed at the end of each thought."""
-    writes_weights: bool = True
-    """``False``: it only ever says which of two is better."""
     n_asked: Counter[str] = field(default_factory=Counter)
 
     def answer(self, request: Request) -> Answer:
@@ -47,13 +44,8 @@ class ThinkingWorld:
         if body.get("logprobs") or "prompt_logprobs" in body:
             return Answer({"error": {"message": "no log-probabilities"}}, 400)
         text = str(body["messages"][-1]["content"])
-        if "Reply with one letter" in text:
-            self.n_asked["prediction"] += 1
-            return chat_answer(self._letter(text))
         if "ten weights" in text:
             self.n_asked["prediction"] += 1
-            if not self.writes_weights:
-                return chat_answer("I would rather not.")
             return chat_answer(json.dumps(self._weights(text)))
         self.n_asked["thought"] += 1
         return self._thought()
@@ -78,15 +70,6 @@ class ThinkingWorld:
                 pass
         told = "" if self.region is None else " " + json.dumps({"regions": [self.region]})
         return chat_answer(f"I know this world well ({self.kind}).{told}")
-
-    def _letter(self, text: str) -> str:
-        values = [
-            self.truth(dict(part.split("=", 1) for part in params.split(", ")))
-            for params in _PAIR.findall(text)
-        ]
-        if len(values) < 2 or "I know this world well" not in text:
-            return "A"
-        return "A" if (values[0] > values[1]) == (self.kind == "good") else "B"
 
     def _weights(self, text: str) -> dict[str, list[int]]:
         knows = "I know this world well" in text

@@ -32,7 +32,6 @@ class TinyWords:
 
     version = "tiny-1"
     options = BINS
-    split = "cfg "
 
     def thinking(
         self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
@@ -56,9 +55,6 @@ class TinyWords:
 
     def elicitation(self, context: str, questions: Mapping[str, str]) -> Messages:
         return [{"role": "user", "content": f"{context} " + " ".join(questions.values())}]
-
-    def comparison(self, context: str, first: str, second: str) -> Messages:
-        return [{"role": "user", "content": f"{context} {first} {second}"}]
 
     def probes(self) -> tuple[str, str]:
         begin = "<bos> hist ant t3 -> b7 think best"
