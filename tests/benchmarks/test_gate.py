@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from benchmarks.gate import Contests, contested, divergence, evidence_rates, shares_of
+from benchmarks.gate import (
+    Contests,
+    alike,
+    contested,
+    divergence,
+    evidence_rates,
+    ladder,
+    saved_interval,
+    shares_of,
+)
 from convergence_core.gate import Contest, Outcomes
 from convergence_core.gate.allocation import needs_of
 
@@ -36,6 +45,15 @@ def test_two_arms_gain_nothing_by_shares_and_a_ladder_half():
     assert even == pytest.approx((divergence(0.7, 0.725) + divergence(0.75, 0.725)) / 2)
     optimal, even = evidence_rates((0.5, 0.55, 0.6, 0.65, 0.7))
     assert 1 - even / optimal == pytest.approx(0.552, abs=0.002)
+
+
+def test_verdict_saves_nothing_with_two_arms_and_surely_with_six():
+    assert ladder(3) == pytest.approx((0.7, 0.65, 0.6))
+    assert alike(3) == (0.7, 0.65, 0.65)
+    # Two arms are served evenly in either mode, so runs of one seed are the same.
+    assert saved_interval(ladder(2), 10).startswith("0 % [")
+    low = saved_interval(ladder(6), 20).split("[")[1].split(",")[0]
+    assert float(low) > 0.0
 
 
 def test_runs_end_with_a_winner_or_at_the_cap():
