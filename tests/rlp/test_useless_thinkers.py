@@ -161,7 +161,7 @@ def test_without_a_probability_channel_nothing_is_scored_and_the_run_goes_on(
     world = ThinkingWorld(truth, "good")
     events = run_whole(tmp_path, world, society={"enabled": True, "rlp": {"use_logprobs": True}})
     (stopped,) = [e for e in events if isinstance(e, ThinkingStopped)]
-    assert stopped.text.startswith("RLP off: no probability channel (echo: ")
+    assert stopped.text.startswith("RLP off: no probability channel (chat_echo: ")
     assert rows(tmp_path, "select * from thoughts") == []
     assert rows(tmp_path, "select * from predictions") == []
     assert world.n_asked["thought"] == 0
