@@ -8,6 +8,7 @@ caused. A request that was sent and whose end nobody saw may have cost money.
 import ssl
 from functools import cache
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import httpx
 
@@ -71,12 +72,17 @@ def status_fault(
         return InfrastructureFault(
             f"HTTP {status} from {url}: redirects are not followed, since each would be a "
             "request that no limit counts. Write the final URL as `api.endpoint`: "
-            f"{headers.get('location', 'none given')}",
+            f"{_moved_to(url, headers.get('location'))}",
             error_type=kind,
             retryable=False,
             rate=rate,
         )
     return CandidateFault(f"HTTP {status} from {url}", error_type=kind, details=body)
+
+
+def _moved_to(url: str, location: str | None) -> str:
+    """Return the address that a redirect names, in words where it names none."""
+    return urljoin(url, location) if location else "none given"
 
 
 def transport_fault(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import math
 import socket
 import struct
 import threading
@@ -114,7 +115,46 @@ MODES: dict[str, list[Any]] = {
     "a loop of redirects": answered(b"", "302 Found", location="/"),
     "a redirect with a secret": answered(b"", "302 Found", location=f"/?key={TOKEN}"),
 }
-assert len(MODES) >= 70
+CHUNKED = {"content_length": "", "transfer_encoding": "chunked"}
+TWICE = answered(BODY)[0].replace(b"content-length", b"content-length: 7\r\ncontent-length")
+MODES |= {
+    "304": answered(b"", "304 Not Modified", content_length=""),
+    "300": answered(PAGE, "300 Multiple Choices", **HTML),
+    "303 to no url": answered(b"", "303 See Other", location="http://[::1"),
+    "101 without an end": [b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"],
+    "100 and nothing more": [b"HTTP/1.1 100 Continue\r\n\r\n"],
+    "103, then half a head": [b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\nx"],
+    "two lengths": [TWICE],
+    "a length and chunks": answered(BODY, transfer_encoding="chunked"),
+    "a chunk of a negative size": answered(b"-5\r\nhello\r\n0\r\n\r\n", **CHUNKED),
+    "a chunk of a huge size": answered(b"ffffffffffffffff\r\nhello", **CHUNKED),
+    "chunks without a last one": answered(b"5\r\nhello\r\n", **CHUNKED),
+    "gzip twice": answered(gzip.compress(gzip.compress(BODY)), content_encoding="gzip"),
+    "a bomb": answered(gzip.compress(b"[" + b" " * 30_000_000), content_encoding="gzip"),
+    "a bomb in chunks": answered(
+        b"".join(b"100000\r\n" + b" " * 0x100000 + b"\r\n" for _ in range(12)), **CHUNKED
+    ),
+    "a zero in text": answered(b"upstream connect error\x00", **PLAIN),
+    "utf-16": answered("{'result': ü}".encode("utf-16")),
+    "a secret for a reason": answered(b"", f"503 {TOKEN}"),
+    "a secret for a type": answered(PAGE, content_type=f"text/html; boundary={TOKEN}"),
+    "a secret for a key of json": answered(json.dumps({TOKEN: 1}).encode(), "500 X"),
+    "a secret beside zeros": answered(b"\x00".join([TOKEN.encode()] * 9), "500 X"),
+    **{
+        f"a retry after {when!r}": answered(b"{}", status, retry_after=when)
+        for status in ("429 X", "503 X")
+        for when in ("-5", "1e99", "nan", "soon", "9" * 400, "Thu, 01 Jan 1970 00:00:00 GMT",
+                     "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 99 Foo 2026 99:99:99 GMT", "0x10")
+    },
+    **{
+        f"a secret cut {cut} characters after {limit}": answered(
+            b"z" * (limit + cut) + TOKEN.encode() + b"y" * 6000, "500 X"
+        )
+        for limit in (300, 2000, 4000)
+        for cut in range(-len(TOKEN), 1, 8)
+    },
+}  # fmt: skip
+assert len(MODES) >= 120
 
 
 @contextlib.contextmanager
@@ -181,6 +221,7 @@ def test_what_breaks_is_missing_and_one_request(mode, kind):
     assert isinstance(fault, InfrastructureFault), (fault.error_type, str(fault))
     assert len(seen) == 1, "what the ledger counts once has left once"
     assert TOKEN.encode() in seen[0]
+    assert 0 <= (fault.retry_after_s or 0) < math.inf
     stored = json.dumps(fault_outcome(fault, Redactor(values=[TOKEN]), keep_text=True))
     pieces = [TOKEN[i : i + 8] for i in range(len(TOKEN) - 7)]
     assert not [piece for piece in pieces if piece in stored]

@@ -281,11 +281,20 @@ def test_a_url_with_a_password_is_refused_and_not_shown():
 def test_redirects_are_not_followed_on_the_same_host_either(status):
     with (
         LoopbackServer(lambda _: Answer({}, status, {"location": "/new"})) as server,
-        pytest.raises(InfrastructureFault, match="/new") as caught,
+        pytest.raises(
+            InfrastructureFault, match=r"`api.endpoint`: http://127.*:\d+/new$"
+        ) as caught,
     ):
         ask(http_api(server.url + "/old"))
     assert [request.path for request in server.requests] == ["/old"]
     assert (caught.value.retryable, caught.value.error_type) == (False, f"http_{status}")
+
+
+@pytest.mark.parametrize("headers", [{}, {"location": ""}])
+def test_a_redirect_to_nowhere_says_so(headers):
+    fault = fault_of(Answer({}, 302, headers))
+    assert (fault.fault, fault.error_type) == ("infrastructure", "http_302")
+    assert str(fault).endswith("`api.endpoint`: none given")
 
 
 def test_redirects_to_another_host_are_not_followed():
