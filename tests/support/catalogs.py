@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
@@ -22,7 +22,21 @@ def check_catalog(root: Path, views: Collection[str] = FEW) -> int:
             columns = tuple(column[0] for column in found.description or [])
             expected = store.query(sql)
             assert columns == expected.columns, name
-            assert found.fetchall() == expected.rows, name
+            rows = found.fetchall()
+            assert as_told(rows) == as_told(expected.rows), name
     (row,) = store.rows("SELECT count(*) AS n FROM evaluations")
     store.close()
     return int(str(row["n"]))
+
+
+def as_told(value: Any) -> Any:
+    """Return a value without a sum's last digits, which depend on the order of what was added."""
+    match value:
+        case float():
+            return float(f"{value:.9g}")
+        case list() | tuple():
+            return [as_told(one) for one in value]
+        case dict():
+            return {key: as_told(one) for key, one in value.items()}
+        case _:
+            return value
