@@ -260,7 +260,7 @@ def play_run(
         server.url,
         optimization__seed=seed,
         optimization__evolution={"population_size": 8, "generations": 2},
-        society__sao={"every": 1, "n_samples": 30, "n_personas": 30, "audit_items": 10},
+        society__sao={"every": 1, "n_samples": 30, "n_personas": 30, "audit_items": 60},
     )
     run = begin(folder)
     with run:
