@@ -32,10 +32,15 @@ FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
 """
 
 _METRICS = """
-SELECT candidate_id, role, metric, avg(value) AS value
-FROM metrics WHERE run_id = $run AND role <> 'search'
-GROUP BY candidate_id, role, metric ORDER BY metric
+WITH per_case AS (
+  SELECT m.candidate_id, m.role, m.metric, m.case_id, avg(m.value) AS value,
+         coalesce(max(e.weight), 1.0) AS w
+  FROM metrics m JOIN evaluations e USING (run_id, eval_id)
+  WHERE m.run_id = $run AND m.role <> 'search' AND isfinite(m.value) GROUP BY ALL)
+SELECT candidate_id, role, metric, sum(w * value) / sum(w) AS value
+FROM per_case GROUP BY candidate_id, role, metric ORDER BY metric
 """
+"""By case and then by the cases' weights, as mean rewards are."""
 
 _METRIC_CELLS = """
 SELECT metric, candidate_id, case_id, avg(value) AS value, count(*) AS n

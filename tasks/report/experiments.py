@@ -1,7 +1,8 @@
 """The raw results as files in the original's shapes: every candidate and every evaluation.
 
 ``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
-different cases, so the plain means of the rows beside it, ``raw_mean_reward``, do not compare.
+different cases, so the plain means of the rows beside it, ``raw_mean_reward`` and those of metrics
+under ``raw_metric.`` or ``raw_metrics``, do not compare.
 """
 
 import csv
@@ -110,7 +111,7 @@ def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
         *("rank", "recommended", "posterior_low", "posterior_high", "raw_mean_reward", "n_cases"),
     ]
     writer = csv.writer(stream, lineterminator="\n")
-    header = [*fixed, *_columns(names, {*fixed}), *(f"metric.{name}" for name in metrics)]
+    header = [*fixed, *_columns(names, {*fixed}), *(f"raw_metric.{name}" for name in metrics)]
     writer.writerow(neutral_row(header))
     for row in rows:
         writer.writerow(
@@ -198,7 +199,7 @@ def write_detailed_json(
             "posterior_high": row.high,
             "raw_mean_reward": row.raw_mean_reward,
             "n_cases": row.n_cases,
-            "metrics": dict(row.metrics),
+            "raw_metrics": dict(row.metrics),
             "generation": row.generation,
             "timestamp": wording.iso(min(starts)) if starts else None,
             "candidate_id": row.candidate_id,

@@ -146,7 +146,9 @@ def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, re
     entries = json.loads((tmp_path / "results/bot-abcd/detailed_results.json").read_text())
     assert [entry["candidate_id"] for entry in entries] == ["0000-1", "0000-0", "0001-1", "0001-0"]
     entry = entries[1]
-    assert {"config", "score", "metrics", "generation", "timestamp", "test_results"} <= set(entry)
+    assert {"config", "score", "raw_metrics", "generation", "timestamp", "test_results"} <= set(
+        entry
+    )
     assert entry["config"] == {"model": "small", "t": 0.0}
     assert (entry["score"], entry["raw_mean_reward"]) == (pytest.approx(1 / 6), 0.0)
     assert (entry["rank"], entry["recommended"], entry["n_cases"]) == (3, False, 3)
@@ -195,7 +197,7 @@ def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_p
     assert [row["recommended"] for row in rows] == ["true", "false", "false", "false"]
     assert [(row["model"], row["t"]) for row in rows] == [("small", "0.5"), ("small", "0.0")] * 2
     assert json.loads(rows[0]["parameters"]) == {"model": "small", "t": 0.5}
-    assert {row["metric.quality"] for row in rows} == {"0.5"}
+    assert {row["raw_metric.quality"] for row in rows} == {"0.5"}
 
 
 def test_detailed_rows_hold_the_parameters_and_the_role(store, result, tmp_path):

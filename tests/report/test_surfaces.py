@@ -14,14 +14,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from convergence.cli import summary
 from convergence.cli.app import app
+from convergence_core.events import Event, GenerationFinished
+from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore
+from tasks.loading import load
+from tasks.opening import prepare_run
 from tasks.report import wording
 from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.racing import racing_rows
 from tests.support.optimizations import write_project
-from tests.support.searching import search
+from tests.support.searching import finish
 
 TARGET = '''
 """A function whose cases differ in ease, with noise that is the same in every process."""
@@ -44,10 +49,11 @@ def worth(result, expected, params, metric):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run and where it is."""
+    """A run, where it is, and what it told on its way."""
 
     folder: Path
     result: RunResult
+    told: list[GenerationFinished]
 
     @property
     def store(self) -> ParquetStore:
@@ -77,9 +83,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         },
     )
     (folder / "target.py").write_text(TARGET, encoding="utf-8")
-    cases = [{"id": f"c{n:02d}", "input": {"n": n}, "expected": None} for n in range(24)]
+    cases = [
+        {"id": f"c{n:02d}", "input": {"n": n}, "expected": None, "weight": 1 + n % 3}
+        for n in range(24)
+    ]
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-    return Finished(folder, search(config))
+    told: list[GenerationFinished] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, GenerationFinished):
+            told.append(event)
+
+    return Finished(folder, finish(prepare_run(load(config), on_event=hear)), told)
 
 
 def board(run: Finished) -> list[dict[str, Any]]:
@@ -127,6 +142,31 @@ def test_the_learning_curve_ends_at_what_is_handed_over(run):
     )
 
 
+def test_progress_tells_the_learning_curve(run):
+    curve = run.store.rows("SELECT * FROM learning_curve ORDER BY generation")
+    assert [(event.best_mean, event.best_interval) for event in run.told] == [
+        (row["best_so_far"], (row["best_low"], row["best_high"])) for row in curve
+    ]
+
+
+def test_the_terminal_shows_what_the_views_hold(run, capsys):
+    summary.show(run.result)
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    standing = {row["candidate_id"]: row for row in board(run)}
+    measured = run.store.rows("SELECT * FROM final_estimates")
+    assert len(measured) == 4
+    for report in (run.result.winner, run.result.baseline):
+        row = standing[report.candidate_id]
+        told = (row["posterior_mean"], row["posterior_low"], row["posterior_high"], row["n_cases"])
+        text = "{:.3f} [{:.3f}, {:.3f}] {}".format(*told)
+        assert [line for line in shown if "(posterior)" in line and line.endswith(text)]
+    for row in measured:
+        told = (row["mean_reward"], row["low"], row["high"], row["n_cases"])
+        assert [
+            line for line in shown if line.endswith("{:.3f} [{:.3f}, {:.3f}] {}".format(*told))
+        ]
+
+
 def test_measured_means_are_those_of_the_result(run):
     rows = run.store.rows("SELECT * FROM final_estimates")
     told = {(row["candidate_id"], row["role"]): row for row in rows}
@@ -140,6 +180,7 @@ def test_measured_means_are_those_of_the_result(run):
             )
             assert (row["n_cases"], row["level"]) == (estimate.n_cases, estimate.level)
             assert row["recommended"] is (report is run.result.winner)
+            assert report.metrics[role]["worth"] == pytest.approx(estimate.mean)  # the only one
 
 
 def test_result_files_hold_the_same_numbers(run):
@@ -162,6 +203,7 @@ def test_result_files_hold_the_same_numbers(run):
         assert (entry["posterior_low"], entry["posterior_high"]) == (row.low, row.high)
         assert (int(line["rank"]), float(line["score"])) == (row.rank, row.mean)
         assert int(line["n_cases"]) == entry["n_cases"] == row.n_cases
+        assert float(line["raw_metric.worth"]) == pytest.approx(entry["raw_metrics"]["worth"])
         assert (line["recommended"] == "true") is entry["recommended"] is (row.rank == 1)
 
 
@@ -200,6 +242,14 @@ def test_no_page_shows_a_raw_mean_of_the_search(run):
 
 def test_metrics_of_recommended_and_default_are_adjusted_alike(run):
     markdown = run.read("report.md")
+    cells = run.store.rows(
+        "SELECT candidate_id, case_id, avg(value), count(*) FROM metrics "
+        "WHERE role = 'search' AND metric = 'worth' GROUP BY ALL ORDER BY ALL"
+    )
+    weights = {case.case_id: case.weight for case in load(run.folder / "optimization.yaml").cases}
+    means = adjusted_means([tuple(cell.values()) for cell in cells], case_weights=weights)
+    for row in run.result.leaderboard:
+        assert row.metrics["worth"] == pytest.approx(means[row.candidate_id], abs=1e-9)
     for report in (run.result.winner, run.result.baseline):
         (row,) = [r for r in run.result.leaderboard if r.candidate_id == report.candidate_id]
         assert row.metrics == report.metrics["search"]
