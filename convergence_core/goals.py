@@ -7,10 +7,10 @@ how likely that is. Draws follow constrained Thompson sampling (Eriksson & Poloc
 §3.2): reward and share are drawn together; among candidates whose drawn share is feasible the
 highest drawn reward wins; where none is, the smallest drawn violation.
 
-**Pareto runs.** Each metric has its surrogate. For every place of a generation weights are drawn
-uniformly from the simplex, and the highest augmented Chebyshev scalarization (Knowles 2006, ParEGO)
-of joint draws gets it (Paria, Kandasamy & Póczos 2020, Alg. 1). Metrics are drawn independently of
-each other.
+**Pareto runs.** Each metric has its surrogate. For every place of a generation a direction is drawn
+uniformly, and whose joint draw reaches furthest along it gets the place (Paria, Kandasamy & Póczos
+2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn independently of each
+other.
 
 **Cost-aware draws.** What a drawn reward gains over the leader is divided by what the candidate is
 predicted to cost (``costs``).
@@ -25,7 +25,7 @@ from scipy.special import ndtr
 
 from convergence_core.archive import Archive
 from convergence_core.costs import Costs, log_costs, per_cost
-from convergence_core.pareto import best_first, scalarize
+from convergence_core.pareto import best_first, dominated, on_front, scalarize
 from convergence_core.posterior.mean_model import FittedMeans, MeanModel, Means
 from convergence_core.posterior.warped import WarpedBeliefs
 from convergence_core.records import Candidate, Json
@@ -310,10 +310,11 @@ class FittedGoals:
     def _scalarized(
         self, n: int, ids: Sequence[str], places: Places, rng: np.random.Generator
     ) -> np.ndarray:
-        """Return n scalarized joint draws, each by weights of its own, (n, n_candidates)."""
-        drawn = np.stack([b.draws(rng, n) for b in self._beliefs(ids, places)], axis=2)
-        # On the range of what is considered, so that no metric is mute for its narrow scale.
-        low, high = drawn.min(axis=(0, 1)), drawn.max(axis=(0, 1))
-        unit = (drawn - low) / np.maximum(high - low, 1e-12)
-        weights = rng.dirichlet(np.ones(drawn.shape[2]), size=n)
-        return np.stack([scalarize(row, w) for row, w in zip(unit, weights, strict=True)])
+        """Return n scalarized joint draws, each along a direction of its own, (n, n_candidates)."""
+        beliefs = self._beliefs(ids, places)
+        drawn = np.stack([belief.draws(rng, n) for belief in beliefs], axis=2)
+        mean = np.stack([belief.mean for belief in beliefs], axis=1)
+        units = on_front(drawn, mean[~dominated(mean)])
+        directions = np.abs(rng.standard_normal((n, units.shape[2])))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        return np.stack([scalarize(row, d) for row, d in zip(units, directions, strict=True)])

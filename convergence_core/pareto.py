@@ -14,7 +14,12 @@ MAX_EXACT_DIMS = 3
 LOG2_POINTS = 14
 """Of more objectives it is counted on so many points of Sobol's sequence: to about .002."""
 AUGMENTATION = 0.05
-"""Share of the weighted sum in a scalarization, rho of Knowles (2006)."""
+"""Share of the sum in a scalarization, so that none wins whom another dominates; rho of Knowles (2006)."""
+MARGIN = 0.3
+"""How far below a front its reference point lies, in units of its range: its ends count, too. With less they
+crowd less, and a short front grows more slowly."""
+NARROW = 1e-6
+"""Range of a front below which it has none."""
 
 
 def dominated(values: np.ndarray) -> np.ndarray:
@@ -70,17 +75,32 @@ def best_first(values: np.ndarray) -> np.ndarray:
     return np.lexsort((-room, rank))
 
 
-def scalarize(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the augmented Chebyshev scalarization, high for good: Knowles 2006, eq. 2, negated.
-
-        -(max_j w_j (1 - v_j) + rho sum_j w_j (1 - v_j))
+def on_front(values: np.ndarray, front: np.ndarray) -> np.ndarray:
+    """Return values in units of a front's range, above its reference point, (..., n_objectives).
 
     Args:
-        values: on a scale whose best is 1, (..., n_objectives).
-        weights: at least 0, with sum 1, (n_objectives,).
+        values: to be measured, (..., n_objectives).
+        front: rows none of which dominates another, (n, n_objectives).
     """
-    lacking = weights * (1.0 - values)
-    return np.asarray(-(lacking.max(axis=-1) + AUGMENTATION * lacking.sum(axis=-1)), np.float64)
+    low, high = front.min(axis=0), front.max(axis=0)
+    return np.asarray((values - low) / np.maximum(high - low, NARROW) + MARGIN, np.float64)
+
+
+def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """Return how far values reach along a direction: Golovin & Zhang 2020, §3, augmented.
+
+        min_j v_j / d_j + rho sum_j v_j
+
+    Over uniform directions its mean is the hypervolume, whatever the front's shape. A scalarization
+    that starts at the best of each metric is flat towards the ends of a hollow front, where luck in
+    a single metric wins.
+
+    Args:
+        values: above the reference point, (..., n_objectives).
+        direction: positive, of length 1, (n_objectives,).
+    """
+    least = (values / np.maximum(direction, NARROW)).min(axis=-1)
+    return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)
 
 
 def hypervolume(values: np.ndarray) -> float:

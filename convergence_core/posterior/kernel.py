@@ -100,7 +100,9 @@ class Distances:
     @classmethod
     def between(cls, a: Places, b: Places, of_choices: Sequence[np.ndarray]) -> "Distances":
         """Return the distances of each place of ``a`` to each of ``b``."""
-        numbers = np.abs(a.numbers.T[:, :, None] - b.numbers.T[:, None, :]) * SQRT5
+        numbers = a.numbers.T[:, :, None] - b.numbers.T[:, None, :]
+        np.abs(numbers, out=numbers)
+        numbers *= SQRT5
         choices = np.empty((len(of_choices), len(a), len(b)))
         for j, distance in enumerate(of_choices):
             choices[j] = distance[a.codes[:, j][:, None], b.codes[:, j][None, :]]
@@ -125,7 +127,11 @@ def product(layout: Layout, log_params: np.ndarray, distances: Distances) -> np.
     for length, distance in zip(lengths, distances.numbers, strict=True):
         r = distance / length
         exponent += r
-        factor *= 1.0 + r * (1.0 + r / 3.0)
+        own = r / 3.0  # 1 + r + r^2 / 3, in place: most of a fit's time is spent here
+        own += 1.0
+        own *= r
+        own += 1.0
+        factor *= own
     for weight, distance in zip(weights, distances.choices, strict=True):
         exponent += weight * distance
     return np.asarray(factor * np.exp(-exponent), np.float64)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from convergence_core.records import Params
-from convergence_core.space.parameters import Choice
+from convergence_core.space.parameters import Choice, Float
 from convergence_core.space.space import Space
 
 N_HASHED = 256
@@ -83,6 +83,16 @@ class Encoding:
         parameters = self.space.parameters
         for j, name in enumerate(self.names):
             parameter = parameters[name]
+            if (
+                isinstance(parameter, Float)
+                and not parameter.log
+                and parameter.min < parameter.max
+            ):
+                # What ``to_unit`` computes, bit by bit: thousands of candidates take it in one go.
+                values = np.array([p.get(name, np.nan) for p in points], dtype=np.float64)
+                units = (values - parameter.min) / (parameter.max - parameter.min)
+                genes[:, j] = np.clip(units, 0.0, 1.0)
+                continue
             to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
             genes[:, j] = [to_gene(p[name]) if name in p else np.nan for p in points]
         return genes

@@ -1,0 +1,180 @@
+"""Fronts of two metrics, hollow and straight: volume, and how many evaluations crowd at the ends.
+
+    python -m benchmarks.fronts --seeds 5
+
+Both are DTLZ2 (Deb et al. 2005) in four numbers, of which the first says where on the front a point
+lies, and the others how far it falls short; as it is, and with squared values. Metrics are 1 at best.
+Peers are Optuna's TPE (multivariate, constant liar) and NSGA-II, told the same generations of 20.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.goals import Goals
+from convergence_core.pareto import hypervolume
+from convergence_core.posterior import SpaceModel
+from convergence_core.records import Cell, Evaluation, Params, Trial
+from convergence_core.reward import MetricRule, RewardModel
+from convergence_core.sampler import AskRequest
+from convergence_core.samplers import ThompsonSampler
+from convergence_core.schedule import N_AGAIN
+from convergence_core.space import Float, Space
+from convergence_core.tallies import Measures
+
+N_NUMBERS = 4
+SPACE = Space(parameters={f"x{i}": Float(min=0.0, max=1.0) for i in range(N_NUMBERS)})
+METRICS = ("a", "b")
+REWARDS = RewardModel(rules=tuple(MetricRule(name=name) for name in METRICS))
+N_GENERATIONS, SIZE = 8, 20
+POWERS = {"hollow": 1, "straight": 2}
+"""Of DTLZ2's values, by the front's shape."""
+WORST = 2.0
+"""Value that is worth 0, before it is raised to the power."""
+REFERENCE = 1.1
+"""Value that the volume starts at, before it is raised to the power."""
+NEAR = 0.03
+"""Of the first number to 0 or 1, where a point lies at an end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One front."""
+
+    shape: str
+    noise: float = 0.0
+    """Standard deviation of each metric."""
+
+    def values(self, params: Params) -> np.ndarray:
+        """Return the true values, good when low, (2,)."""
+        x = np.array([float(params[f"x{i}"]) for i in range(N_NUMBERS)])
+        angle = 0.5 * math.pi * x[0]
+        both = np.array([math.cos(angle), math.sin(angle)])
+        return np.asarray(((1.0 + ((x[1:] - 0.5) ** 2).sum()) * both) ** POWERS[self.shape])
+
+    def metrics(self, params: Params, rng: np.random.Generator) -> dict[str, float]:
+        """Return one answer's metrics, each in [0, 1]."""
+        shown = 1.0 - self.values(params) / WORST ** POWERS[self.shape]
+        shown = np.clip(shown + self.noise * rng.standard_normal(2), 0.0, 1.0)
+        return dict(zip(METRICS, shown.tolist(), strict=True))
+
+    def volume(self, points: Sequence[Params]) -> float:
+        """Return the share of the box up to ``REFERENCE`` that true values dominate."""
+        highest = REFERENCE ** POWERS[self.shape]
+        found = np.array([self.values(params) for params in points])
+        return hypervolume(np.clip(1.0 - found / highest, 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one search found."""
+
+    volume: float
+    at_ends: float
+    """Share of the evaluations of its second half that lie at the ends of the front."""
+
+
+def _found(problem: Problem, asked: Sequence[Params]) -> Found:
+    late = np.array([float(params["x0"]) for params in asked[len(asked) // 2 :]])
+    at_ends = float(np.mean((late < NEAR) | (late > 1.0 - NEAR)))
+    return Found(volume=problem.volume(asked), at_ends=at_ends)
+
+
+def ours(problem: Problem, seed: int) -> Found:
+    """Search with ``objective: pareto`` and the default algorithm, one case, ``repeats: 1``."""
+    sampler = ThompsonSampler(
+        name="mab_evolution",
+        space=SPACE,
+        surrogate=SpaceModel(space=SPACE),
+        goals=Goals(measures=Measures(rewards=REWARDS, constraints=False, metrics=METRICS)),
+    )
+    rng, noise = np.random.default_rng(seed), np.random.default_rng(1000 + seed)
+    state, asked = sampler.start(), list[Params]()
+    for generation in range(N_GENERATIONS):
+        request = AskRequest(
+            generation=generation,
+            n_generations=N_GENERATIONS,
+            n_candidates=SIZE,
+            n_cells=SIZE,
+            case_ids=("only",),
+            n_again=N_AGAIN,
+        )
+        trials = []
+        for assignment in sampler.ask(state, rng, request).assignments:
+            params = assignment.candidate.params
+            evaluations = []
+            for cell in assignment.cells:
+                asked.append(params)
+                evaluations.append(_evaluation(cell, generation, problem.metrics(params, noise)))
+            trials.append(Trial(candidate=assignment.candidate, evaluations=tuple(evaluations)))
+        state = sampler.tell(state, trials)
+    return _found(problem, asked)
+
+
+def _evaluation(cell: Cell, generation: int, metrics: Mapping[str, float]) -> Evaluation:
+    score = REWARDS.score(metrics)
+    return Evaluation(
+        eval_id=f"{cell.candidate_id}-{cell.repeat}",
+        cell=cell,
+        generation=generation,
+        status="ok",
+        fault=score.fault,
+        reward=score.reward,
+        metrics=metrics,
+    )
+
+
+def peer(name: str, problem: Problem, seed: int) -> Found:
+    """Search with a sampler of Optuna."""
+    import optuna  # noqa: PLC0415 - only of the benchmark's environment
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    samplers = optuna.samplers
+    sampler = (
+        samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+        if name == "tpe"
+        else samplers.NSGAIISampler(seed=seed, population_size=SIZE)
+    )
+    study = optuna.create_study(directions=["maximize"] * 2, sampler=sampler)
+    space: dict[str, optuna.distributions.BaseDistribution]
+    space = {n: optuna.distributions.FloatDistribution(0.0, 1.0) for n in SPACE.parameters}
+    noise, asked = np.random.default_rng(1000 + seed), list[Params]()
+    for _ in range(N_GENERATIONS):
+        for trial in [study.ask(space) for _ in range(SIZE)]:
+            study.tell(trial, list(problem.metrics(trial.params, noise).values()))
+            asked.append(trial.params)
+    return _found(problem, asked)
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--opts", nargs="+", default=["ours", "tpe", "nsga2"])
+    parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.05])
+    given = parser.parse_args()
+    for shape in POWERS:
+        for noise in given.noise:
+            problem = Problem(shape=shape, noise=noise)
+            for name in given.opts:
+                began = time.process_time()
+                found = [
+                    ours(problem, seed) if name == "ours" else peer(name, problem, seed)
+                    for seed in range(given.seeds)
+                ]
+                volume = np.array([f.volume for f in found])
+                error = volume.std(ddof=1) / len(volume) ** 0.5 if len(volume) > 1 else math.nan
+                print(
+                    f"{shape:8} noise {noise:<5g} {name:6} volume {volume.mean():.4f} ± {error:.4f}"
+                    f"  at the ends {np.mean([f.at_ends for f in found]):.0%}"
+                    f"  {(time.process_time() - began) / given.seeds:.1f} s",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
