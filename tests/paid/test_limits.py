@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from convergence.cli.running import exit_code_of
+from convergence.estimate import RoleEstimate, estimate
 from convergence.mock.options import MockOptions
 from convergence.mock.running import MockServer
 from convergence_core.result import RunResult
 from convergence_core.store import ParquetStore
+from tasks.loading import load
 from tasks.retries import Backoff
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, play, write_project
@@ -54,6 +56,19 @@ def drawn(seed: int) -> tuple[dict[str, Any], MockOptions]:
         },
         "evaluation__cases_per_candidate": rng.choice([2, 5]),
     }
+    minutes, repeats = rng.choice([None, None, 0.005]), rng.choice([1, 1, 2])
+    holdout, n_judges = rng.choice([0.0, 0.2, 0.5]), rng.choice([0, 0, 1, 2])
+    if minutes is not None:
+        budget["max_minutes"] = minutes
+    settings["evaluation__repeats"] = repeats
+    settings["evaluation__test_cases__holdout"] = holdout
+    for judge in range(n_judges):
+        settings[f"evaluation__metrics__judge{judge}"] = {
+            "type": "llm_judge",
+            "rubric": f"Is it right? {judge}",
+            "votes": rng.choice([1, 3]),
+            "weight": 1,
+        }
     faults = MockOptions(
         seed=seed,
         rate_429=rng.choice([0.0, 0.2, 0.5]),
@@ -63,13 +78,31 @@ def drawn(seed: int) -> tuple[dict[str, Any], MockOptions]:
     return settings, faults
 
 
+def check_estimate(most: RoleEstimate, rows: books.Rows, n_tries: int) -> None:
+    """What was told before the run as the most that it takes, retries apart, is what it took at most."""
+    firsts = {(row["eval_id"], row["call_key"]) for row in rows}
+    answered = [row for row in rows if row["state"] == "done"]
+    tokens = sum((row["tokens_in"] or 0) + (row["tokens_out"] or 0) for row in answered)
+    usd = sum(row["cost_usd"] or 0.0 for row in answered)
+    used = {"calls": len(firsts), "tokens": tokens, "usd": usd}
+    told = {"calls": most.calls.high, "tokens": most.tokens.high, "usd": most.usd.high}
+    for name, bound in told.items():
+        assert bound is not None, name
+        assert used[name] <= bound * (1 + 1e-12), (name, used, told)
+    assert len(rows) <= (told["calls"] or 0) * n_tries
+
+
 def check(tmp_path: Path, seed: int) -> RunResult:
     settings, faults = drawn(seed)
     with MockServer(faults) as server:
-        write_project(tmp_path, server.url, **settings)
+        if "evaluation__metrics__judge0" in settings:
+            endpoint = f"{server.url}/v1"
+            settings["llm"] = {"model": "swift-1", "endpoint": endpoint, "temperature": 0.7}
+        path = write_project(tmp_path, server.url, **settings)
+        most = estimate(load(path)).total
         result = play(begin(tmp_path))
         stats = server.stats()
-    rows = books.ledger(tmp_path)
+    rows = [row for row in books.ledger(tmp_path) if row["state"] != "cached"]
     budget = settings["budget"]
     assert stats["calls"] == len(rows) == result.n_calls, "each request stands in the ledger"
     assert len(rows) <= budget.get("max_calls", len(rows))
@@ -81,11 +114,12 @@ def check(tmp_path: Path, seed: int) -> RunResult:
     assert tokens <= budget.get("max_tokens", tokens)
 
     execution = settings["optimization__execution"]
-    most = 1
+    n_tries = 1
     if execution["max_retries"]:
-        most += execution["max_retries"] + execution["max_rate_limit_retries"]
+        n_tries += execution["max_retries"] + execution["max_rate_limit_retries"]
     attempts = Counter((row["eval_id"], row["call_key"]) for row in rows)
-    assert max(attempts.values(), default=0) <= most
+    assert max(attempts.values(), default=0) <= n_tries
+    check_estimate(most, rows, n_tries)
 
     found = ParquetStore(tmp_path / STORE).rows(
         "select fault, error_type, reward from evaluations where coalesce(error_type, '') <> ''"
