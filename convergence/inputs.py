@@ -32,6 +32,11 @@ def load_config(
     Raises:
         ConfigurationError: something is wrong; holds all problems.
     """
+    functions: dict[str, object] = {"evaluator": evaluator, "local_function": local_function}
+    for name, value in functions.items():
+        if value is not None and not isinstance(value, str) and not callable(value):
+            rule = "must be a callable, or name one as 'module.function'"
+            raise _wrong(name, rule, type(value).__name__, "Pass the function itself.")
     given = (evaluator, test_cases, local_function)
     if isinstance(config, str | Path) and all(value is None for value in given):
         return load(config)
@@ -98,7 +103,11 @@ def _put_test_cases(mapping: dict[str, Any], test_cases: "TestCases") -> None:
     if isinstance(test_cases, str | Path):
         evaluation["test_cases"] = {**kept, "path": str(Path(test_cases).absolute())}
         return
-    cases: Iterable[Mapping[str, Any]] = test_cases() if callable(test_cases) else test_cases
+    cases: object = test_cases() if callable(test_cases) else test_cases
+    if not isinstance(cases, Iterable):
+        fix = "See `convergence.api.TestCases`."
+        rule = "must be cases, a path to them, or a function that returns them"
+        raise _wrong("test_cases", rule, type(cases).__name__, fix)
     evaluation["test_cases"] = {**kept, "inline": [_case(case) for case in cases]}
 
 

@@ -58,7 +58,7 @@ def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
             with _importable(base_dir.resolve()):
                 module = _guarded(lambda: importlib.import_module(source), path, key, source)
         found: UserFunction = _guarded(
-            lambda: _inspectable(_attribute(module, name, path, key)), path, key, source
+            lambda: _attribute(module, name, path, key), path, key, source
         )
     return found
 
@@ -238,13 +238,6 @@ def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
     return found
 
 
-def _inspectable(function: UserFunction) -> UserFunction:
-    """Ask an object all that is asked of it later; it may raise whatever it likes."""
-    is_async(function)
-    describe(function)
-    return function
-
-
 def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | None:
     """Return a function's arguments; ``None`` if it does not tell them, as some builtins."""
     try:
@@ -257,13 +250,18 @@ def is_async(function: UserFunction) -> bool:
     """Whether calling the function gives something to await."""
     while isinstance(function, functools.partial):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - a callable object may be async
-    )
+    try:
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - a callable object may be async
+        )
+    except Exception:  # noqa: BLE001 - as above
+        return False
 
 
 def describe(function: UserFunction) -> str:
     """Return a short name of a function for people and requests."""
-    module = getattr(function, "__module__", None) or type(function).__module__
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{module}:{name}"
+    try:
+        module, name = function.__module__, function.__qualname__
+    except Exception:  # noqa: BLE001 - an object may have neither, and raise anything when asked
+        module, name = None, None
+    return f"{module or type(function).__module__}:{name or type(function).__qualname__}"

@@ -68,8 +68,10 @@ def _storage_path(config: Path) -> str:
     import yaml  # noqa: PLC0415 - only when a configuration has to be read
 
     try:
+        if config.exists() and not config.is_file():
+            raise OSError("it is no file")
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(
             [

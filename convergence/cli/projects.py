@@ -62,6 +62,12 @@ def init(
         if asks and template is Template.OPENAI:
             replaced, key_env = _ask_endpoint()
     files = plan_files(template.value, replaced)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = "DIR must be a folder, or a place where one can be made"
+        why = f"{folder}: {error.strerror}"
+        raise _problem(rule, why, "Choose another folder.") from error
     existing = [name for name in files if (folder / name).exists()]
     if existing and not force:
         raise _problem(
@@ -165,7 +171,7 @@ def validate(
 
 
 def _build_parts(loaded: "Loaded") -> None:
-    """Make target and metrics and let them go again; look where the run would write.
+    """Make and check what a run would make before its first call, and let it go again.
 
     Raises:
         ConfigurationError: one of them cannot be made, or not be written to.
@@ -175,16 +181,27 @@ def _build_parts(loaded: "Loaded") -> None:
     from tasks.authentication import journal_url  # noqa: PLC0415 - as above
     from tasks.destinations import check_destinations  # noqa: PLC0415 - as above
     from tasks.metrics import make_metrics  # noqa: PLC0415 - as above
+    from tasks.prices import check_priced  # noqa: PLC0415 - as above
     from tasks.redaction import Secrets  # noqa: PLC0415 - as above
+    from tasks.runners import check_runner  # noqa: PLC0415 - as above
     from tasks.targets import make_target  # noqa: PLC0415 - as above
     from tasks.world import World  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
     world = World.unchecked(configuration)
+
+    def make_priced_target() -> None:
+        target = make_target(loaded, world)
+        try:
+            check_priced(loaded, target, world.prices)
+        finally:
+            asyncio.run(target.aclose())
+
     parts: list[Callable[[], object]] = [
         lambda: check_destinations(configuration, loaded.base_dir),
         lambda: journal_url(configuration, Secrets()),
-        lambda: asyncio.run(make_target(loaded, world).aclose()),
+        lambda: check_runner(configuration, is_by_name=True),
+        make_priced_target,
         lambda: make_metrics(loaded, world),
     ]
     problems: list[Problem] = []
@@ -316,14 +333,9 @@ def migrate(
     """
     console.settings.json = as_json
     from convergence.migration import migrate_text  # noqa: PLC0415 - needs the core
+    from tasks.loading import read_config  # noqa: PLC0415 - brings pydantic and numpy
 
-    try:
-        text = old.read_bytes()
-    except OSError as error:
-        raise _problem(
-            "OLD must be a readable file", f"{old}: {error.strerror}", "Check the path."
-        ) from error
-    migration = migrate_text(text, str(old))
+    migration = migrate_text(read_config(old), str(old))
     if output is not None:
         if output.exists() and not force:
             raise _problem(

@@ -1,12 +1,13 @@
 """Python data → plain data: what a caller passes in, checked before anything reads it."""
 
 import datetime
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 from convergence_core.config.positions import MAX_DEPTH, MAX_NODES
+from convergence_core.config.shown import shown
 from convergence_core.config.source import Path, Source
 
 _FIX = "Pass mappings, lists, texts, numbers and booleans only."
@@ -66,10 +67,10 @@ class _Reader:
             rule = f"must be a value that JSON can carry, not a {type(value).__name__}"
             self._source.problems.append(self._source.problem(path, rule, _FIX))
             return None
-        if isinstance(value, float) and not math.isfinite(value):
-            rule = "must be a finite number"
-            self._source.problems.append(
-                self._source.problem(path, rule, "Pass a number.", value=str(value))
-            )
+        if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+            is_whole = isinstance(value, int)
+            rule = "must be a number of moderate size" if is_whole else "must be a finite number"
+            fix = "Pass a smaller number." if is_whole else "Pass a number."
+            self._source.problems.append(self._source.problem(path, rule, fix, value=shown(value)))
             return None
         return value

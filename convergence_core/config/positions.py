@@ -295,7 +295,8 @@ class _Converter:
     def _number(self, text: str, kind: str, path: Path) -> int | float | None:
         try:
             number = _to_int(text) if kind == "int" else _to_float(text)
-        except ValueError:
+            float(number)
+        except (ValueError, OverflowError):
             rule, fix = "must be a number that can be read", "Write fewer digits, or use quotes."
             self._add(path, rule, fix, value=f"{len(text)} characters")
             return None

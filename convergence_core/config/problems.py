@@ -194,6 +194,7 @@ _TYPES: dict[str, tuple[str, str]] = {
     "too_short": ("must not be empty", "Add at least one entry."),
     "string_too_short": ("must not be empty", "Write a text, or remove the key."),
     "finite_number": ("must be a finite number", "Write a number."),
+    "string_unicode": ("must be made of characters", "Remove the half of a pair of codes."),
 }
 
 _PATTERNS = {

@@ -27,9 +27,9 @@ class BudgetConfig(Section):
 
     max_usd: float | None = Field(default=None, gt=0, le=1e9)
     """US dollars at most. Before each call its worst case is reserved. Absent: no limit."""
-    max_calls: int | None = Field(default=None, ge=1)
+    max_calls: int | None = Field(default=None, ge=1, le=10**15)
     """Calls at most, retries included. Absent: no limit."""
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=10**15)
     """Tokens at most, prompts and answers. Absent: no limit."""
     max_minutes: float | None = Field(default=None, gt=0, le=525_600)
     """Minutes of work at most, from when the run begins or goes on: what Prefect needs to start does

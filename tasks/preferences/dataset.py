@@ -320,6 +320,8 @@ def read_dataset(
 
 
 def _text(path: Path) -> str:
+    if not path.is_file():
+        raise BadRowError(f"{path.name} must be a file")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

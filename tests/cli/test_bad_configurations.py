@@ -7,10 +7,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import typer
 import yaml
 
+from convergence import run_optimization_sync
+from convergence.cli import console, projects
+from convergence_core.errors import ConfigurationError
+from tasks.functions import arguments_of, describe, is_async
 from tests.support.commands import Done, Runner
 
 CONFIG = """\
@@ -30,7 +36,7 @@ optimization:
   seed: 1
   evolution: {population_size: 4, generations: 2}
   execution: {parallel_workers: 2, early_stopping: {patience: 2, min_improvement: 0.1}}
-budget: {max_calls: 100, max_usd: 1.0}
+budget: {max_calls: 100, max_usd: 1.0, allow_unknown_prices: true}
 storage: {path: ./store, keep_text: true}
 output: {save_path: ./results, formats: [json], save_all_experiments: true}
 """
@@ -189,6 +195,8 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "an address with a blank": (with_config("./store", "'gs:// b'"), "storage.path"),
     "an address with a query": (with_config("./store", "'az://b/p?sig=1'"), "storage.path"),
     "an address of another kind": (with_config("./store", "ftp://b/p"), "storage.path"),
+    "dollars that nobody can count": (
+        with_config(", allow_unknown_prices: true", ""), "budget.max_usd"),
     "a bomb of aliases": (config_of(BOMB), ""),
     "an alias to itself": (config_of("api: &a {name: bot, function: *a}\n"), ""),
     "a cycle of mappings": (config_of("a: &a\n  b: *a\n"), ""),
@@ -269,7 +277,19 @@ def generated() -> list[tuple[tuple[Any, ...], Any]]:
     return random.Random(22).sample(pairs, N_GENERATED)
 
 
-def test_values_of_a_wrong_kind_anywhere_are_refused_with_key_and_fix(project: Path, cli: Runner):
+def validated(capsys: pytest.CaptureFixture[str]) -> Done:
+    """Run the command without the line that leads to it, which takes most of its time."""
+    code = 0
+    try:
+        projects.validate(Path("optimization.yaml"), as_json=True)
+    except typer.Exit as end:
+        code = end.exit_code
+    finally:
+        console.settings.json = False
+    return Done(code, *capsys.readouterr())
+
+
+def test_values_of_a_wrong_kind_anywhere_are_refused_with_key_and_fix(project: Path, capsys):
     for path, value in generated():
         tree = yaml.safe_load(CONFIG)
         holder = tree
@@ -279,7 +299,7 @@ def test_values_of_a_wrong_kind_anywhere_are_refused_with_key_and_fix(project: P
         text = json.dumps(tree) if isinstance(value, int) else yaml.safe_dump(tree)
         (project / "optimization.yaml").write_text(text)
         try:
-            refused(cli("validate", "--json"), path[0])
+            refused(validated(capsys), path[0])
         except AssertionError as error:
             raise AssertionError(f"{path} = {value!r}"[:200]) from error
 
@@ -296,6 +316,103 @@ def test_a_run_is_refused_before_anything_is_made(project: Path, cli: Runner, na
     assert done.code == 2, (done.out, done.err)
     assert not [mark for mark in MARKS if mark in done.err]
     assert {path.name for path in project.iterdir()} - {"__pycache__"} == before
+
+
+IN_PYTHON = (
+    "a BaseException at import", "GeneratorExit at import", "NUL in the function", "NUL in the cases' path",
+    "a pipe as cases", "a store path that is a file", "a journal whose variable is not set",
+    "an address without a bucket", "a key twice in a JSON case", "a pipe as the configuration",
+    "dollars that nobody can count", "results in a loop of links",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_PYTHON)
+def test_python_is_refused_with_the_same_words(project: Path, cli: Runner, name: str):
+    bend, key = HAND_WRITTEN[name]
+    bend(project)
+    before = {path.name for path in project.iterdir()}
+    with pytest.raises(ConfigurationError) as caught:
+        run_optimization_sync("optimization.yaml")
+    assert any(key in problem.key for problem in caught.value.problems)
+    told = cli("validate", "--json").json["problems"]
+    assert [problem.rule for problem in caught.value.problems] == [row["rule"] for row in told]
+    assert {path.name for path in project.iterdir()} - {"__pycache__"} == before
+
+
+class Hostile:
+    """Raises whatever it is asked, as a stand-in that somebody made might."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise OSError(name)
+
+    def __call__(self, **_: Any) -> str:
+        return "x"
+
+
+def made_of(**given: Any) -> Callable[[], object]:
+    return lambda: run_optimization_sync("optimization.yaml", **given)
+
+
+GIVEN: dict[str, tuple[Callable[[], object], str]] = {
+    "a pipe": (lambda: run_optimization_sync("pipe.yaml", local_function=Hostile()), ""),
+    "NUL in a path": (lambda: run_optimization_sync("a\0b", local_function=Hostile()), ""),
+    "an iterator": (lambda: run_optimization_sync({"api": iter(())}), "api"),
+    "a number as cases": (made_of(test_cases=3), "test_cases"),
+    "a pipe as cases": (made_of(test_cases="pipe.yaml"), "evaluation.test_cases"),
+    "links in a circle": (made_of(test_cases="loop/cases.json"), "evaluation.test_cases"),
+    "an object in a case": (
+        made_of(test_cases=[{"input": object()}]), "evaluation.test_cases.inline[0].input"),
+    "a number as evaluator": (made_of(evaluator=3), "evaluator"),
+    "a number as function": (made_of(local_function=3), "local_function"),
+    "unknown arguments": (made_of(local_function=lambda a, b, c, d: 1), "api.function"),
+    "no number": (made_of(max_usd=float("nan")), "budget.max_usd"),
+    "a negative seed": (made_of(seed=-1), "optimization.seed"),
+    "calls without an end": (made_of(max_calls=10**400), "budget.max_calls"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_python_is_given_is_refused_with_its_name(project: Path, name: str):
+    call, key = GIVEN[name]
+    os.mkfifo(project / "pipe.yaml")
+    (project / "loop").symlink_to("loop")
+    with pytest.raises(ConfigurationError) as caught:
+        call()
+    assert caught.value.problems[0].key == key
+
+
+def test_objects_that_raise_when_they_are_asked_are_functions_still():
+    assert (is_async(Hostile()), arguments_of(Hostile())) == (False, None)
+    assert describe(Hostile()).endswith(":Hostile")
+    assert is_async(Mock()) is False
+
+
+@pytest.mark.parametrize(
+    "command", [("migrate", "optimization.yaml"), ("runs",), ("estimate",), ("init", "bot.py")]
+)
+def test_no_command_waits_for_a_pipe_or_stumbles_over_a_file(
+    project: Path, cli: Runner, command: tuple[str, ...]
+):
+    in_place_of("optimization.yaml", os.mkfifo)(project)
+    done = cli(*command)
+    assert done.code == 2, (done.out, done.err)
+    assert not [mark for mark in MARKS if mark in done.err]
+
+
+def test_the_store_of_a_configuration_without_an_end_is_not_looked_for(project: Path, cli: Runner):
+    (project / "optimization.yaml").write_text("[" * 20_000)
+    done = cli("runs")
+    assert done.code == 2, done
+    assert "to find the results store" in done.err
+
+
+def test_places_of_many_cases_are_right(project: Path, cli: Runner):
+    rows = [json.dumps({"input": n, "expected": "x"}) for n in range(200)]
+    bad = '{"input": 1, "weight": -1}'
+    (project / "cases.json").write_text("[" + ",\n ".join([*rows, bad]) + "]")
+    found = cli("validate", "--json").json["problems"]
+    (row,) = [row for row in found if "weight" in row["key"]]
+    assert (row["line"], row["column"]) == (201, 2)
 
 
 def test_a_case_with_a_key_twice_is_told_with_its_line(project: Path, cli: Runner):
