@@ -476,7 +476,12 @@ def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path:
         "system": PROMPTS,
     }
     with planted_server(world) as server:
-        write_preferring(tmp_path, server.url, **SMALL, search_space={"parameters": parameters})
+        # Answers for the fifty items that a verdict on the judge takes, in the first generation.
+        size = {"population_size": 12, "generations": 3}
+        write_preferring(
+            tmp_path, server.url, search_space={"parameters": parameters},
+            **{**SMALL, "optimization__evolution": size},
+        )  # fmt: skip
         run = begin(tmp_path)
         with run:
             play_generation(run)
