@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.optimizer.imports import need
 from convergence_core.goals import Goals
 from convergence_core.pareto import hypervolume
 from convergence_core.posterior import SpaceModel
@@ -130,8 +131,7 @@ def _evaluation(cell: Cell, generation: int, metrics: Mapping[str, float]) -> Ev
 
 def peer(name: str, problem: Problem, seed: int) -> Found:
     """Search with a sampler of Optuna."""
-    import optuna  # noqa: PLC0415 - only of the benchmark's environment
-
+    optuna = need("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     samplers = optuna.samplers
     sampler = (
@@ -140,7 +140,6 @@ def peer(name: str, problem: Problem, seed: int) -> Found:
         else samplers.NSGAIISampler(seed=seed, population_size=SIZE)
     )
     study = optuna.create_study(directions=["maximize"] * 2, sampler=sampler)
-    space: dict[str, optuna.distributions.BaseDistribution]
     space = {n: optuna.distributions.FloatDistribution(0.0, 1.0) for n in SPACE.parameters}
     noise, asked = np.random.default_rng(1000 + seed), list[Params]()
     for _ in range(N_GENERATIONS):
