@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.warm_start import draw_effects, told, value_of
-from convergence_core.costs import Costs
+from convergence_core.objective.costs import Costs
 from convergence_core.records import Params
 from tests.support.priced_problem import SPACE, handed_over, prices, search
 

@@ -31,10 +31,10 @@ import apsw
 import numpy as np
 
 from benchmarks.machine import describe_machine
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.sqlite import DurableDatabase, Schema
-from tasks.offers import decision_id, offer_of
-from tasks.serving import Bandit
+from tasks.serving.offers import decision_id, offer_of
+from tasks.serving.system import Bandit
+from tasks.store.journal.sqlite import DurableDatabase, Schema
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 if TYPE_CHECKING:
     from _typeshed import HasFileno

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine, measure
-from convergence_core.store import ParquetStore, new_run_id
-from convergence_core.store.protocols import RunRecord
-from tasks.maintaining import maintain_store
+from convergence_core.ports import RunRecord
 from tasks.report.page import report_html
+from tasks.run.maintenance import maintain_store
+from tasks.store import ParquetStore, new_run_id
 from tests.support.optimizations import write_project
 from tests.support.searching import search
 

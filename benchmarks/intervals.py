@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from convergence_core.gate import PairedGate
-from convergence_core.intervals import grouped, mean_ends
+from convergence_core.gate.intervals import grouped, mean_ends
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 Ends = tuple[float, float]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from convergence_core.off_policy import Log, OffPolicyEstimate, estimate, fitted_model
+from convergence_core.bandit.off_policy import Log, OffPolicyEstimate, estimate, fitted_model
 
 CAMPAIGNS = {"all": (80, 1.0), "men": (34, 0.8), "women": (46, 9.0)}
 """Items, and how far the logging policy had made up its mind."""

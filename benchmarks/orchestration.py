@@ -39,8 +39,8 @@ import httpx
 
 from benchmarks.answering import Answer, response, serve, serving
 from benchmarks.machine import cpu_of, describe_machine
-from convergence.nightly.plan import JOB_ENVIRONMENT
-from flows.environment import prepare
+from deployments.nightly.plan import JOB_ENVIRONMENT
+from tasks.prefect_support.settings import prepare
 from tests.support.prefect_server import PrefectServer
 
 ROOT = Path(__file__).parents[1]
@@ -124,9 +124,9 @@ def run_part(config: Path) -> None:
     """Run as the command line does and tell the wall time; imports are not in it."""
     prepare(quiet=True)
     import flows.optimize  # noqa: F401, PLC0415 - after its environment
-    from convergence.execution import execute  # noqa: PLC0415 - as above
-    from tasks.loading import load  # noqa: PLC0415 - as above
-    from tasks.opening import prepare_run  # noqa: PLC0415 - as above
+    from convergence.optimize.execution import execute  # noqa: PLC0415 - as above
+    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.run.opener import prepare_run  # noqa: PLC0415 - as above
 
     began = time.perf_counter()
     execute(prepare_run(load(config)), verbose=False)

@@ -25,7 +25,7 @@ def answer(case, params):
     return {"result": params["x"]}
 """
 BARE = """
-from flows.environment import prepare
+from tasks.prefect_support.settings import prepare
 prepare(quiet=True)
 from prefect import flow, task
 @task

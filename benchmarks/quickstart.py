@@ -18,13 +18,13 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.machine import describe_machine
-from convergence_core.recommend import recommend
 from convergence_core.records import Candidate, Case, Evaluation, Trial, eval_id_of
-from convergence_core.sampler import AskRequest
-from convergence_core.samplers import make_sampler, make_surrogate
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import AskRequest
+from convergence_core.search.samplers import make_sampler, make_surrogate
 from data.quickstart import metrics, retriever
-from tasks.loading import Loaded, load
-from tasks.opening import with_overrides
+from tasks.inputs.loader import Loaded, load
+from tasks.run.opener import with_overrides
 
 ROOT = Path(__file__).parents[1]
 N_GENERATIONS = 8

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.machine import cpu_of, describe_machine
-from convergence_core.store.rates import open_rates
+from tasks.store.journal.rates import open_rates
 from tests.support.prefect_server import PrefectServer
 
 N_PROCESSES = 4

@@ -11,10 +11,10 @@ import time
 
 import numpy as np
 
-from convergence_core.archive import Archive, Member
-from convergence_core.recommend import recommend
-from convergence_core.sampler import SearchState
-from convergence_core.samplers import make_surrogate
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import make_surrogate
 from convergence_core.space import Float, Space
 
 N_NUMBERS = 20

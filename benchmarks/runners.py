@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
-from tasks.loading import load
-from tasks.opening import prepare_run
+from tasks.inputs.loader import load
+from tasks.run.opener import prepare_run
 from tests.support.optimizations import tables_of, write_project
 from tests.support.searching import finish
 

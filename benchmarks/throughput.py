@@ -31,15 +31,15 @@ import httpx
 from benchmarks.answering import response, serve, serving
 from benchmarks.machine import describe_machine
 from convergence_core.budget.limits import Budget, Limits
+from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
-from convergence_core.reward import RewardModel
-from convergence_core.store import open_journal
-from tasks.keys import Epoch
-from tasks.loading import Loaded, load_mapping
-from tasks.metrics import make_metrics
-from tasks.session import EvaluationSession
+from tasks.calls.call_keys import Epoch
+from tasks.calls.session import EvaluationSession
+from tasks.inputs.environment import World
+from tasks.inputs.loader import Loaded, load_mapping
+from tasks.metrics.metrics import make_metrics
+from tasks.store import open_journal
 from tasks.targets import make_target
-from tasks.world import World
 
 WORKERS = 64
 WARM_S = 6.0

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from convergence_core.archive import Archive
 from convergence_core.posterior import SpaceModel
-from convergence_core.recommend import recommend
 from convergence_core.records import Params
-from convergence_core.sampler import Advice, AskRequest
-from convergence_core.samplers import ThompsonSampler
-from convergence_core.warm_start import WarmStart, warm_start
+from convergence_core.search.archive import Archive
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import Advice, AskRequest
+from convergence_core.search.samplers import ThompsonSampler
+from convergence_core.search.warm_start import WarmStart, warm_start
 from tests.support.mixed_problem import CaseProblem, mixed_space
 
 SPACE = mixed_space()

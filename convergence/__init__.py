@@ -9,11 +9,12 @@ is quick and silent.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from convergence.compat.old_names import install
 from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:
     from convergence.api import OptimizationResult, run_optimization, run_optimization_sync
-    from convergence.live_arms import (
+    from convergence.runtime.arms import (
         runtime_arms,
         runtime_arms_sync,
         runtime_evolve_arms,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         runtime_retire_arm,
         runtime_retire_arm_sync,
     )
-    from convergence.runtime import (
+    from convergence.runtime.functions import (
         configure_runtime,
         configure_runtime_sync,
         runtime_evidence,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 CONVERGENCE_PACKAGE = "convergence-optimizer"
 
-check_packages(("convergence", "convergence_core", "flows", "tasks"))
+check_packages(("convergence", "convergence_core", "deployments", "flows", "tasks"))
+install()
 
 __all__ = [
     "OptimizationResult",
@@ -80,12 +82,12 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     value: Any
     if name == "__version__":
-        value = import_module("tasks.version").code_version()
+        value = import_module("tasks.run.version").code_version()
     elif name in __all__:
         arms = {"runtime_arms", "runtime_evolve_arms", "runtime_offer_arms"}
         arms |= {"runtime_reset_priors", "runtime_retire_arm"}
-        home = "runtime" if "runtime" in name else "api"
-        home = "live_arms" if name.removesuffix("_sync") in arms else home
+        home = "runtime.functions" if "runtime" in name else "api"
+        home = "runtime.arms" if name.removesuffix("_sync") in arms else home
         value = getattr(import_module(f"convergence.{home}"), name)
     else:
         raise AttributeError(f"module 'convergence' has no attribute {name!r}")

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from convergence_core.errors import ConvergenceError
-from convergence_core.garbage import collect_rarely
 from convergence_core.packages import check_packages
+from tasks.prefect_support.garbage_collection import collect_rarely
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from convergence.types import ConvergenceConfig
     from convergence_core.config import Configuration
     from convergence_core.result import RunResult
-    from tasks.runs import Run
+    from tasks.run.run import Run
 
 Config: TypeAlias = "str | Path | Mapping[str, Any] | ConvergenceConfig | Configuration"
 TestCases: TypeAlias = (
@@ -252,7 +252,7 @@ class _Job:
 
     def start(self) -> "concurrent.futures.Future[OptimizationResult]":
         """Begin; the future ends when the run has ended."""
-        from tasks.functions import refuse_while_importing  # noqa: PLC0415 - as the parts below
+        from tasks.functions.user_functions import refuse_while_importing  # noqa: PLC0415 - as the parts below
 
         refuse_while_importing()
         done: concurrent.futures.Future[OptimizationResult] = concurrent.futures.Future()
@@ -278,8 +278,8 @@ class _Job:
             running.stop()
 
     def _work(self) -> OptimizationResult:
-        from convergence.execution import execute  # noqa: PLC0415 - with the first run
-        from convergence.progress import Progress, open_screen  # noqa: PLC0415 - as above
+        from convergence.optimize.execution import execute  # noqa: PLC0415 - with the first run
+        from convergence.optimize.progress import Progress, open_screen  # noqa: PLC0415 - as above
 
         with Progress(open_screen(quiet=self._logging_mode == "silent")) as progress:
             running = self._open(self._tell(progress))
@@ -299,9 +299,9 @@ class _Job:
         return _result_of(result, self._events)
 
     def _open(self, listener: Listener) -> "Run":
-        from convergence.inputs import load_config  # noqa: PLC0415 - brings pydantic
-        from tasks.opening import prepare_run, resume_run  # noqa: PLC0415 - as above
-        from tasks.storage import store_path  # noqa: PLC0415 - as above
+        from convergence.optimize.inputs import load_config  # noqa: PLC0415 - brings pydantic
+        from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
+        from tasks.run.opener import prepare_run, resume_run  # noqa: PLC0415 - as above
 
         loaded = load_config(
             self._config,

@@ -197,7 +197,7 @@ def _file_system(path: Path) -> str | None:
 
 
 def _prefect() -> Finding:
-    from flows.environment import prepare  # noqa: PLC0415 - sets no-telemetry for the child
+    from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - sets no-telemetry for the child
 
     prepare(quiet=True)
     try:
@@ -260,8 +260,8 @@ def _zone() -> Finding:
 
 
 def _environment(config: Path) -> Iterator[Finding]:
-    from tasks.loading import load  # noqa: PLC0415 - brings pydantic and numpy
-    from tasks.redaction import secret_names  # noqa: PLC0415 - as above
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
+    from tasks.secrets.redaction import secret_names  # noqa: PLC0415 - as above
 
     try:
         loaded = load(config)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from tasks.process_redaction import redacted_text
-from tasks.redaction import one_line
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
 
 def reported(

@@ -3,7 +3,7 @@
 The classes of configuration here are those of the original's Python interface, so that programs
 written for it go on working. ``optimization.yaml`` can say more; a mapping of its form can be
 given to ``run_optimization`` as well.
-"""  # noqa: A005 - the original's name, and nobody imports it without the package
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,6 @@
 """What The Convergence decides: data in, decisions out.
 
-Nothing here knows Prefect, a network or a clock. ``convergence_core.store`` is the only
+Nothing here knows Prefect, a network or a clock. ``tasks.store`` is the only
 room that touches a disk; generators of random numbers come from the caller.
 """
 

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
+    from convergence_core.budget.rate_limit import RateInfo
     from convergence_core.records import Usage
-    from convergence_core.traffic import RateInfo
 
 FaultName = Literal["candidate", "infrastructure", "evaluator"]
 

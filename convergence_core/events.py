@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from convergence_core.ports import LostCall
 from convergence_core.records import Params
-from convergence_core.store.protocols import LostCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ deletes them with it, so each process looks once, at its start, and imports noth
 
 import importlib.util
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 
 from convergence_core.errors import ForeignPackageError
 
@@ -29,7 +29,7 @@ def check_packages(names: Iterable[str]) -> None:
     Raises:
         ForeignPackageError: a package is missing, foreign, or lies elsewhere than the others.
     """
-    home: Path | None = None
+    home: PurePath | None = None
     for name in names:
         folder = _folder(name)
         if home is None:
@@ -41,7 +41,7 @@ def check_packages(names: Iterable[str]) -> None:
             )
 
 
-def _folder(name: str) -> Path:
+def _folder(name: str) -> PurePath:
     spec = importlib.util.find_spec(name)
     if spec is None:
         raise ForeignPackageError(f"package `{name}` must be installed, but is missing. {FIX}")
@@ -50,11 +50,11 @@ def _folder(name: str) -> Path:
         raise ForeignPackageError(
             f"package `{name}` must have an `__init__.py`, but none was found in {places}. {FIX}"
         )
-    file = Path(spec.origin).resolve()
+    file = PurePath(spec.origin)
     if file.name != "__init__.py":
         raise ForeignPackageError(f"`{name}` must be a package, but {file} is a module. {FIX}")
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    if MARKER not in lines:
+    source = getattr(spec.loader, "get_source", lambda _: None)(name) or ""
+    if MARKER not in source.splitlines():
         raise ForeignPackageError(
             f"package `{name}` must bear our marker, but {file} is of another distribution. {FIX}"
         )

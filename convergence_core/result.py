@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from convergence_core.agreement import JudgeReport
 from convergence_core.explanation.records import Effect, Explanation
+from convergence_core.judges.agreement import JudgeReport
 from convergence_core.records import Json, Params, Role, canonical_json
 from convergence_core.rlp.report import ThinkingReport
 from convergence_core.sao.report import PreferenceReport

@@ -8,8 +8,8 @@ A test holds the pages equal to what this script writes.
 from pathlib import Path
 
 from convergence_core.config import reference
-from convergence_core.store.tables import describe
-from convergence_core.store.views import describe_views
+from tasks.store.tables.tables import describe
+from tasks.store.tables.views import describe_views
 
 DOCS = Path(__file__).parent
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.archive import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import Learned
 from convergence_core.records import Candidate
+from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Float, Space
-from tasks.report import drawing
-from tasks.report.drawing import Palette
+from tasks.report import figures
+from tasks.report.figures import Palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,7 +127,7 @@ def _places(
 
 def main() -> None:
     """Write the picture."""
-    PICTURE.write_bytes(drawing.png(draw, width=10.4, height=3.1, dpi=110))
+    PICTURE.write_bytes(figures.png(draw, width=10.4, height=3.1, dpi=110))
 
 
 if __name__ == "__main__":

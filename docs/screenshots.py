@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import yaml
 
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
 from tests.support.nightly import Night, eventually
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import planted_world, write_preferring

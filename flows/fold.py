@@ -4,9 +4,9 @@ from pathlib import Path
 
 from prefect import flow, get_run_logger
 
-from tasks.folding import FoldReport, fold_store, mark_told
-from tasks.process_redaction import redacted_errors
-from tasks.system_events import emit_alarms
+from tasks.notify.system_events import emit_alarms
+from tasks.secrets.process_redaction import redacted_errors
+from tasks.serving.fold import FoldReport, fold_store, mark_told
 
 
 @flow(name="fold", flow_run_name="fold {store}")

@@ -3,12 +3,15 @@
 from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.heartbeats import beating
-from flows.naming import task_run_events_have_no_tags, task_runs_have_no_tags
 from tasks.artifacts import show_standing
-from tasks.living import stopping_when_left, thinks
-from tasks.process_redaction import redacted_errors
-from tasks.sealed import Sealed
+from tasks.prefect_support.flow_run_names import (
+    task_run_events_have_no_tags,
+    task_runs_have_no_tags,
+)
+from tasks.prefect_support.heartbeats import beating
+from tasks.run.active_runs import stopping_when_left, thinks
+from tasks.run.sealed import Sealed
+from tasks.secrets.process_redaction import redacted_errors
 from tasks.steps import evaluate, learn, predict, sample_candidates, save_generation, think
 
 MAX_CANDIDATES_AT_ONCE = 256

@@ -7,9 +7,9 @@ from prefect import flow, get_run_logger
 from pydantic import Field
 
 from convergence_core.errors import StoreDamagedError
-from flows.leaving import cancel_orphans
-from tasks.maintaining import Upkeep, maintain_store
-from tasks.process_redaction import redacted_errors
+from tasks.prefect_support.orphans import cancel_orphans
+from tasks.run.maintenance import Upkeep, maintain_store
+from tasks.secrets.process_redaction import redacted_errors
 
 
 @flow(name="maintain", flow_run_name="maintain {store}")

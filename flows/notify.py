@@ -2,8 +2,8 @@
 
 from prefect import flow
 
-from tasks.process_redaction import redacted_errors
-from tasks.telling import post
+from tasks.notify.notify_task import post
+from tasks.secrets.process_redaction import redacted_errors
 
 
 @flow(name="notify", flow_run_name="notify {event}")

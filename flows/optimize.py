@@ -6,22 +6,22 @@ from prefect import flow, runtime, tags, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
-from convergence_core.garbage import collecting_rarely
 from convergence_core.result import RunResult
 from flows.generation import run_generation
-from flows.heartbeats import beating, flows_beat_themselves
-from flows.leaving import cancelling_what_never_began
-from flows.naming import label_of_flow_run
 from flows.sao import sao
-from tasks.adopting import Concluded, concluded_by
-from tasks.approval import await_adoption
 from tasks.artifacts import notices, show_result, show_start
-from tasks.conclusion import choose_finalists, conclude
-from tasks.living import prefers
-from tasks.opening import Resume, open_run
-from tasks.process_redaction import redacted_errors
+from tasks.notify.system_events import emit_gate
+from tasks.prefect_support.flow_run_names import label_of_flow_run
+from tasks.prefect_support.garbage_collection import collecting_rarely
+from tasks.prefect_support.heartbeats import beating, flows_beat_themselves
+from tasks.prefect_support.orphans import cancelling_what_never_began
+from tasks.run.active_runs import prefers
+from tasks.run.adoption import Concluded, concluded_by
+from tasks.run.approval import await_adoption
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import Resume, open_run
+from tasks.secrets.process_redaction import redacted_errors
 from tasks.steps import evaluate
-from tasks.system_events import emit_gate
 
 
 @flow(

@@ -2,12 +2,12 @@
 
 from prefect import flow, runtime
 
-from flows.heartbeats import beating
-from flows.naming import label_of_round, task_runs_have_no_tags
 from tasks.artifacts import notices, show_rounds, show_tags
-from tasks.living import is_open
-from tasks.preferences.alone import open_rounds
-from tasks.process_redaction import redacted_errors
+from tasks.prefect_support.flow_run_names import label_of_round, task_runs_have_no_tags
+from tasks.prefect_support.heartbeats import beating
+from tasks.run.active_runs import is_open
+from tasks.run.sao_rounds import open_rounds
+from tasks.secrets.process_redaction import redacted_errors
 from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
 
 

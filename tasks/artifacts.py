@@ -24,17 +24,17 @@ from prefect.artifacts import (
 from convergence_core.budget.limits import Limits
 from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
 from convergence_core.result import RunResult
-from tasks.living import run_of
+from tasks.notify.system_events import budget_events
+from tasks.report.budget_table import spending_markdown
+from tasks.report.cell_counts import racing_rows
 from tasks.report.collect import collect_progress
 from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.markdown import report_markdown
 from tasks.report.plots import learning_curve_png
-from tasks.report.preferring import preference_markdown, preference_report
-from tasks.report.racing import racing_rows
-from tasks.report.spending import spending_markdown
-from tasks.report.thinking import thinking_markdown
-from tasks.runs import Run
-from tasks.system_events import budget_events
+from tasks.report.rlp_section import thinking_markdown
+from tasks.report.sao_section import preference_markdown, preference_report
+from tasks.run.active_runs import run_of
+from tasks.run.run import Run
 
 NAME = "configuration"
 """Column that names a candidate."""

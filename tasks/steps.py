@@ -11,23 +11,23 @@ from prefect import runtime, task
 from prefect.cache_policies import NO_CACHE
 
 from convergence_core.events import GenerationFinished, GenerationStarted, RunFinished
+from convergence_core.ports import Row
 from convergence_core.records import Assignment, Trial
 from convergence_core.rlp.rows import prediction_rows, text_rows, thought_rows, update_rows
-from convergence_core.sampler import Plan
-from convergence_core.store.protocols import Row
-from convergence_core.store.rows import (
+from convergence_core.search.sampler import Plan
+from tasks.rlp.run_rlp import Taught
+from tasks.run.active_runs import run_of
+from tasks.run.progress import Learned
+from tasks.run.run import Run, baseline_of, has_answers
+from tasks.run.sao_rounds import save_rounds
+from tasks.run.sealed import Sealed
+from tasks.secrets.process_redaction import redacted_errors
+from tasks.store.tables.rows import (
     candidate_rows,
     generation_row,
     payload_rows,
     posterior_rows,
 )
-from tasks.living import run_of
-from tasks.preferences.alone import save_rounds
-from tasks.process_redaction import redacted_errors
-from tasks.runs import Run, baseline_of, has_answers
-from tasks.sealed import Sealed
-from tasks.standing import Learned
-from tasks.thoughts.thinking import Taught
 
 
 @task(task_run_name="think before generation {generation:02d}", cache_policy=NO_CACHE)

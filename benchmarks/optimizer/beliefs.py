@@ -19,8 +19,8 @@ from benchmarks.optimizer.running import NOISE_SEED, Progress, step
 from benchmarks.optimizer.tasks import CaseTask
 from convergence_core.posterior.gaussian_process import cholesky_factor
 from convergence_core.posterior.space_model import SpaceModel
-from convergence_core.posterior.warped import WarpedBeliefs
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.search.samplers import ThompsonSampler
 
 N_SCORED = 20
 """Candidates whose rewards are scored: of those asked most, the ones asked first."""

@@ -12,7 +12,7 @@ from benchmarks.optimizer.opponents.registry import make_opponent
 from benchmarks.optimizer.running import Progress, step
 from benchmarks.optimizer.tasks import Task
 from benchmarks.optimizer.tasks.synthetic import BowlCaseTask, BowlTask
-from convergence_core.garbage import collecting_rarely
+from tasks.prefect_support.garbage_collection import collecting_rarely
 
 CHECKPOINTS = (100, 200, 500, 1000, 2000, 5000)
 """Observations at which the table has a row."""

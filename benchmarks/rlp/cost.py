@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.rlp.landscapes import LANDSCAPES
 from benchmarks.rlp.runs import N_CASES, evaluate, reserved_of
+from convergence_core.ports import Completion
 from convergence_core.records import Json, Params
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.rlp.learner import RlpState
@@ -30,19 +31,18 @@ from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import commitment_rows
 from convergence_core.rlp.settings import Settings
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.sampler import Advice, AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import make_sampler, make_surrogate
+from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.samplers import make_sampler, make_surrogate
 from convergence_core.space import Space
-from convergence_core.store import ParquetStore
-from convergence_core.target import Completion
-from tasks.asking import PaidCall
-from tasks.thoughts.asking import Model
-from tasks.thoughts.ladder import Ladder
-from tasks.thoughts.paying import Purse
-from tasks.thoughts.thinker import Thinker
-from tasks.thoughts.thinking import Thinking
-from tasks.thoughts.wording import English
-from tasks.thoughts.written import CHANNELS
+from tasks.calls.metric_calls import PaidCall
+from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.elicited_channel import CHANNELS
+from tasks.rlp.model_calls import Model
+from tasks.rlp.prompts import English
+from tasks.rlp.run_rlp import Thinking
+from tasks.rlp.sub_budget import Purse
+from tasks.rlp.thinker import Thinker
+from tasks.store import ParquetStore
 
 N_TRIALS: Final = 200
 N_CANDIDATES: Final = 16

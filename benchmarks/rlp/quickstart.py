@@ -20,18 +20,18 @@ import numpy as np
 import yaml
 
 from benchmarks.rlp.simulated import Kind, Simulated, Thinkers, Trusting, Way
-from convergence.mock.running import MockServer
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
-from convergence_core.sampler import SearchState
-from convergence_core.samplers import make_surrogate
-from convergence_core.samplers.learning import tell
-from tasks.conclusion import choose_finalists, conclude
-from tasks.loading import load_mapping
-from tasks.opening import prepare_run
-from tasks.sealed import Sealed
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import make_surrogate
+from convergence_core.search.samplers.search_update import tell
+from tasks.inputs.loader import load_mapping
+from tasks.mock.mock_server import MockServer
+from tasks.rlp.run_rlp import Thinking
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import prepare_run
+from tasks.run.sealed import Sealed
 from tasks.steps import save_generation
-from tasks.thoughts.thinking import Thinking
 
 ROOT = Path(__file__).parents[2] / "data/quickstart"
 N_GENERATIONS = 8

@@ -7,17 +7,17 @@ import numpy as np
 
 from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
-from convergence_core.recommend import recommend
 from convergence_core.records import Candidate, Evaluation, Params, Trial
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.settings import Settings
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.sampler import Advice, AskRequest, Plan
-from convergence_core.samplers import make_sampler, make_surrogate
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import Advice, AskRequest, Plan
+from convergence_core.search.samplers import make_sampler, make_surrogate
 from convergence_core.space import Space
-from tasks.thoughts.paying import Purse
-from tasks.thoughts.thinking import Thinking
+from tasks.rlp.run_rlp import Thinking
+from tasks.rlp.sub_budget import Purse
 
 N_GENERATIONS = 12
 N_CANDIDATES = 6

@@ -12,11 +12,11 @@ from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import History
 from convergence_core.rlp.regions import Region
 from convergence_core.rlp.scale import Scale
-from convergence_core.sampler import Advice
+from convergence_core.search.sampler import Advice
 from convergence_core.space import Choice, Space
-from tasks.thoughts.ladder import Ladder
-from tasks.thoughts.thinker import Drawn, Predicted
-from tasks.thoughts.thinking import Thinking
+from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.run_rlp import Thinking
+from tasks.rlp.thinker import Drawn, Predicted
 
 Kind: TypeAlias = Literal["good", "useless", "adversarial", "same"]
 """``same`` says one thing of every candidate: how often each reward comes in the whole space."""

@@ -6,19 +6,19 @@ import typer
 
 from convergence.cli import (
     arms,
+    begin,
     console,
     datasets,
+    decide,
     environment,
-    estimating,
-    keeping,
-    mocking,
-    nightly,
+    estimate,
+    look,
+    mock,
     off_policy,
-    projects,
-    promoting,
-    results,
-    running,
-    serving,
+    operate,
+    optimize,
+    serve,
+    store,
 )
 
 app = typer.Typer(
@@ -53,29 +53,29 @@ PRODUCTION = "Production"
 NIGHTLY = "Every night"
 HELP = "Help"
 
-app.command(rich_help_panel=BEGIN)(projects.init)
-app.command(rich_help_panel=BEGIN)(projects.validate)
-app.command(rich_help_panel=BEGIN)(projects.migrate)
-app.command(rich_help_panel=BEGIN)(projects.schema)
-app.command(rich_help_panel=BEGIN)(estimating.estimate)
-app.command(rich_help_panel=RUN)(running.optimize)
-app.command(rich_help_panel=RUN)(running.resume)
-app.command(rich_help_panel=RUN)(mocking.mock)
-app.command(rich_help_panel=READ)(results.runs)
-app.command(rich_help_panel=READ)(results.report)
-app.command(rich_help_panel=READ)(results.query)
+app.command(rich_help_panel=BEGIN)(begin.init)
+app.command(rich_help_panel=BEGIN)(begin.validate)
+app.command(rich_help_panel=BEGIN)(begin.migrate)
+app.command(rich_help_panel=BEGIN)(begin.schema)
+app.command(rich_help_panel=BEGIN)(estimate.estimate)
+app.command(rich_help_panel=RUN)(optimize.optimize)
+app.command(rich_help_panel=RUN)(optimize.resume)
+app.command(rich_help_panel=RUN)(mock.mock)
+app.command(rich_help_panel=READ)(look.runs)
+app.command(rich_help_panel=READ)(look.report)
+app.command(rich_help_panel=READ)(look.query)
 app.add_typer(datasets.exporting, name="export", rich_help_panel=READ)
 app.add_typer(datasets.importing, name="import", rich_help_panel=READ)
-app.command(rich_help_panel=PRODUCTION)(promoting.promote)
-app.command(rich_help_panel=PRODUCTION)(promoting.rollback)
-app.command(rich_help_panel=PRODUCTION)(promoting.gates)
+app.command(rich_help_panel=PRODUCTION)(decide.promote)
+app.command(rich_help_panel=PRODUCTION)(decide.rollback)
+app.command(rich_help_panel=PRODUCTION)(decide.gates)
 app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
-app.command(rich_help_panel=PRODUCTION)(serving.serve)
+app.command(rich_help_panel=PRODUCTION)(serve.serve)
 app.add_typer(arms.app, rich_help_panel=PRODUCTION)
 app.command(rich_help_panel=PRODUCTION)(arms.fold)
-app.command(rich_help_panel=NIGHTLY)(nightly.up)
-app.command(rich_help_panel=NIGHTLY)(nightly.deploy)
-app.command(rich_help_panel=NIGHTLY)(nightly.down)
-app.add_typer(keeping.app, rich_help_panel=NIGHTLY)
+app.command(rich_help_panel=NIGHTLY)(operate.up)
+app.command(rich_help_panel=NIGHTLY)(operate.deploy)
+app.command(rich_help_panel=NIGHTLY)(operate.down)
+app.add_typer(store.app, rich_help_panel=NIGHTLY)
 app.command(rich_help_panel=HELP)(environment.doctor)
 app.command(rich_help_panel=HELP)(environment.version)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, places
-from convergence.cli.promoting import JSON_HELP, open_runtime
+from convergence.cli import console, locations
+from convergence.cli.decide import JSON_HELP, open_runtime
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence.systems import Systems
+    from convergence.runtime.systems import Systems
 
 app = typer.Typer(
     name="arms",
@@ -22,8 +22,8 @@ app = typer.Typer(
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of the system.")]
 ArmId = Annotated[str, typer.Argument(metavar="ARM", help="Name of the arm.")]
 AgentType = Annotated[str | None, typer.Option(help="Kind of agent. Default: that of the system.")]
-Store = Annotated[Path | None, typer.Option(help=places.STORE_HELP)]
-Config = Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)]
+Store = Annotated[Path | None, typer.Option(help=locations.STORE_HELP)]
+Config = Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)]
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
@@ -80,7 +80,7 @@ def add(  # noqa: PLR0917 - Typer's options
     config: Config = None,
 ) -> None:
     """Put an arm on offer, or back on offer; running services take it up at once."""
-    from convergence.runtime_settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
+    from convergence.runtime.settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
 
     values: dict[str, Any] = {"arm_id": arm_id, "params": _object(params), "cost": cost}
     if prior is not None:
@@ -129,7 +129,7 @@ def fold(store: Store = None, config: Config = None, as_json: AsJson = False) ->
     The deployment fold/hourly does the same.
     """
     console.settings.json = as_json
-    from tasks.folding import fold_store  # noqa: PLC0415 - brings NumPy
+    from tasks.serving.fold import fold_store  # noqa: PLC0415 - brings NumPy
 
     with open_runtime(store, config) as state:
         root = state.root
@@ -166,7 +166,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def _systems(state: Any) -> "Systems":
-    from convergence.systems import Systems  # noqa: PLC0415 - brings NumPy
+    from convergence.runtime.systems import Systems  # noqa: PLC0415 - brings NumPy
 
     return Systems(state)
 

@@ -57,7 +57,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def _without_secrets(text: str) -> str:
-    from tasks.process_redaction import redacted_text  # noqa: PLC0415 - brings pydantic
+    from tasks.secrets.process_redaction import redacted_text  # noqa: PLC0415 - brings pydantic
 
     return _writable(redacted_text(text))
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, places
+from convergence.cli import console, locations
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence_core.store import ParquetStore
+    from tasks.store import ParquetStore
 
 exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
 importing = typer.Typer(no_args_is_help=True, help="Read datasets into a store.")
@@ -62,8 +62,8 @@ def export_preferences(  # noqa: PLR0917 - options of a command
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Write rows that nobody should train on.")
     ] = False,
-    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Write preferences as a dataset, with the evidence of each row beside it.
@@ -76,8 +76,8 @@ def export_preferences(  # noqa: PLR0917 - options of a command
             [Problem(key="--output", rule="must name a file", value=str(output),
                      fix="That is a folder; write e.g. `--output preferences.jsonl`.")]
         )  # fmt: skip
-    opened = places.open_store(store, config)
-    from tasks.preferences.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
+    opened = locations.open_store(store, config)
+    from tasks.sao.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
 
     name = system or _only_system(opened)
     dataset = dataset_of(opened, name, split=split.value, anyway=anyway)
@@ -91,7 +91,7 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         raise typer.Exit(EXIT_DOUBTS)
     dpo = None
     if config is not None:
-        from tasks.loading import load  # noqa: PLC0415 - where it is named
+        from tasks.inputs.loader import load  # noqa: PLC0415 - where it is named
 
         dpo = load(config).configuration.society.sao
     files = export(dataset, output, form.value, training=training_of(dpo))
@@ -121,14 +121,14 @@ def import_preferences(
     file: Annotated[Path, typer.Argument(help="Rows of TRL or OpenAI, .jsonl or .json.")],
     config: Annotated[
         Path, typer.Option(help="Configuration of the system that they belong to.")
-    ] = Path(places.CONFIG_NAME),
+    ] = Path(locations.CONFIG_NAME),
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Read a dataset into the store: its rows pass the filters again, and no search reads them."""
     console.settings.json = as_json
     from convergence_core.sao.formats import BadRowError  # noqa: PLC0415 - of datasets alone
-    from tasks.loading import load  # noqa: PLC0415 - as above
-    from tasks.preferences.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
+    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.sao.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
 
     try:
         found, label = import_dataset(load(config), file)
@@ -147,7 +147,7 @@ def import_preferences(
 
 
 def _only_system(store: "ParquetStore") -> str:
-    from tasks.preferences.dataset import systems_of  # noqa: PLC0415 - brings DuckDB
+    from tasks.sao.dataset import systems_of  # noqa: PLC0415 - brings DuckDB
 
     names = systems_of(store)
     if len(names) == 1:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, places
+from convergence.cli import console, locations
 
 
 def doctor(
-    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="Configuration whose environment variables are checked as well."),
@@ -23,9 +23,9 @@ def doctor(
     console.settings.json = as_json
     from convergence.doctor import examine  # noqa: PLC0415 - loads SQLite and Prefect's settings
 
-    if config is None and Path(places.CONFIG_NAME).is_file():
-        config = Path(places.CONFIG_NAME)
-    findings = examine(store=places.store_path(store, config), config=config)
+    if config is None and Path(locations.CONFIG_NAME).is_file():
+        config = Path(locations.CONFIG_NAME)
+    findings = examine(store=locations.store_path(store, config), config=config)
     failed = any(finding.level == "failed" for finding in findings)
     if as_json:
         rows = [
@@ -57,7 +57,7 @@ def version(
 ) -> None:
     """Print the version."""
     console.settings.json = as_json
-    from tasks.version import code_version  # noqa: PLC0415 - reads the installed metadata
+    from tasks.run.version import code_version  # noqa: PLC0415 - reads the installed metadata
 
     if as_json:
         console.answer_json({"convergence-optimizer": code_version()})

@@ -129,7 +129,7 @@ class _Handlers:
             # hold the locks that stopping and saying need.
             threading.Thread(target=self._stop_and_say, name="stop", daemon=True).start()
         else:
-            from convergence.ephemeral import stop_server  # noqa: PLC0415 - only for runs
+            from tasks.prefect_support.temporary_server import stop_server  # noqa: PLC0415 - only for runs
 
             # Answered calls are in the journal, as they are after kill -9.
             os.write(sys.stderr.fileno(), f"\n{self._farewell}\n".encode())

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, places
+from convergence.cli import console, locations
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence_core.off_policy import OffPolicyEstimate, Value
-    from tasks.off_policy_files import NamedLog
+    from convergence_core.bandit.off_policy import OffPolicyEstimate, Value
+    from tasks.serving.off_policy_log import NamedLog
 
 EXIT_ALARM = 100
 """The log says too little: a gate that says no."""
@@ -37,8 +37,8 @@ def ope(  # noqa: PLR0917 - Typer's options
     least_ess: Annotated[
         float, typer.Option(min=1, help="Effective sample size below which the alarm fires.")
     ] = 100.0,
-    store: Annotated[Path | None, typer.Option(help=places.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=places.CONFIG_HELP)] = None,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Estimate from a log what another policy would have earned.
@@ -46,8 +46,8 @@ def ope(  # noqa: PLR0917 - Typer's options
     Exit code 100: the log says too little about that policy.
     """
     console.settings.json = as_json
-    from convergence_core.off_policy import estimate, fitted_model  # noqa: PLC0415 - brings NumPy
-    from tasks.off_policy_files import target_of  # noqa: PLC0415 - as above
+    from convergence_core.bandit.off_policy import estimate, fitted_model  # noqa: PLC0415 - brings NumPy
+    from tasks.serving.off_policy_log import target_of  # noqa: PLC0415 - as above
 
     found = _log(log, column or [], store, config)
     target = target_of(policy, found.arms)
@@ -69,7 +69,7 @@ def ope(  # noqa: PLR0917 - Typer's options
 
 
 def _log(name: str, columns: list[str], store: Path | None, config: Path | None) -> "NamedLog":
-    from tasks.off_policy_files import read_log, stored_log  # noqa: PLC0415 - brings NumPy
+    from tasks.serving.off_policy_log import read_log, stored_log  # noqa: PLC0415 - brings NumPy
 
     if Path(name).is_file():
         pairs = [text.partition("=") for text in columns]
@@ -86,11 +86,11 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
                 ]
             )
         return read_log(Path(name), {key: value for key, _, value in pairs})
-    from convergence_core.store.runtime import RuntimeStore  # noqa: PLC0415 - brings SQLite
+    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
-    path = places.store_path(store, config)
+    path = locations.store_path(store, config)
     if not (path / "store.json").is_file():
-        places.open_store(store, config)  # says what is missing
+        locations.open_store(store, config)  # says what is missing
     with RuntimeStore(path) as state:
         return stored_log(state, name)
 

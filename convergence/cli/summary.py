@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence.cli import console
-from convergence.progress import count, shown_value
+from convergence.optimize.progress import count, shown_value
 from convergence_core.caveats import CASES
-from tasks.report.wording import counted, plural
+from tasks.report.phrases import counted, plural
 
 if TYPE_CHECKING:
     from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
@@ -136,7 +136,7 @@ def _show_thinking(result: "RunResult") -> None:
     report = result.thinking
     if report is None:
         return
-    from tasks.report.thinking import lines_of  # noqa: PLC0415 - with the other files of reports
+    from tasks.report.rlp_section import lines_of  # noqa: PLC0415 - with the other files of reports
 
     console.answer("\nThoughts:", style="bold")
     if report.best is not None:
@@ -151,7 +151,7 @@ def _show_preferences(result: "RunResult") -> None:
     report = result.preferences
     if report is None:
         return
-    from tasks.report.preferring import preference_lines, sample_lines  # noqa: PLC0415 - as above
+    from tasks.report.sao_section import preference_lines, sample_lines  # noqa: PLC0415 - as above
 
     console.answer("\nPreferences:", style="bold")
     for name, text in sample_lines(report):
@@ -162,7 +162,7 @@ def _show_preferences(result: "RunResult") -> None:
 
 
 def _show_failures(result: "RunResult") -> None:
-    from tasks.report.wording import failure_example  # noqa: PLC0415 - brings the report
+    from tasks.report.phrases import failure_example  # noqa: PLC0415 - brings the report
 
     if result.failures:
         console.answer("\nFailures:", style="bold")

@@ -11,7 +11,7 @@ import httpx
 
 from convergence.client.answers import Gates, ServiceRefusedError
 from convergence_core.errors import ConfigurationError, InfrastructureFault, Problem
-from tasks.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
+from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
 
 _AGAIN = frozenset({429, 503})
 _MEANT = {("update", 404), ("update", 409)}

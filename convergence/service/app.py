@@ -14,26 +14,26 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from convergence.runtime_settings import RuntimeArm
-from convergence.service import bodies
-from convergence.service.door import TOKEN
-from convergence.service.metrics import CONTENT_TYPE, Metrics
-from convergence.service.problems import PROBLEM, ProblemResponse, RefusedError, refusals
-from convergence.service.reading import body_of, described, key_of, read_bodies, system_of
-from convergence.service.tokens import Scope
-from convergence.systems import (
+from convergence.runtime.settings import RuntimeArm
+from convergence.runtime.systems import (
     DefaultServed,
     NothingToldError,
     Reward,
     Systems,
     shown_update,
 )
+from convergence.service import bodies
+from convergence.service.auth import TOKEN
+from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
+from convergence.service.metrics import CONTENT_TYPE, Metrics
+from convergence.service.problems import PROBLEM, ProblemResponse, RefusedError, refusals
+from convergence.service.tokens import Scope
 from convergence_core.errors import ArmChangedError, NoArmsError, RequestReusedError, StoreError
-from convergence_core.store.promotions import champion_of, looks
-from convergence_core.store.runtime_watches import alarms, guards as guards_of
-from tasks.committing import BusyError, Committer
-from tasks.process_redaction import redacted_text
-from tasks.redaction import one_line
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+from tasks.serving.committer import BusyError, Committer
+from tasks.store.runtime.promotions import champion_of, looks
+from tasks.store.runtime.watches import alarms, guards as guards_of
 
 System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]

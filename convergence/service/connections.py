@@ -15,7 +15,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from convergence.service.door import TOKEN
+from convergence.service.auth import TOKEN
 from convergence_core.errors import ConvergenceError
 
 ACCEPTED_AT_ONCE = 16

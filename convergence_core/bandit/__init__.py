@@ -13,7 +13,7 @@ from convergence_core.bandit.linear import LinearArms, LinearLearner
 from convergence_core.bandit.policy import Choice, Policy
 from convergence_core.bandit.priors import NightlyPrior, nightly_prior
 from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
-from convergence_core.bandit.warm import WarmArms
+from convergence_core.bandit.warm_start_arms import WarmArms
 
 __all__ = [
     "Alarm",

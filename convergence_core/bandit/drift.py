@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from convergence_core.bandit.arms import checked_reward
-from convergence_core.bandit.whole import (
+from convergence_core.bandit.global_drift import (
     Change,
     WholeWatch,
     from_json as whole_from_json,

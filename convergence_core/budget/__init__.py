@@ -9,9 +9,9 @@ from convergence_core.budget.limits import (
     Spent,
     Wait,
 )
+from convergence_core.budget.phrases import LimitName, dollars
 from convergence_core.budget.prices import Price, PriceTable, provider_of
 from convergence_core.budget.usage import usage_of
-from convergence_core.budget.wording import LimitName, dollars
 
 __all__ = [
     "Budget",

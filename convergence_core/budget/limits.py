@@ -10,12 +10,12 @@ not creep over a limit by rounding.
 """
 
 import math
-import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from convergence_core.budget.phrases import LimitName, dollars, shown, written
 from convergence_core.budget.terms import Exhausted, Grant, Limits, Reservation, Spent, Wait
-from convergence_core.budget.wording import LimitName, dollars, shown, written
-from convergence_core.target import WorstCase
+from convergence_core.ports import WorstCase
 
 __all__ = ["Budget", "Exhausted", "Grant", "Limits", "Reservation", "Spent", "Wait"]
 
@@ -26,19 +26,25 @@ _PICO = 1_000_000_000_000
 
 
 class Budget:
-    """The arithmetic of one run's limits. All methods may be called from many threads.
+    """The arithmetic of one run's limits.
 
     Args:
         limits: what may be spent.
         spent: what was spent before, e.g. by the run that is resumed.
+        lock: held by each method; with ``threading.Lock()`` many threads may share the budget.
     """
 
-    def __init__(self, limits: Limits, spent: Spent | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        spent: Spent | None = None,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         before = spent or Spent()
         self.limits = limits
         self.kept = (0.0, 0)
         """What is kept back for later, as ``keep_back`` was told."""
-        self._lock = threading.Lock()
+        self._lock = nullcontext() if lock is None else lock
         self._pico = round(before.usd * _PICO)
         self._calls = before.calls
         self._tokens = before.tokens

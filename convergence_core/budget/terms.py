@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from convergence_core.budget.wording import LimitName
-from convergence_core.target import WorstCase
+from convergence_core.budget.phrases import LimitName
+from convergence_core.ports import WorstCase
 
 if TYPE_CHECKING:
-    from convergence_core.config.spending import BudgetConfig
-    from convergence_core.store.protocols import CallTotals
+    from convergence_core.config.budget import BudgetConfig
+    from convergence_core.ports import CallTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

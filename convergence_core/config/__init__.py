@@ -13,6 +13,7 @@ from convergence_core.config.api import (
     RequestConfig,
     ResponseConfig,
 )
+from convergence_core.config.budget import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 from convergence_core.config.evaluation import (
     CustomEvaluatorConfig,
     Direction,
@@ -46,7 +47,6 @@ from convergence_core.config.search_space import (
     TextParam,
 )
 from convergence_core.config.society import LearningConfig, RlpConfig, SocietyConfig
-from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 from convergence_core.config.tree import ReferenceRow, reference
 
 __all__ = [

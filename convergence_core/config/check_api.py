@@ -180,7 +180,7 @@ def _check_times(api: ApiConfig, report: Report) -> None:
         report.add(path, rule, fix, value=shown(first), about=about)
 
 
-# As in tasks.request_templates: `{{name}}` is the plain text `{name}`.
+# As in tasks.http.request_templates: `{{name}}` is the plain text `{name}`.
 _PLACEHOLDER = re.compile(
     r"\{(?P<plain>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}(?(plain)\})"

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
+from convergence_core.config.expressions import parse
 from convergence_core.config.problems import listing, nearest
 from convergence_core.config.report import Report
 from convergence_core.config.search_space import (
@@ -17,7 +18,6 @@ from convergence_core.config.search_space import (
 )
 from convergence_core.config.shown import shown
 from convergence_core.config.source import Path
-from convergence_core.expressions import parse
 
 Parameters: TypeAlias = Mapping[str, ParameterConfig]
 Use: TypeAlias = Literal["number", "truth"]

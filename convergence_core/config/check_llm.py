@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from convergence_core.config.budget import LlmConfig, provider_of
 from convergence_core.config.check_urls import check_url
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import listing
 from convergence_core.config.report import Report
 from convergence_core.config.shown import shown
 from convergence_core.config.source import Path
-from convergence_core.config.spending import LlmConfig, provider_of
 
 _LLM: Path = ("llm",)
 _KEYS = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_API_KEY"}

@@ -1,10 +1,10 @@
 """Rules of ``prices``: what an entry must tell, and of what."""
 
 from convergence_core.config.api import CHAT_KINDS, ApiKind
+from convergence_core.config.budget import PriceConfig
 from convergence_core.config.models import Configuration
 from convergence_core.config.report import Report
 from convergence_core.config.source import Path
-from convergence_core.config.spending import PriceConfig
 from convergence_core.config.tree import fields_of, is_default
 
 _KIND: Path = ("api", "kind")

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, JsonValue
 
 from convergence_core.config.base import FunctionPath, Section, Text
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 
 MetricType: TypeAlias = Literal[
     "exact_match",

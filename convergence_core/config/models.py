@@ -6,6 +6,7 @@ from pydantic import Field
 
 from convergence_core.config.api import ApiConfig
 from convergence_core.config.base import Section
+from convergence_core.config.budget import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 from convergence_core.config.evaluation import EvaluationConfig
 from convergence_core.config.optimization import (
     OptimizationConfig,
@@ -15,7 +16,6 @@ from convergence_core.config.optimization import (
 from convergence_core.config.promotion import PromotionConfig
 from convergence_core.config.search_space import SearchSpaceConfig
 from convergence_core.config.society import SocietyConfig
-from convergence_core.config.spending import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 
 
 class Configuration(Section):

@@ -6,9 +6,9 @@ As in ``normalize``, every value may still be of any type.
 from typing import Any
 
 from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.budget import provider_of
 from convergence_core.config.normalized import Normalized, mapping_at
 from convergence_core.config.source import Path
-from convergence_core.config.spending import provider_of
 
 _KEY_HEADERS = {"azure": "api-key", "gemini": "x-goog-api-key"}
 """Headers in which providers of their own form take keys."""

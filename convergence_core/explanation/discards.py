@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from convergence_core.archive import Archive
 from convergence_core.explanation.records import Discard, Discards
-from convergence_core.goals import FittedGoals
+from convergence_core.objective.goals import FittedGoals
 from convergence_core.posterior import FittedSpaceModel
-from convergence_core.racing import Field, Rules
-from convergence_core.recommend import Ranked
+from convergence_core.search.archive import Archive
+from convergence_core.search.racing import Field, Rules
+from convergence_core.search.recommend import Ranked
 from convergence_core.space import Space
 
 MAX_DISCARDS = 20

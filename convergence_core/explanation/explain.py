@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.archive import Archive
-from convergence_core.explanation.deciding import CellToGeneration, compare, spent_on
+from convergence_core.explanation.deciding_cells import CellToGeneration, compare, spent_on
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import cut
 from convergence_core.explanation.records import Effect, Explanation
-from convergence_core.goals import FittedGoals
+from convergence_core.objective.goals import FittedGoals
 from convergence_core.posterior import SpaceModel
-from convergence_core.racing import Rules
-from convergence_core.recommend import Recommendation
+from convergence_core.search.archive import Archive
+from convergence_core.search.racing import Rules
+from convergence_core.search.recommend import Recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

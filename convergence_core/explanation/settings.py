@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from convergence_core.evolution import PoolBreeder
 from convergence_core.records import ParamValue
+from convergence_core.search.evolution import PoolBreeder
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.encoding import Encoding
 

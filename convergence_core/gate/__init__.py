@@ -6,7 +6,7 @@ several arms in live traffic, ``Guard`` watches what was promoted. All rest on b
 """
 
 from convergence_core.gate.allocation import Plan, even_plan, verdict_plan
-from convergence_core.gate.contest import Contest, Design, Outcomes
+from convergence_core.gate.best_arm_test import Contest, Design, Outcomes
 from convergence_core.gate.guard import Guard, gains_against_champion, gains_against_level
 from convergence_core.gate.paired import PairedGate, PairedVerdict
 

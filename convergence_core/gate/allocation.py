@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.gate.best_arm_test import Contest
 from convergence_core.gate.betting import Floats
-from convergence_core.gate.contest import Contest
 
 FIRST = 40
 """Rewards that each arm gets before shares may differ."""

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.posterior.absorbed import Absorbed, Rest, cell_weights
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.item_response import ItemResponse
+from convergence_core.posterior.random_effects import Absorbed, Rest, cell_weights
 
 N_ROUNDS = 20
 """Rounds of estimating variances at most."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit, xlogy
 
-from convergence_core.posterior.absorbed import Absorbed, Rest, cell_weights
 from convergence_core.posterior.evidence import Evidence
+from convergence_core.posterior.random_effects import Absorbed, Rest, cell_weights
 
 MARGIN = 8.0
 """Log-likelihood that differences between cases must be worth. Newcomers that share a chunk and are

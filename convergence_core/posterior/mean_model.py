@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.archive import Archive, Member
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.kernel import Layout
-from convergence_core.posterior.warped import WarpedBeliefs
-from convergence_core.posterior.warping import Warp
+from convergence_core.posterior.warp import Warp
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.records import Candidate
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.tallies import total_of
 from convergence_core.space.encoding import Encoding, Places
-from convergence_core.tallies import total_of
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from convergence_core.archive import Archive
 from convergence_core.records import Candidate
+from convergence_core.search.archive import Archive
 
 
 class Posterior(Protocol):

@@ -13,22 +13,22 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.archive import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
-from convergence_core.posterior.earlier import (
+from convergence_core.posterior.evidence import Evidence
+from convergence_core.posterior.gaussian_process import GaussianProcess, Repeats
+from convergence_core.posterior.interaction import Interaction, without_noise
+from convergence_core.posterior.kernel import Distances, Layout
+from convergence_core.posterior.prior_runs import (
     Agreement,
     EarlierRun,
     newest_within,
     with_earlier,
 )
-from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.gaussian_process import GaussianProcess, Repeats
-from convergence_core.posterior.interaction import Interaction, without_noise
-from convergence_core.posterior.kernel import Distances, Layout
-from convergence_core.posterior.reading import Reading
-from convergence_core.posterior.warped import WarpedBeliefs
-from convergence_core.posterior.warping import Warp
+from convergence_core.posterior.warp import Warp
+from convergence_core.posterior.warped_evidence import Reading
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.records import Candidate, Json
+from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Space
 from convergence_core.space.encoding import Encoding, Places
 

@@ -1,7 +1,7 @@
 """RLP: thoughts that earn their place by predicting outcomes (after arXiv 2510.01265).
 
 A thought is written before the outcomes it is judged by and is paid for the information it adds
-about them. Pure numpy; who asks a model is in ``tasks.thoughts``.
+about them. Pure numpy; who asks a model is in ``tasks.rlp``.
 
 ====================  =============================================================
 ``bins``              ten bins of reward; calibration's transform; CRPS

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.judges.texts import jaccard, word_set
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.replay import Replay
-from convergence_core.texts import jaccard, word_set
 
 MOST: Final = 3
 LEAST_N: Final = 8

@@ -16,10 +16,10 @@ from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.experts import Weights
 from convergence_core.rlp.gain import Evidence
+from convergence_core.rlp.gain_rows import score
 from convergence_core.rlp.history import History, Outcomes
 from convergence_core.rlp.policy import Policy, Step, Update, Value
 from convergence_core.rlp.replay import Replay, Row
-from convergence_core.rlp.scoring import score
 from convergence_core.rlp.settings import Settings
 
 

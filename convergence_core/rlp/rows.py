@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from convergence_core.ports import Row
 from convergence_core.records import Json, canonical_json, sha256_hex
 from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts, Thought
 from convergence_core.rlp.gain import interval_of
 from convergence_core.rlp.learner import Lesson, RlpState
 from convergence_core.rlp.replay import Replay, Row as ReplayRow
 from convergence_core.rlp.strategies import NO_THOUGHT
-from convergence_core.store.protocols import Row
 
 POLICY: Final = "rlp"
 STATISTICAL_ARM: Final = "posterior"

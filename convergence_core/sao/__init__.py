@@ -3,7 +3,7 @@
 After "Self-Alignment Optimization for Language Models" (arXiv 2510.06652): a model writes prompts in
 persona, answers each twice and ranks its own answers. Departures, each in its module: both orders
 are judged, position and length are modelled, every row passes filters, and nothing that comes of it
-may move a reward or the final ranking. Who asks the model is in ``tasks.preferences``.
+may move a reward or the final ranking. Who asks the model is in ``tasks.sao``.
 
 ==================  ===============================================================
 ``personas``        a million personas, walked through without a repeat

@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.judges.texts import word_set
 from convergence_core.sao.personas import FACTORS, Grammar, Persona, phrase
-from convergence_core.texts import word_set
 
 FACTOR: Final = 0.7
 UNKNOWN: Final = 0.5

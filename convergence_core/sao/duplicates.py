@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.texts import fingerprint, jaccard, word_set
+from convergence_core.judges.texts import fingerprint, jaccard, word_set
 
 N_VALUES: Final = 128
 N_BANDS, N_ROWS = 16, 8

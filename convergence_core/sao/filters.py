@@ -22,9 +22,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from convergence_core.judges.texts import jaccard, normalized, runs_of, word_set
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, Judgement
-from convergence_core.texts import jaccard, normalized, runs_of, word_set
 
 Filter: TypeAlias = Literal[
     "incomplete",

@@ -155,7 +155,7 @@ class PreferenceReport:
 def missing(n: int) -> str:
     """Return what a verdict on a judge still needs, in words."""
     # It brings NumPy, and reports of runs without preferences need not wait for that.
-    from convergence_core.trust.audit import LEAST_ITEMS  # noqa: PLC0415
+    from convergence_core.judges.trust.audit import LEAST_ITEMS  # noqa: PLC0415
 
     return (
         f"it takes {LEAST_ITEMS} different grounded items, {n} more than it was tried on "

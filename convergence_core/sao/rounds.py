@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from convergence_core.judges.texts import normalized
 from convergence_core.records import Json, sha256_hex
 from convergence_core.sao.preferences import Judgement, Split
-from convergence_core.texts import normalized
 
 N_SPLITS: Final = 10
 FALL: Final = 0.05

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.coverage.measures import Coverage
+from convergence_core.judges.coverage.measures import Coverage
+from convergence_core.judges.trust.audit import Audit
+from convergence_core.ports import Row
 from convergence_core.records import canonical_json, sha256_hex
+from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.filters import Filter
-from convergence_core.sao.grounding import AuditItem
 from convergence_core.sao.pooled import Pooled
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
 from convergence_core.sao.state import JudgedPair, SaoState
-from convergence_core.store.protocols import Row
-from convergence_core.trust.audit import Audit
 
 STOPPED: Final = "stopped"
 """Measure of a round: 1 if an alarm of coverage stopped the rows after it, else 0."""

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from convergence_core.coverage.alarms import Alarms, Windows
+from convergence_core.judges.coverage.alarms import Alarms, Windows
+from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.judges.trust.drift import Drift
+from convergence_core.judges.trust.exploitation import Exploitation, Standing
 from convergence_core.records import Json
 from convergence_core.sao.filters import Filter
 from convergence_core.sao.preferences import Comparison, Judgement, Preference, Split
 from convergence_core.sao.rounds import Rounds, split_of
-from convergence_core.trust.audit import Audit, Trust
-from convergence_core.trust.drift import Drift
-from convergence_core.trust.exploitation import Exploitation, Standing
 
 ABORTED: Final = "aborted"
 """What drops all pairs of a round whose judge cannot be believed."""

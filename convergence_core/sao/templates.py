@@ -2,14 +2,14 @@
 
 Shapes after the paper (Fig. 1), in our own words: a persona's prompt, an impartial judge of two tagged
 responses by four criteria. Whatever a model or a user wrote is fenced as data
-(``convergence_core.fencing``). The judge answers one letter, so that its probability can be read;
+(``convergence_core.judges.fences``). The judge answers one letter, so that its probability can be read;
 nothing tells it which answer is whose, or that it sees the pair twice.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from convergence_core.fencing import fenced, mark_of
+from convergence_core.judges.fences import fenced, mark_of
 from convergence_core.records import Json
 
 Messages: TypeAlias = list[dict[str, Json]]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from convergence_core.config.expressions import Expression
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.expressions import Expression
 from convergence_core.records import (
     Candidate,
     Json,
@@ -102,7 +102,7 @@ class Space:
         Raises:
             ConfigurationError: with every problem found.
         """
-        from convergence_core.space.building import build  # noqa: PLC0415 - it needs this class
+        from convergence_core.space.builder import build  # noqa: PLC0415 - it needs this class
 
         return build(cfg, texts)
 

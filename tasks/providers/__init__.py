@@ -8,15 +8,15 @@ from typing import Unpack
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config import ApiConfig
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.target import LLM
+from convergence_core.ports import LLM
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.chat import Connection, Provider, Settings, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Dialect, Mapped, openai_dialect
 from tasks.providers.gemini import GeminiChat
 from tasks.providers.openai_chat import AzureChat, OpenAIChat
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 
 __all__ = [
     "ENDPOINTS",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from convergence_core.budget.usage import usage_of
 from convergence_core.errors import CandidateFault
+from convergence_core.ports import Completion
 from convergence_core.records import Json, Reply
-from convergence_core.target import Completion
-from tasks.values import as_text
+from tasks.json_values import as_text
 
 REFUSAL = "refusal"
 EMPTY = "empty_reply"

@@ -18,16 +18,16 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import Json
-from tasks.authentication import header_fault
-from tasks.bodies import MAX_RESPONSE_BYTES
-from tasks.http_calls import bad_body_fault, make_client, transport_fault
+from tasks.http.authentication import header_fault
+from tasks.http.bodies import MAX_RESPONSE_BYTES
+from tasks.http.clients import bad_body_fault, make_client, transport_fault
+from tasks.http.stopwatch import Stopwatch
+from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
 from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
-from tasks.redaction import Redactor
-from tasks.stopwatch import Stopwatch
-from tasks.values import to_json
+from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "candidates", "promptFeedback", "usage", "usageMetadata")
 _DRAIN_S = 0.5

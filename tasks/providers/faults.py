@@ -12,9 +12,9 @@ import httpx
 
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
-from tasks.http_calls import status_fault
+from tasks.http.clients import status_fault
+from tasks.http.retries import rate_of
 from tasks.providers.answers import REFUSAL
-from tasks.retries import rate_of
 
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
 _LIMIT_REACHED = "billing_hard_limit_reached"

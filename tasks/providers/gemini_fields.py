@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json
+from tasks.json_values import as_text
 from tasks.providers.fields import Mapped, Unsupported, is_accepted, rule_for, settled
-from tasks.values import as_text
 
 _NAMES: dict[str, str] = {
     "temperature": "temperature",

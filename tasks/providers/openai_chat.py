@@ -14,11 +14,11 @@ import httpx
 
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
+from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import Provider, Settings
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner
-from tasks.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     import openai

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
+from tasks.json_values import to_json
 from tasks.providers.answers import gemini_parts
-from tasks.values import to_json
 
 DONE = "[DONE]"
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from convergence_core.archive import Member
-from convergence_core.recommend import Interval, Ranked, mean_interval, paired_difference
 from convergence_core.records import Candidate, Case, Role, Trial
 from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
-from convergence_core.sampler import SearchState
+from convergence_core.search.archive import Member
+from convergence_core.search.recommend import Interval, Ranked, mean_interval, paired_difference
+from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
-from tasks.cases import groups_of
+from tasks.inputs.cases import groups_of
 from tasks.report.evidence import CandidateCounts, Evidence
 
 

@@ -7,29 +7,29 @@ import numpy as np
 
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
-from convergence_core.goals import FittedGoals, Goals
+from convergence_core.objective.goals import FittedGoals, Goals
+from convergence_core.ports import CallTotals, RunRecord, Store
 from convergence_core.posterior import SpaceModel
-from convergence_core.recommend import Recommendation
 from convergence_core.records import Case, Trial
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
-from convergence_core.sampler import SearchState
-from convergence_core.samplers import ThompsonSampler, make_sampler, make_surrogate
+from convergence_core.search.recommend import Recommendation
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Space
-from convergence_core.store.clock import wall_clock_us
-from convergence_core.store.ids import label_of
-from convergence_core.store.protocols import CallTotals, RunRecord, Store
-from tasks.cases import split_holdout
-from tasks.earlier import Past
-from tasks.lineage import ancestors
-from tasks.report import wording
+from tasks.inputs.cases import split_holdout
+from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.curve import learning_curve
 from tasks.report.evidence import Evidence, read_evidence
 from tasks.report.front import pareto_front
-from tasks.report.judges import judge_reports
-from tasks.report.preferring import preference_report
-from tasks.report.thinking import thinking_report
-from tasks.runs import Run, recommended
+from tasks.report.judge_section import judge_reports
+from tasks.report.rlp_section import thinking_report
+from tasks.report.sao_section import preference_report
+from tasks.run.lineage import ancestors
+from tasks.run.prior_runs import Past
+from tasks.run.run import Run, recommended
+from tasks.store.clock import wall_clock_us
+from tasks.store.tables.ids import label_of
 
 MAX_LEADERBOARD = 500
 """Rows kept in a result; the store and ``experiments.csv`` hold all."""
@@ -165,7 +165,7 @@ def collect(
         baseline=view.report(baseline_id),
         winner_reason=""
         if goals is None or recommendation is None
-        else wording.constraint_reason(recommendation, space, search, goals.tolerance),
+        else phrases.constraint_reason(recommendation, space, search, goals.tolerance),
         front=pareto_front(told_goals, search, space, level=level),
         has_defaults=baseline_id is not None,
         difference=gaps["holdout"],

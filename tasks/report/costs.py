@@ -1,9 +1,9 @@
 """What a run cost, by role and model, and where its answers came from."""
 
 from convergence_core.result import RoleCost, RunResult
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import Block, Code, Grid, Heading, Inline, Paragraph
-from tasks.report.wording import UNKNOWN, clean, plural
+from tasks.report.phrases import UNKNOWN, clean, plural
 
 COLUMNS = (
     "role",
@@ -41,7 +41,7 @@ def _is_worth_telling(cost: RoleCost) -> bool:
 
 
 def _row(cost: RoleCost) -> tuple[Inline, ...]:
-    usd = wording.usd(cost.cost_usd)
+    usd = phrases.usd(cost.cost_usd)
     if cost.n_unpriced:
         usd += f" and {plural(cost.n_unpriced, 'call')} of unknown price"
     return (
@@ -69,7 +69,7 @@ def _sentences(result: RunResult) -> list[str]:
     maybe = sum(cost.maybe_usd for cost in result.costs)
     if maybe:
         sentences.append(
-            f"At most {wording.usd(maybe)} more was paid for calls whose end nobody saw."
+            f"At most {phrases.usd(maybe)} more was paid for calls whose end nobody saw."
         )
     if result.facts.get("offline"):
         sentences.append("The run was offline: these are list prices, and nothing was paid.")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from convergence_core.records import Params, ParamValue, Role
 from convergence_core.result import CandidateReport, Estimate, RunResult
 from convergence_core.visualization import Visualization
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
     Bullets,
@@ -23,8 +23,8 @@ from tasks.report.blocks import (
 from tasks.report.costs import costs
 from tasks.report.explanation import explanation_blocks
 from tasks.report.leaderboard import leaderboard_grid
+from tasks.report.phrases import clean, plural, short
 from tasks.report.plots import has_plot, tradeoff_metrics
-from tasks.report.wording import clean, plural, short
 
 MAX_ROWS = 50
 """Rows shown of a long table."""
@@ -83,7 +83,7 @@ def _front(result: RunResult) -> list[Block]:
 def _judges(result: RunResult) -> list[Block]:
     if not result.judges:
         return []
-    from tasks.report.judges import judge_blocks  # noqa: PLC0415 - brings the configuration's models
+    from tasks.report.judge_section import judge_blocks  # noqa: PLC0415 - brings the configuration's models
 
     return judge_blocks(result.judges)
 
@@ -91,11 +91,11 @@ def _judges(result: RunResult) -> list[Block]:
 def _society(result: RunResult) -> list[Block]:
     blocks: list[Block] = []
     if result.thinking is not None:
-        from tasks.report.thinking import thinking_blocks  # noqa: PLC0415 - brings numpy
+        from tasks.report.rlp_section import thinking_blocks  # noqa: PLC0415 - brings numpy
 
         blocks += thinking_blocks(result.thinking)
     if result.preferences is not None:
-        from tasks.report.preferring import preference_blocks  # noqa: PLC0415 - as above
+        from tasks.report.sao_section import preference_blocks  # noqa: PLC0415 - as above
 
         blocks += preference_blocks(result.preferences)
     return blocks
@@ -113,18 +113,18 @@ def _finding(result: RunResult) -> list[Block]:
         said = f"No configuration can be recommended: {why}."
         return [Heading("What was found"), Paragraph((said,), "lead")]
     sentences = [
-        wording.gate_sentence(result),
-        wording.fresh_sentence(result),
-        wording.search_sentence(result),
-        wording.within_sentence(result),
-        wording.default_sentence(result),
+        phrases.gate_sentence(result),
+        phrases.fresh_sentence(result),
+        phrases.search_sentence(result),
+        phrases.within_sentence(result),
+        phrases.default_sentence(result),
     ]
     items = [_marked(sentence) for sentence in sentences if sentence is not None]
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
         Heading("What was found"),
-        Paragraph(_marked(wording.holdout_sentence(result)), "lead"),
+        Paragraph(_marked(phrases.holdout_sentence(result)), "lead"),
         _key_figures(result, winner),
         Bullets(tuple(items)),
         Plots(("estimates",)),
@@ -146,19 +146,19 @@ def _key_figures(result: RunResult, winner: CandidateReport) -> KeyFigures:
         figures.append(_key_figure("Default", other, role))
     gap = result.gap(role)
     if gap is not None and not result.winner_is_baseline:
-        interval = f"[{wording.signed(gap.low)}, {wording.signed(gap.high)}]"
-        detail = f"{interval} paired, {wording.percent(gap.level)}; one look, no decision"
-        figures.append(KeyFigure("Difference", wording.signed(gap.mean), detail))
-    price = "no price known" if result.cost_usd is None else wording.usd(result.cost_usd)
+        interval = f"[{phrases.signed(gap.low)}, {phrases.signed(gap.high)}]"
+        detail = f"{interval} paired, {phrases.percent(gap.level)}; one look, no decision"
+        figures.append(KeyFigure("Difference", phrases.signed(gap.mean), detail))
+    price = "no price known" if result.cost_usd is None else phrases.usd(result.cost_usd)
     cells = f"{plural(result.n_evaluations, 'evaluation')}; {price}"
     figures.append(KeyFigure("Calls", f"{result.n_calls:,}", cells))
     return KeyFigures(tuple(figures))
 
 
 def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = False) -> KeyFigure:
-    interval = f"[{wording.reward(value.low)}, {wording.reward(value.high)}]"
+    interval = f"[{phrases.reward(value.low)}, {phrases.reward(value.high)}]"
     detail = f"{interval} {_KINDS[role]} mean reward, {ROLE_NAMES[role]}"
-    return KeyFigure(title, wording.reward(value.mean), detail, is_main)
+    return KeyFigure(title, phrases.reward(value.mean), detail, is_main)
 
 
 def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
@@ -169,10 +169,10 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
         other = None if baseline is None else baseline.estimate(role)
         if own is None and other is None:
             continue
-        shown: list[Inline] = [name, _KINDS[role], _n_cases(own), wording.estimate(own)]
+        shown: list[Inline] = [name, _KINDS[role], _n_cases(own), phrases.estimate(own)]
         if baseline is not None:
-            shown += [_n_cases(other), wording.estimate(other)]
-            shown.append(wording.difference(result.gap(role)))
+            shown += [_n_cases(other), phrases.estimate(other)]
+            shown.append(phrases.difference(result.gap(role)))
         rows.append(tuple(shown))
     columns = ["mean reward on", "kind", "cases", "recommended"]
     if baseline is not None:
@@ -182,8 +182,8 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
 
 def _n_cases(value: Estimate | None) -> str:
     if value is None or value.n_groups is None:
-        return wording.UNKNOWN if value is None else f"{value.n_cases:,}"
-    return f"{value.n_cases:,} in {wording.plural(value.n_groups, 'group')}"
+        return phrases.UNKNOWN if value is None else f"{value.n_cases:,}"
+    return f"{value.n_cases:,} in {phrases.plural(value.n_groups, 'group')}"
 
 
 # -- the configuration and its metrics
@@ -214,7 +214,7 @@ def _value(params: Params, name: str) -> Inline:
 
 def shown_value(value: ParamValue) -> Inline:
     """Return a parameter's value; long texts folded."""
-    text = wording.value_text(value)
+    text = phrases.value_text(value)
     return LongText(text) if "\n" in text or len(text) > 80 else Code(text)
 
 
@@ -241,8 +241,8 @@ def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]
             if own is None and other is None:
                 continue
             row: list[Inline] = [Code(clean(metric.name)), name, _METRIC_KINDS[role]]
-            row.append(wording.number(own))
-            row += [wording.number(other)] if baseline is not None else []
+            row.append(phrases.number(own))
+            row += [phrases.number(other)] if baseline is not None else []
             rows.append((*row, metric.direction, share))
     with_default = ("default",) if baseline is not None else ()
     columns = (
@@ -283,7 +283,7 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
     if "learning_curve" in names:
         said = (
             "The line is the posterior mean of the configuration that would have been recommended "
-            f"after each generation, with its {wording.percent(result.level)} interval, from "
+            f"after each generation, with its {phrases.percent(result.level)} interval, from "
             "search cells alone: biased upward by selection. The dashed line is the average "
             "posterior mean of the configurations that the generation asked."
         )
@@ -298,11 +298,11 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
             str(point.generation),
             f"{point.n_evaluations:,}",
             f"{point.cumulative_calls:,}",
-            wording.interval(point.best_mean, point.low, point.high),
-            wording.reward(point.asked_mean),
+            phrases.interval(point.best_mean, point.low, point.high),
+            phrases.reward(point.asked_mean),
         ]
         if has_money:
-            row.append(wording.usd(point.cumulative_usd))
+            row.append(phrases.usd(point.cumulative_usd))
         rows.append(tuple(row))
     if has_money:
         columns.append("USD so far")
@@ -321,7 +321,7 @@ def _leaderboard(result: RunResult) -> list[Block]:
         return []
     shown = result.leaderboard[:MAX_ROWS]
     said = (
-        f"Posterior mean rewards from search cells, with {wording.percent(result.level)} intervals; "
+        f"Posterior mean rewards from search cells, with {phrases.percent(result.level)} intervals; "
         "the upper rows are biased upward by selection."
     )
     if any(row.cautious is not None for row in result.leaderboard):
@@ -404,7 +404,7 @@ def _not_done(result: RunResult) -> list[Block]:
                 Code(short(failure.reason)),
                 failure.fault or "not asked",
                 f"{failure.n:,}",
-                wording.failure_example(failure.example, 300),
+                phrases.failure_example(failure.example, 300),
             )
             for failure in result.failures[:MAX_ROWS]
         ]
@@ -419,13 +419,13 @@ def _facts(result: RunResult) -> list[Block]:
         "label": result.label,
         "system": result.system,
         "algorithm": f"{result.algorithm}, seed {result.seed}",
-        "began": wording.moment(result.started_us),
-        "ended": wording.moment(result.ended_us),
-        "took": wording.duration(result.started_us, result.ended_us),
+        "began": phrases.moment(result.started_us),
+        "ended": phrases.moment(result.ended_us),
+        "took": phrases.duration(result.started_us, result.ended_us),
         "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held "
         "out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
-        "spend": wording.usd(result.cost_usd),
+        "spend": phrases.usd(result.cost_usd),
         **dict(sorted(result.facts.items())),
     }
     rows: tuple[tuple[Inline, ...], ...] = tuple(

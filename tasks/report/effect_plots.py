@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
-from tasks.report import drawing
-from tasks.report.drawing import Palette
-from tasks.report.wording import clean, short
+from tasks.report import figures
+from tasks.report.figures import Palette
+from tasks.report.phrases import clean, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +100,7 @@ def effect_svgs(result: RunResult) -> list[str]:
             draw(figure.subplots(), palette, effect, limits)
 
         pictures.append(
-            drawing.svg(
+            figures.svg(
                 fill,
                 name=f"effect{i}",
                 title=f"Mean reward by {clean(effect.parameter)}",

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from convergence_core.ports import Store
 from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.records import Role
 from convergence_core.result import Failure, RoleCost
-from convergence_core.store.protocols import Store
-from tasks.process_redaction import redacted_text
-from tasks.redaction import shortened
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
 
 MAX_FAILURES = 50
 """Kinds of failures kept."""

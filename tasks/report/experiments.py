@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from convergence_core.csv_cells import neutral_row
+from convergence_core.ports import Store
 from convergence_core.records import Case, Json
-from convergence_core.store.protocols import Store
-from tasks.report import wording
+from tasks.report import phrases
+from tasks.report.csv_cells import neutral_row
 
 CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""
@@ -201,7 +201,7 @@ def write_detailed_json(
             "n_cases": row.n_cases,
             "raw_metrics": dict(row.metrics),
             "generation": row.generation,
-            "timestamp": wording.iso(min(starts)) if starts else None,
+            "timestamp": phrases.iso(min(starts)) if starts else None,
             "candidate_id": row.candidate_id,
             "origin": row.origin,
             "test_results": [_test_result(e, cases, keep_text=keep_text) for e in evaluations],

@@ -3,10 +3,10 @@
 from convergence_core.explanation.records import ERROR, Comparison, Discards, Effect, Surface
 from convergence_core.result import RunResult
 from convergence_core.visualization import Visualization
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import Block, Code, Grid, Heading, Inline, Paragraph, Plots
+from tasks.report.phrases import clean, named_label, percent, plural, short
 from tasks.report.plots import has_plot
-from tasks.report.wording import clean, named_label, percent, plural, short
 
 MAX_ROWS = 100
 """Rows shown of a long table."""
@@ -67,8 +67,8 @@ def _about_effects(result: RunResult, effects: list[Effect]) -> str:
     if surface is not None:
         said += (
             f"A configuration drawn at random earns "
-            f"{wording.interval(surface.average, surface.average_low, surface.average_high)}; "
-            f"their standard deviation is {wording.reward(surface.sd)}. Of the variance, single "
+            f"{phrases.interval(surface.average, surface.average_low, surface.average_high)}; "
+            f"their standard deviation is {phrases.reward(surface.sd)}. Of the variance, single "
             f"parameters explain {_percent(surface.share_single)}, and {_percent(surface.share_own)} "
             "belongs to single configurations alone. "
         )
@@ -89,7 +89,7 @@ def _shares(effects: list[Effect]) -> Grid:
                 _share(effect.share, effect.share_low, effect.share_high),
                 "yes" if effect.is_sure else "no",
                 short(highest.label),
-                wording.interval(highest.mean, highest.low, highest.high),
+                phrases.interval(highest.mean, highest.low, highest.high),
                 _percent(effect.share_active),
             )
         )
@@ -109,7 +109,7 @@ def _values(effects: list[Effect]) -> Grid:
         (
             Code(clean(effect.parameter)),
             clean(point.label),
-            wording.interval(point.mean, point.low, point.high),
+            phrases.interval(point.mean, point.low, point.high),
             str(point.n_candidates),
         )
         for effect in effects
@@ -169,7 +169,7 @@ def _comparison(found: Comparison) -> list[Block]:
         said += (
             f"of {plural(found.n_shared, 'test case')} asked of both, its reward is higher on "
             f"{found.n_above}, equal on {found.n_equal} and lower on {found.n_below}, by "
-            f"{wording.signed(found.gap)} in the mean over these cases, as measured in the search"
+            f"{phrases.signed(found.gap)} in the mean over these cases, as measured in the search"
         )
     said += (
         f"; the posterior probability that its mean reward is higher is "
@@ -178,7 +178,7 @@ def _comparison(found: Comparison) -> list[Block]:
     blocks: list[Block] = [Paragraph((said,))]
     if found.cases and found.n_shared > 1:
         rows: list[tuple[Inline, ...]] = [
-            (Code(short(gap.case_id)), wording.signed(gap.gap), wording.signed(gap.share))
+            (Code(short(gap.case_id)), phrases.signed(gap.gap), phrases.signed(gap.share))
             for gap in found.cases
         ]
         columns = ("test case", "difference of rewards", "its part in the mean")
@@ -237,7 +237,7 @@ def _discards(found: Discards) -> list[Block]:
     rows: list[tuple[Inline, ...]] = [
         (
             named_label(one.label, one.candidate_id),
-            wording.interval(one.mean, one.low, one.high),
+            phrases.interval(one.mean, one.low, one.high),
             f"{one.n_cells:,}",
             _probability(one.probability),
         )
@@ -260,12 +260,12 @@ def _percent(share: float) -> str:
 
 def _share(mean: float | None, low: float | None, high: float | None) -> str:
     if mean is None or low is None or high is None:
-        return wording.UNKNOWN
+        return phrases.UNKNOWN
     return f"{_percent(mean)} [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def _signed(mean: float, low: float, high: float) -> str:
-    return f"{wording.signed(mean)} [{wording.signed(low)}, {wording.signed(high)}]"
+    return f"{phrases.signed(mean)} [{phrases.signed(low)}, {phrases.signed(high)}]"
 
 
 def _probability(p: float) -> str:

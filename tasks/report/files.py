@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TextIO
 
 from convergence_core.config import Configuration
+from convergence_core.ports import Store
 from convergence_core.records import Case
 from convergence_core.result import RunResult
-from convergence_core.store.protocols import Store
+from tasks.report.atomic_files import atomic_text, point_to_latest
 from tasks.report.experiments import (
     experiments,
     write_detailed_csv,
@@ -33,7 +34,6 @@ from tasks.report.experiments import (
 from tasks.report.handover import ENDINGS, best_config, write_export
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
-from tasks.report.writing import atomic_text, point_to_latest
 
 Write = Callable[[TextIO], None]
 

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.pareto import dominated, hypervolume
+from convergence_core.objective.pareto import dominated, hypervolume
 from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import Block, Grid, Heading, Inline, Paragraph, PlotName, Plots
-from tasks.report.wording import clean, named_label, plural
+from tasks.report.phrases import clean, named_label, plural
 
 if TYPE_CHECKING:
-    from convergence_core.goals import FittedGoals
-    from convergence_core.sampler import SearchState
+    from convergence_core.objective.goals import FittedGoals
+    from convergence_core.search.sampler import SearchState
     from convergence_core.space import Space
 
 MAX_DOMINATED = 200
@@ -40,7 +40,7 @@ def pareto_front(
     places = goals.encoding.encode([candidate.params for candidate in candidates])
     means = goals.means(ids, places)  # (n, n_objectives)
     lows, highs = goals.intervals(ids, places, level)
-    from convergence_core.goals import PROBABLY  # noqa: PLC0415 - brings the posterior
+    from convergence_core.objective.goals import PROBABLY  # noqa: PLC0415 - brings the posterior
 
     feasible = np.flatnonzero(goals.probability_feasible(ids, places) >= PROBABLY)
     is_behind = dominated(means[feasible])
@@ -87,7 +87,7 @@ def front_blocks(result: RunResult) -> list[Block]:
         f"{plural(len(front.points), 'configuration')} of "
         f"{result.n_candidates:,} asked: by posterior means no other one is better in one metric "
         "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
-        f"{wording.percent(front.level)} intervals from search cells alone: biased upward by "
+        f"{phrases.percent(front.level)} intervals from search cells alone: biased upward by "
         "selection. Overlapping intervals mean that the front may hold others too. The "
         "recommendation is made by the metrics' weights."
     )
@@ -138,7 +138,7 @@ def _grid(
     for point in points:
         cells: list[Inline] = [named_label(point.label, point.candidate_id) + _mark(result, point)]
         cells += [
-            wording.interval(point.means[name], point.lows[name], point.highs[name])
+            phrases.interval(point.means[name], point.lows[name], point.highs[name])
             for name in front.objectives
         ]
         rows.append((*cells, f"{point.n_cells:,}"))

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from convergence_core.result import Front, FrontPoint, RunResult
-from tasks.report.drawing import Palette
-from tasks.report.wording import percent, short
+from tasks.report.figures import Palette
+from tasks.report.phrases import percent, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import yaml
 from convergence_core.config.optimization import ExportConfig
 from convergence_core.records import Json, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
-from tasks.report import wording
+from tasks.report import phrases
 
 ENDINGS: Mapping[str, str] = {"python": "py", "json": "json", "yaml": "yaml"}
 """Ending of the exported file by its format."""
@@ -31,7 +31,7 @@ def best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
             "how_to_use": "Use the values under `config` as the system's settings.",
             "score_achieved": value.mean,
             "score_scale": "mean reward from 0 (worst possible) to 1 (perfect)",
-            "timestamp": wording.iso(result.ended_us),
+            "timestamp": phrases.iso(result.ended_us),
             "optimization_run": result.label,
             "test_cases_evaluated": value.n_cases,
         },
@@ -49,7 +49,7 @@ def write_export(
 ) -> None:
     """Write the recommended configuration alone, in the form that ``output`` asks for."""
     params = dict(winner.params)
-    note = f"Configuration recommended by run {result.label}, {wording.iso(result.ended_us)}."
+    note = f"Configuration recommended by run {result.label}, {phrases.iso(result.ended_us)}."
     match export.format:
         case "json":
             stream.write(json.dumps(params, indent=2) + "\n")

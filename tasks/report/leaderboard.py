@@ -1,9 +1,9 @@
 """The leaderboard as rows of text, for pages and Prefect's tables."""
 
 from convergence_core.result import LeaderboardRow, RunResult
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import Inline
-from tasks.report.wording import clean, named_label, short
+from tasks.report.phrases import clean, named_label, short
 
 
 def leaderboard_grid(
@@ -30,19 +30,19 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
         texts = {
             "rank": str(row.rank),
             "configuration": label,
-            "posterior mean": wording.interval(row.mean, row.low, row.high),
+            "posterior mean": phrases.interval(row.mean, row.low, row.high),
         }
         if any(one.cautious is not None for one in result.leaderboard):
-            texts["cautious"] = wording.reward(row.cautious)
+            texts["cautious"] = phrases.reward(row.cautious)
         if any(one.feasible is not None for one in result.leaderboard):
             kept = row.feasible
-            texts["keeps constraints"] = wording.UNKNOWN if kept is None else wording.percent(kept)
-        texts["cases"] = wording.UNKNOWN if row.n_cases is None else f"{row.n_cases:,}"
+            texts["keeps constraints"] = phrases.UNKNOWN if kept is None else phrases.percent(kept)
+        texts["cases"] = phrases.UNKNOWN if row.n_cases is None else f"{row.n_cases:,}"
         texts |= {"cells": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
         for metric in result.metrics:
             name = clean(metric.name)
             name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
-            texts[name] = wording.number(row.metrics.get(metric.name))
+            texts[name] = phrases.number(row.metrics.get(metric.name))
         rows.append({**texts, "origin": short(row.origin)})
     return rows
 

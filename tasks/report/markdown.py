@@ -6,7 +6,7 @@ from typing import get_args
 
 from convergence_core.result import RunResult
 from convergence_core.visualization import Visualization
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
     Bullets,
@@ -21,7 +21,7 @@ from tasks.report.blocks import (
 )
 from tasks.report.document import document
 from tasks.report.leaderboard import leaderboard_grid
-from tasks.report.wording import clean, short
+from tasks.report.phrases import clean, short
 
 _MARKUP = re.compile(r"(?<!\w)[*_]|[*_](?!\w)|[`\\~]|\](?=[(\[:])")
 """Characters that would be markup; brackets alone are none, and a reader meets many."""
@@ -31,7 +31,7 @@ def report_markdown(result: RunResult) -> str:
     """Return the report as Markdown, with the tables of all plots."""
     parts = [
         f"# {_text(short(result.label, 100))}",
-        _text(f"{wording.heading(result)}. {wording.ending(result)}"),
+        _text(f"{phrases.heading(result)}. {phrases.ending(result)}"),
     ]
     parts += [_block(block) for block in document(result, get_args(Visualization))]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -7,7 +7,7 @@ from typing import get_args
 
 from convergence_core.result import RunResult
 from convergence_core.visualization import Visualization
-from tasks.report import wording
+from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
     Bullets,
@@ -24,8 +24,8 @@ from tasks.report.blocks import (
 )
 from tasks.report.document import document
 from tasks.report.effect_plots import MAX_EFFECTS
+from tasks.report.phrases import clean, short
 from tasks.report.plots import svg_plots
-from tasks.report.wording import clean, short
 
 _STYLE = """
 :root{color-scheme:light dark;--paper:#f6f7f5;--card:#fff;--ink:#1b2430;--muted:#5b6675;
@@ -99,10 +99,10 @@ def report_html(
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<header><h1>{title}</h1>\n<p>{_text(wording.heading(result))}</p>\n"
-        f"<p>{_text(wording.moment(result.started_us))}, "
-        f"{_text(wording.duration(result.started_us, result.ended_us))}. "
-        f"{_text(wording.ending(result))}</p></header>\n"
+        f"<header><h1>{title}</h1>\n<p>{_text(phrases.heading(result))}</p>\n"
+        f"<p>{_text(phrases.moment(result.started_us))}, "
+        f"{_text(phrases.duration(result.started_us, result.ended_us))}. "
+        f"{_text(phrases.ending(result))}</p></header>\n"
         f"{body}\n</main>\n</body>\n</html>\n"
     )
 

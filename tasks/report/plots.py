@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Estimate, MetricInfo, RunResult
-from tasks.report import drawing
+from tasks.report import figures
 from tasks.report.blocks import PlotName
-from tasks.report.drawing import Palette
 from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
+from tasks.report.figures import Palette
 from tasks.report.front_plots import draw_front, draw_hypervolume, has_front
-from tasks.report.wording import percent, short
+from tasks.report.phrases import percent, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def svg_plots(result: RunResult, name: PlotName) -> list[str]:
     def fill(figure: "Figure", palette: Palette) -> None:
         draw(figure, palette, result)
 
-    return [drawing.svg(fill, name=name, title=title, width=_WIDTH, height=height)]
+    return [figures.svg(fill, name=name, title=title, width=_WIDTH, height=height)]
 
 
 def learning_curve_png(result: RunResult) -> bytes:
@@ -70,7 +70,7 @@ def learning_curve_png(result: RunResult) -> bytes:
     def fill(figure: "Figure", palette: Palette) -> None:
         _draw_curve(figure, palette, result)
 
-    return drawing.png(fill, width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100)
+    return figures.png(fill, width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100)
 
 
 def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:

@@ -77,11 +77,11 @@ def make_runner(execution: ExecutionConfig) -> Runner | None:
 
         return ProcessRunner(n_places)
     if execution.runner == "dask":
-        from tasks.runners.on_dask import DaskRunner  # noqa: PLC0415 - an extra
+        from tasks.runners.dask_runner import DaskRunner  # noqa: PLC0415 - an extra
 
         return DaskRunner(n_places, execution.cluster)
     if execution.runner == "ray":
-        from tasks.runners.on_ray import RayRunner  # noqa: PLC0415 - an extra
+        from tasks.runners.ray_runner import RayRunner  # noqa: PLC0415 - an extra
 
         return RayRunner(n_places, execution.cluster)
     return None

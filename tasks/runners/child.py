@@ -5,7 +5,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tasks.child_process import parent_pipe
+from tasks.functions.child_process import parent_pipe
 
 
 def main() -> None:

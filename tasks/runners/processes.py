@@ -1,6 +1,6 @@
 """Runner ``processes``: fresh interpreters of this machine, one for each place.
 
-They end when this process does (``tasks.child_process``), so that nobody makes calls for a run that
+They end when this process does (``tasks.functions.child_process``), so that nobody makes calls for a run that
 nobody follows.
 """
 
@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 from convergence_core.errors import WorkerLostError
-from tasks.child_process import ChildProcess
+from tasks.functions.child_process import ChildProcess
 
 _END_S = 15.0
 """What a worker has to end by itself: its calls in flight, and its journal."""

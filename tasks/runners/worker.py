@@ -11,15 +11,15 @@ from pathlib import Path
 
 from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.errors import ResumeError
+from convergence_core.ports import Journal
 from convergence_core.records import Trial, canonical_json
-from convergence_core.store import open_journal
-from convergence_core.store.protocols import Journal
-from tasks.equipment import Equipment, open_session
-from tasks.loading import Loaded, load_mapping
-from tasks.process_redaction import redacted_errors
-from tasks.runners.orders import Delivery, Order, Recipe, packed, portable, unpacked
-from tasks.session import EvaluationSession
-from tasks.world import World
+from tasks.calls.session import EvaluationSession
+from tasks.inputs.environment import World
+from tasks.inputs.loader import Loaded, load_mapping
+from tasks.run.evaluation_deps import Equipment, open_session
+from tasks.runners.work_items import Delivery, Order, Recipe, packed, portable, unpacked
+from tasks.secrets.process_redaction import redacted_errors
+from tasks.store import open_journal
 
 
 class Worker:
@@ -84,7 +84,7 @@ class Worker:
         loaded = _loaded(recipe)
         configuration = loaded.configuration
         world = World.of(configuration, mock_url=recipe.mock_url)
-        budget = Budget(Limits.of(configuration.budget))
+        budget = Budget(Limits.of(configuration.budget), lock=threading.Lock())
         equipment = Equipment.of(loaded, world)
         journal = open_journal(recipe.store_path, world.journal_url(configuration))
         try:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.target import Target
-from tasks.functions import UserFunction, describe, load_function, resolve
+from convergence_core.ports import Target
+from tasks.functions.user_functions import UserFunction, describe, load_function, resolve
+from tasks.inputs.environment import World
 from tasks.targets.function import FunctionTarget, make_function_target
-from tasks.world import World
 
 if TYPE_CHECKING:
-    from tasks.loading import Loaded
+    from tasks.inputs.loader import Loaded
 
 _FUNCTION = "api.function"
 
@@ -26,7 +26,7 @@ def make_target(
     """Return what a configuration optimizes.
 
     Variables of the environment are read when they are used; ``check_environment`` of
-    ``tasks.authentication`` tells beforehand which are not set.
+    ``tasks.http.authentication`` tells beforehand which are not set.
 
     Args:
         loaded: the configuration and its files.

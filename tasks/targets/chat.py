@@ -6,15 +6,15 @@ from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
 from convergence_core.config import Configuration
 from convergence_core.errors import Billed, CandidateFault
+from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
-from convergence_core.target import WorstCase
-from tasks.authentication import request_headers, secret_name
+from tasks.http.authentication import request_headers, secret_name
+from tasks.http.request_templates import Values
+from tasks.json_values import as_text
 from tasks.providers import ChatCompletion, Connection, Mapped, Provider, check_refused, make_chat
 from tasks.providers.fields import n_answers, output_limit
-from tasks.redaction import Secrets
-from tasks.request_templates import Values
+from tasks.secrets.redaction import Secrets
 from tasks.targets.chat_checks import check_parameters, sent_fields, system_parameter
-from tasks.values import as_text
 
 __all__ = ["ChatTarget", "check_parameters", "input_messages"]
 

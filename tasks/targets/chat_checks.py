@@ -15,9 +15,9 @@ from convergence_core.config import (
 from convergence_core.config.shown import dotted
 from convergence_core.errors import Problem
 from convergence_core.records import Json
+from tasks.http.request_templates import placeholders
 from tasks.providers import make_chat
 from tasks.providers.fields import REQUEST_FIELDS
-from tasks.request_templates import placeholders
 
 SYSTEM = "system"
 

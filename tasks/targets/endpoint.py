@@ -17,16 +17,16 @@ from convergence_core.errors import (
     InfrastructureFault,
     Problem,
 )
+from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage
-from convergence_core.target import WorstCase
-from tasks.authentication import header_fault, request_headers, secret_name
-from tasks.call_forms import merge
-from tasks.http_calls import bad_body_fault, make_client, status_fault, transport_fault
-from tasks.proxy_texts import is_of_proxy
-from tasks.redaction import Secrets
-from tasks.request_templates import Values
-from tasks.stopwatch import Stopwatch
-from tasks.values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
+from tasks.functions.call_forms import merge
+from tasks.http.authentication import header_fault, request_headers, secret_name
+from tasks.http.clients import bad_body_fault, make_client, status_fault, transport_fault
+from tasks.http.proxy_texts import is_of_proxy
+from tasks.http.request_templates import Values
+from tasks.http.stopwatch import Stopwatch
+from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
+from tasks.secrets.redaction import Secrets
 
 if TYPE_CHECKING:
     from convergence_core.budget.prices import PriceTable

@@ -14,13 +14,13 @@ from convergence_core.errors import (
     EndpointDownError,
     InfrastructureFault,
 )
+from convergence_core.ports import WorstCase
 from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
-from convergence_core.target import WorstCase
-from tasks.call_forms import CallForm, call_form
-from tasks.functions import UserFunction, describe, is_async
-from tasks.processes import ChildPool
-from tasks.targets.function_results import reply_of, result_json
-from tasks.workers import (
+from tasks.functions.call_forms import CallForm, call_form
+from tasks.functions.function_results import reply_of, result_json
+from tasks.functions.processes import ChildPool
+from tasks.functions.user_functions import UserFunction, describe, is_async
+from tasks.functions.workers import (
     LoopPool,
     Outcome,
     ThreadPool,
@@ -51,7 +51,7 @@ class Runner(Protocol):
 
 
 class FunctionTarget:
-    """Calls one function; see ``tasks.call_forms`` for how.
+    """Calls one function; see ``tasks.functions.call_forms`` for how.
 
     A call costs what its result says, else the price of one request under ``prices.function``,
     else nobody knows.

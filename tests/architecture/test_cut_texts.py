@@ -1,4 +1,4 @@
-"""Texts are cut by ``tasks.redaction`` alone, which takes secrets out of them first."""
+"""Texts are cut by ``tasks.secrets.redaction`` alone, which takes secrets out of them first."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("convergence", "convergence_core", "deployments", "flows", "tasks")
-CUTTER = "tasks/redaction.py"
+CUTTER = "tasks/secrets/redaction.py"
 SHORTEST = 20
 """Shorter slices are of prefixes and digests."""
 
@@ -62,39 +62,39 @@ _PRECISION = re.compile(r"\.\d+s?$")
 _CUTTERS = frozenset({"shorten", "aRepr"})
 
 ALLOWED = {
-    "convergence/caller_storage.py": {"repr(getattr(config, name))[:80]", "str(one)[:120]"},
+    "convergence/runtime/custom_storage.py": {"repr(getattr(config, name))[:80]", "str(one)[:120]"},
     "convergence/cli/arms.py": {"json.dumps(one['params'])[:60]"},
     "convergence/cli/summary.py": {
         "' '.join(report.best.text.split())[:LONGEST_THOUGHT]",
         "' '.join(text.split())[:LONGEST_THOUGHT]",
     },
-    "convergence/inputs.py": {"repr(section)[:80]"},
-    "convergence/migration/api.py": {
+    "convergence/optimize/inputs.py": {"repr(section)[:80]"},
+    "convergence/compat/migration/api.py": {
         "re.sub('[^A-Za-z0-9._-]+', '_', name).lstrip('.-')[:64]"
     },
-    "convergence/migration/optimization.py": {
+    "convergence/compat/migration/optimization.py": {
         "str(export.pop('format'))[:40]", "str(value)[:40]", "str(algorithm)[:40]"
     },
-    "convergence/mock/protocol.py": {"repr(value)[:60]"},
+    "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
-    "convergence/runtime_settings.py": {"repr(found['input'])[:80]"},
-    "convergence/runtime_spelling.py": {"repr(value)[:80]"},
-    "convergence_core/archive.py": {"str(value)[:80]"},
+    "convergence/runtime/settings.py": {"repr(found['input'])[:80]"},
+    "convergence/compat/runtime_settings.py": {"repr(value)[:80]"},
+    "convergence_core/search/archive.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
     "convergence_core/config/check_evaluation.py": {"str(error)[:80]"},
     "convergence_core/config/positions.py": {"text[:40]"},
     "convergence_core/config/shown.py": {"text[:_MAX - 2]"},
-    "convergence_core/gate/contest.py": {"str(value)[:80]"},
+    "convergence_core/gate/best_arm_test.py": {"str(value)[:80]"},
     "convergence_core/rlp/learner.py": {"str(value)[:80]"},
     "convergence_core/rlp/regions.py": {"' '.join(str(value).split())[:60]"},
     "convergence_core/rlp/views.py": {"text[:MOST_TEXT - 1]"},
-    "convergence_core/sampler.py": {"str(value)[:80]"},
-    "convergence_core/space/building.py": {"text[:60]"},
+    "convergence_core/search/sampler.py": {"str(value)[:80]"},
+    "convergence_core/space/builder.py": {"text[:60]"},
     "convergence_core/space/parameters.py": {"str(value)[:40]", "text[:LONGEST_SHOWN - 1]"},
     "convergence_core/space/space.py": {"str(value)[:60]", "str(params[name])[:60]"},
-    "convergence_core/stopper.py": {"str(value)[:80]"},
-    "convergence_core/store/runtime.py": {"canonical_json(dict(arm.params))[:200]"},
-    "tasks/offers.py": {"text[16:20]", "text[20:]"},
+    "convergence_core/search/stopper.py": {"str(value)[:80]"},
+    "tasks/store/runtime/runtime_store.py": {"canonical_json(dict(arm.params))[:200]"},
+    "tasks/serving/offers.py": {"text[16:20]", "text[20:]"},
 }  # fmt: skip
 """What is cut and is no answer, error or output of others: values of a configuration, which was
 checked to hold no secret, states and digests of our own, and what the store keeps redacted."""
@@ -160,5 +160,5 @@ def test_texts_are_cut_in_one_place():
     }
     assert strange == {}, (
         "texts are cut here that may hold a secret; use `shortened` or `one_line` of "
-        "tasks.redaction, which redact first"
+        "tasks.secrets.redaction, which redact first"
     )

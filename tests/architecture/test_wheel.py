@@ -1,4 +1,4 @@
-"""What `pip install` brings: four packages, the data they need, and nothing else."""
+"""What `pip install` brings: five packages, the data they need, and nothing else."""
 
 import zipfile
 from pathlib import Path
@@ -17,11 +17,11 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         return archive.namelist()
 
 
-def test_the_wheel_holds_the_four_packages_and_nothing_else(names: list[str]):
+def test_the_wheel_holds_the_five_packages_and_nothing_else(names: list[str]):
     tops = {name.split("/")[0] for name in names}
     metadata = {top for top in tops if top.endswith(".dist-info")}
     assert len(metadata) == 1
-    assert tops - metadata == {"convergence", "convergence_core", "flows", "tasks"}
+    assert tops - metadata == {"convergence", "convergence_core", "deployments", "flows", "tasks"}
 
 
 def test_the_wheel_carries_the_data_that_commands_need(names: list[str]):

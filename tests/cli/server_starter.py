@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from convergence.watcher import PARENT
+from tasks.prefect_support.parent_watch import PARENT
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
@@ -21,7 +21,7 @@ if __name__ == "__main__":
         [
             sys.executable,
             "-m",
-            "convergence.program",
+            "tasks.prefect_support.program",
             "tests.cli.server_starter",
             "serve",
             sys.argv[1],

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import convergence
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_watches import begin_guard
-from tasks.offers import offer_of
-from tasks.serving import Bandit
+from tasks.serving.offers import offer_of
+from tasks.serving.system import Bandit
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import begin_guard
 from tests.support.commands import Runner
 
 

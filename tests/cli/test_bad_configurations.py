@@ -14,9 +14,9 @@ import typer
 import yaml
 
 from convergence import run_optimization_sync
-from convergence.cli import console, projects
+from convergence.cli import begin, console
 from convergence_core.errors import ConfigurationError
-from tasks.functions import arguments_of, describe, is_async
+from tasks.functions.user_functions import arguments_of, describe, is_async
 from tests.support.commands import Done, Runner
 
 CONFIG = """\
@@ -281,7 +281,7 @@ def validated(capsys: pytest.CaptureFixture[str]) -> Done:
     """Run the command without the line that leads to it, which takes most of its time."""
     code = 0
     try:
-        projects.validate(Path("optimization.yaml"), as_json=True)
+        begin.validate(Path("optimization.yaml"), as_json=True)
     except typer.Exit as end:
         code = end.exit_code
     finally:

@@ -19,7 +19,7 @@ except OSError:
 """
 STARTER = """
 import subprocess, sys
-from flows.environment import prepare
+from tasks.prefect_support.settings import prepare
 
 prepare(quiet={quiet})
 subprocess.run([sys.executable, "-c", {server!r}], check=True)

@@ -7,16 +7,16 @@ import pytest
 import yaml
 
 from convergence_core.budget import prompt_bound
-from convergence_core.store import ParquetStore
-from convergence_core.store.promotions import crown
-from convergence_core.store.protocols import Row
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import Champion
-from tasks.dispatcher import JUDGE_LANE, TARGET_LANE
-from tasks.loading import load
-from tasks.planning import schedule_of
+from convergence_core.ports import Row
+from tasks.calls.dispatcher import JUDGE_LANE, TARGET_LANE
+from tasks.inputs.environment import World
+from tasks.inputs.loader import load
+from tasks.run.run_size import schedule_of
+from tasks.store import ParquetStore
+from tasks.store.runtime.promotions import crown
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets import make_target
-from tasks.world import World
 from tests.support.commands import Runner
 from tests.support.optimizations import write_project
 from tests.support.store_rows import generation_tables, run_record

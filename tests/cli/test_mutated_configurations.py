@@ -12,7 +12,7 @@ import pytest
 import typer
 import yaml
 
-from convergence.cli import console, projects
+from convergence.cli import begin, console
 from convergence.templates import plan_files
 from tests.support.commands import Runner
 from tests.support.config_examples import EXAMPLES
@@ -149,7 +149,7 @@ def verdict_on(folder: Path, content: bytes, capsys: pytest.CaptureFixture[str])
     before = {path.name for path in folder.iterdir()}
     code = 0
     try:
-        projects.validate(Path(NAME), as_json=True)
+        begin.validate(Path(NAME), as_json=True)
     except typer.Exit as end:
         code = end.exit_code
     finally:

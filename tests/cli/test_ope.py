@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from convergence_core.store.runtime import RuntimeStore
-from tasks.offers import offer_of
-from tasks.serving import Bandit
-from tasks.serving_settings import ServingSettings
+from tasks.serving.offers import offer_of
+from tasks.serving.settings import ServingSettings
+from tasks.serving.system import Bandit
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
 
 MEANS = {"small": 0.2, "large": 0.6}

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from convergence.ephemeral import ROOM, TemporaryServer, full_disk
-from convergence.temporary_app import LOCK_FILE, alone
+from tasks.prefect_support.temporary_app import LOCK_FILE, alone
+from tasks.prefect_support.temporary_server import ROOM, TemporaryServer, full_disk
 from tests.cli.test_running import ROOT, Session, calls, write_project
 
 
@@ -95,7 +95,7 @@ def test_a_server_that_cannot_write_its_database_ends_in_a_sentence(here: Path, 
 def test_a_run_begins_without_what_takes_seconds_to_import():
     """The server's code, and what few runs need, each the better part of a second and more."""
     code = (
-        "import flows.optimize, tasks.opening, sys;"
+        "import flows.optimize, tasks.run.opener, sys;"
         "heavy = {'prefect.server.api.server', 'scipy.stats', 'datasketch', 'torch'};"
         "sys.exit(', '.join(heavy & set(sys.modules)))"
     )

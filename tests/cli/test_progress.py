@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from convergence.progress import (
+from convergence.optimize.progress import (
     PLAIN_INTERVAL_S,
     LiveScreen,
     PlainScreen,
@@ -24,7 +24,7 @@ from convergence_core.events import (
     RunStarted,
     TrafficChanged,
 )
-from convergence_core.store.protocols import LostCall
+from convergence_core.ports import LostCall
 
 
 class Clock:

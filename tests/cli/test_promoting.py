@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.store.promotions import before, champion_of, crown, looks, reigns, save_look
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import Champion, GateLook
+from tasks.store.runtime.promotions import before, champion_of, crown, looks, reigns, save_look
+from tasks.store.runtime.rows import Champion, GateLook
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
 from tests.support.optimizations import write_project
 

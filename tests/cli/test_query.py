@@ -17,8 +17,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from convergence_core.store import Lease, ParquetStore
-from convergence_core.store.protocols import RunRecord
+from convergence_core.ports import RunRecord
+from tasks.store import Lease, ParquetStore
 from tests.support.catalogs import check_catalog
 from tests.support.commands import Runner
 

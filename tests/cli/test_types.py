@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from convergence.evaluators import reported
-from convergence.inputs import load_config
+from convergence.optimize.inputs import load_config
 from convergence.types import (
     AdaptersConfig,
     AgentConfig,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence.watcher import PARENT
+from tasks.prefect_support.parent_watch import PARENT
 from tests.cli.test_running import ROOT, Session, calls, wait_for_calls, write_project
 from tests.support.children import start_child
 
@@ -64,7 +64,14 @@ def test_a_server_whose_parent_was_killed_before_it_could_look_ends_at_once():
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
     server = subprocess.Popen(
-        [sys.executable, "-m", "convergence.program", "tests.cli.server_starter", "serve", "no"],
+        [
+            sys.executable,
+            "-m",
+            "tasks.prefect_support.program",
+            "tests.cli.server_starter",
+            "serve",
+            "no",
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT), PARENT: str(dead.pid)},
         stdout=subprocess.DEVNULL,
     )

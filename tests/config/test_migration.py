@@ -7,8 +7,8 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from convergence.migration import migrate_text
-from convergence.migration.yaml_text import scalar, to_yaml
+from convergence.compat.migration import migrate_text
+from convergence.compat.migration.yaml_text import scalar, to_yaml
 from convergence_core.config import Configuration, parse_configuration
 from convergence_core.config.positions import read_yaml
 from convergence_core.errors import ConfigurationError

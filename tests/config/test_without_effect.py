@@ -8,7 +8,7 @@ from convergence_core.config import parse_mapping
 from convergence_core.config.optimization import Algorithm
 from convergence_core.config.without_effect import READ_BY, without_effect
 from convergence_core.errors import ConfigurationError
-from convergence_core.samplers import make_sampler
+from convergence_core.search.samplers import make_sampler
 from tests.support import problems
 from tests.support.config_examples import edited
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import convergence_core.store
+import tasks.store
+from convergence_core.ports import Answer, CallTotals, Journal, LostCall
 from convergence_core.records import Json, Usage
-from convergence_core.store.protocols import Answer, CallTotals, Journal, LostCall
 from tests.store.journals import (
     JOURNALS,
     USED,
@@ -29,8 +29,8 @@ from tests.support.memory_journal import MemoryJournal
 
 def test_every_journal_is_under_contract():
     found = set()
-    for module in pkgutil.iter_modules(convergence_core.store.__path__):
-        name = f"convergence_core.store.{module.name}"
+    for module in pkgutil.walk_packages(tasks.store.__path__, "tasks.store."):
+        name = module.name
         importlib.import_module(name)
         members = inspect.getmembers(sys.modules[name], inspect.isclass)
         found |= {c for _, c in members if c is not Journal and hasattr(c, "abandon")}
@@ -312,7 +312,7 @@ def test_abandoned_claims_are_free_at_once_and_maybe_paid(journal, reopen, clock
 
 
 def test_ledger_rows_are_those_of_the_table_and_in_order(journal):
-    from convergence_core.store.tables import ATTEMPTS
+    from tasks.store.tables.tables import ATTEMPTS
 
     journal.claim([intent("b"), intent("a"), intent("z", generation=1)], "me")
     journal.settle([settled("a", model="m-1", usage=USED)])

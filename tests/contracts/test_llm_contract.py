@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import CandidateFault, InfrastructureFault
-from convergence_core.target import LLM, Completion
-from convergence_core.traffic import RateInfo
+from convergence_core.ports import LLM, Completion
+from tasks.http.stopwatch import checked_by
 from tasks.providers import AzureChat, Connection, GeminiChat, OpenAIChat, Provider
-from tasks.stopwatch import checked_by
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
     events,

@@ -9,10 +9,10 @@ import pytest
 
 from convergence_core.config import MetricType
 from convergence_core.errors import EvaluationFault
+from convergence_core.ports import Metric
 from convergence_core.records import Reply
-from convergence_core.target import Metric
-from tasks.metrics import make_metrics
-from tasks.scoring import Closable
+from tasks.calls.scorer import Closable
+from tasks.metrics.metrics import make_metrics
 from tests.support.configurations import chat_api, loaded
 
 EXPECTED: dict[str, Any] = {

@@ -13,8 +13,8 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
-from convergence_core.sampler import Advice, Expert, Plan, Sampler, SearchState
-from convergence_core.samplers import SAMPLERS, make_sampler
+from convergence_core.search.sampler import Advice, Expert, Plan, Sampler, SearchState
+from convergence_core.search.samplers import SAMPLERS, make_sampler
 from convergence_core.space import Space
 from tests.support.problems import World, configuration, request, search, space
 
@@ -88,7 +88,7 @@ def test_another_seed_gives_another_search(sampler: Sampler):
 def test_another_process_with_another_hash_seed_makes_the_same_plans(sampler: Sampler):
     code = (
         "from tests.support.problems import configuration, search, space\n"
-        "from convergence_core.samplers import make_sampler\n"
+        "from convergence_core.search.samplers import make_sampler\n"
         f"sampler = make_sampler(configuration({sampler.name!r}), space())\n"
         "for plan in search(sampler, 3, n_generations=4)[1]:\n"
         "    for a in plan.assignments: print(a.candidate.candidate_id, len(a.cells))"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import convergence_core.store
+import tasks.store
 from convergence_core.errors import QueryError, RunNotFoundError
-from convergence_core.store import ParquetStore
-from convergence_core.store.protocols import Checkpoint, Store
+from convergence_core.ports import Checkpoint, Store
+from tasks.store import ParquetStore
 from tests.support.store_rows import RUN, T0, final_tables, generation_tables, run_record
 
 STORES: dict[str, Callable[[Path], Store]] = {"parquet": ParquetStore}
@@ -41,8 +41,8 @@ def everything(store: Store) -> dict[str, list[dict[str, object]]]:
 
 def test_every_store_is_under_contract():
     found = set()
-    for module in pkgutil.iter_modules(convergence_core.store.__path__):
-        name = f"convergence_core.store.{module.name}"
+    for module in pkgutil.walk_packages(tasks.store.__path__, "tasks.store."):
+        name = module.name
         importlib.import_module(name)
         members = inspect.getmembers(sys.modules[name], inspect.isclass)
         found |= {c for _, c in members if c is not Store and hasattr(c, "finish_run")}

@@ -8,11 +8,11 @@ import pytest
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault, InfrastructureFault
+from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Reply, canonical_json
-from convergence_core.target import Target, WorstCase
-from tasks.redaction import Secrets
+from tasks.inputs.environment import World
+from tasks.secrets.redaction import Secrets
 from tasks.targets import make_target
-from tasks.world import World
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
     azure_api,

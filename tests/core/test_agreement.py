@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.agreement import (
+from convergence_core.judges.agreement import (
     cohen_kappa,
     pass_fail_agreement,
     rating_agreement,

@@ -17,7 +17,7 @@ from convergence_core.bandit import (
     receive,
 )
 from convergence_core.bandit.drift import N_STARTS, REWARDS_PER_FALSE_ALARM
-from convergence_core.bandit.whole import WholeWatch
+from convergence_core.bandit.global_drift import WholeWatch
 
 
 def first_alarm(means: list[float], seed: int, *, rate: float = 20_000.0) -> int | None:

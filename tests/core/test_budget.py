@@ -7,9 +7,8 @@ import threading
 import pytest
 
 from convergence_core.budget import Budget, Exhausted, Limits, Reservation, Spent, Wait, dollars
-from convergence_core.config.spending import BudgetConfig
-from convergence_core.store.protocols import CallTotals
-from convergence_core.target import WorstCase
+from convergence_core.config.budget import BudgetConfig
+from convergence_core.ports import CallTotals, WorstCase
 
 CENT = WorstCase(usd=0.01, tokens=100)
 UNKNOWN = WorstCase()
@@ -375,7 +374,7 @@ def test_no_schedule_of_1000_random_runs_overshoots_or_leaves_what_fits():
 
 
 def test_threads_that_reserve_at_once_do_not_overshoot():
-    budget = Budget(Limits(max_usd=1.0))
+    budget = Budget(Limits(max_usd=1.0), lock=threading.Lock())
     barrier = threading.Barrier(8)
     paid: list[float] = []
 

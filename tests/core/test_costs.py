@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 from convergence_core.config import parse_mapping
-from convergence_core.costs import Costs, log_costs, per_cost
-from convergence_core.goals import Goals
+from convergence_core.objective.costs import Costs, log_costs, per_cost
+from convergence_core.objective.goals import Goals
 from convergence_core.records import Cell, canonical_json
-from convergence_core.sampler import AskRequest, SearchState
-from convergence_core.samplers import ThompsonSampler, make_sampler
+from convergence_core.search.sampler import AskRequest, SearchState
+from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.space import Space
 from tests.support.mixed_problem import CaseProblem, mixed_value
 from tests.support.priced_problem import (

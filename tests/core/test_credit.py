@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.archive import Archive, Member
-from convergence_core.evolution.credit import FLOOR, OPERATORS, PSEUDO_COUNT, counts, shares
 from convergence_core.posterior import SpaceModel
-from convergence_core.racing import Field, Rules
 from convergence_core.records import Params
-from convergence_core.sampler import AskRequest, SearchState
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.evolution.credit import FLOOR, OPERATORS, PSEUDO_COUNT, counts, shares
+from convergence_core.search.racing import Field, Rules
+from convergence_core.search.sampler import AskRequest, SearchState
+from convergence_core.search.samplers import ThompsonSampler
 from convergence_core.space import Choice, Float, Space
 from tests.support.mixed_problem import CaseProblem, mixed_space, mixed_value, search
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from convergence_core.posterior import SpaceModel
-from convergence_core.racing import Rules
 from convergence_core.records import Candidate, Cell
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.search.racing import Rules
+from convergence_core.search.samplers import ThompsonSampler
 from convergence_core.space import Choice, Space
 from tests.support.mixed_problem import mixed_value, trial
 from tests.support.racing import CASES, RACING, newcomers, request, rng, told

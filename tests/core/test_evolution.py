@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from convergence_core.evolution import (
+from convergence_core.config.expressions import parse
+from convergence_core.records import Candidate, Params, ParamValue
+from convergence_core.search.evolution import (
     Breeder,
     crossover,
     fresh,
@@ -16,8 +18,6 @@ from convergence_core.evolution import (
     rank_selection,
     tournament,
 )
-from convergence_core.expressions import parse
-from convergence_core.records import Candidate, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 
 EXAMPLES = settings(max_examples=40, deadline=None)

@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.archive import Archive, Member
+from convergence_core.config.expressions import parse
 from convergence_core.explanation.anova import is_sure
-from convergence_core.explanation.deciding import compare, spent_on
+from convergence_core.explanation.deciding_cells import compare, spent_on
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import Cut, cut
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.paths import N_WAVES, Paths, _root
 from convergence_core.explanation.records import Effect
 from convergence_core.explanation.settings import Levels, Settings
-from convergence_core.expressions import parse
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
-from convergence_core.racing import Field, Rules
-from convergence_core.recommend import recommend
 from convergence_core.records import Params
-from convergence_core.sampler import SearchState
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.racing import Field, Rules
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Float, Integer, Space
 from convergence_core.space.encoding import Encoding
 from tests.support.random_spaces import points, random_space

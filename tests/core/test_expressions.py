@@ -6,7 +6,7 @@ import string
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from convergence_core.expressions import MAX_DEPTH, MAX_LENGTH, parse
+from convergence_core.config.expressions import MAX_DEPTH, MAX_LENGTH, parse
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from convergence_core.garbage import RARELY, collect_rarely, collecting_rarely
+from tasks.prefect_support.garbage_collection import RARELY, collect_rarely, collecting_rarely
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def test_a_program_finds_its_arguments_and_rare_collections(tmp_path):
         "if __name__ == '__main__':\n"
         "    print(gc.get_threshold()[0], sys.argv[1:])\n"
     )
-    command = [sys.executable, "-m", "convergence.program", "shown", "a", "--b"]
+    command = [sys.executable, "-m", "tasks.prefect_support.program", "shown", "a", "--b"]
     done = subprocess.run(
         command,
         env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
@@ -49,7 +49,10 @@ def test_a_program_finds_its_arguments_and_rare_collections(tmp_path):
 
 def test_a_program_without_a_module_says_how_it_is_used():
     done = subprocess.run(
-        [sys.executable, "-m", "convergence.program"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tasks.prefect_support.program"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
-    assert "usage: python -m convergence.program MODULE" in done.stderr
+    assert "usage: python -m tasks.prefect_support.program MODULE" in done.stderr

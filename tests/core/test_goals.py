@@ -8,14 +8,14 @@ from scipy import stats
 
 from convergence_core.config import parse_mapping
 from convergence_core.explanation.discards import discards
-from convergence_core.goals import MEMORY_KEY, PROBABLY, Goals
+from convergence_core.objective.goals import MEMORY_KEY, PROBABLY, Goals
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.optimism import N_LEADERS, Optimism
-from convergence_core.racing import Field, Rules
-from convergence_core.recommend import Recommendation, recommend
+from convergence_core.posterior.selection_bias import N_LEADERS, Optimism
 from convergence_core.records import canonical_json
-from convergence_core.sampler import LEFT_TO_GAIN, AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
+from convergence_core.search.racing import Field, Rules
+from convergence_core.search.recommend import Recommendation, recommend
+from convergence_core.search.sampler import LEFT_TO_GAIN, AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
 from convergence_core.space import Space
 from tests.support.goals_problem import (
     GoalsProblem,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.archive import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.interaction import (
@@ -19,8 +18,9 @@ from convergence_core.posterior.interaction import (
 )
 from convergence_core.posterior.kernel import Distances, Layout
 from convergence_core.posterior.space_model import SpaceModel
-from convergence_core.posterior.warped import WarpedBeliefs
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.records import Candidate
+from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Choice, Float, Space
 from tests.support.archives import archive
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 from scipy.special import expit, logit
 
-from convergence_core.posterior.absorbed import Absorbed
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.item_response import EDGE, PROBIT, ItemResponse
+from convergence_core.posterior.random_effects import Absorbed
 
 
 def evidence(

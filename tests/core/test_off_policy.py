@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.off_policy import Log, Value, estimate, fitted_model
+from convergence_core.bandit.off_policy import Log, Value, estimate, fitted_model
 
 
 def logged(rng: np.random.Generator, n: int, shares: list[float], means: list[float]) -> Log:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from convergence_core.archive import Archive
-from convergence_core.posterior.optimism import MEMORY_KEY, N_LEADERS, Optimism, until
+from convergence_core.posterior.selection_bias import MEMORY_KEY, N_LEADERS, Optimism, until
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
-from convergence_core.recommend import recommend
 from convergence_core.records import Candidate, Cell, Trial
-from convergence_core.sampler import SearchState
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.search.archive import Archive
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import ThompsonSampler
 from convergence_core.space import Choice, Float, Space
 from tests.support.mixed_problem import trial
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
+from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
-from convergence_core.evolution import Pool, PoolBreeder, credit
-from convergence_core.evolution.pool import N_LEVELS, _nearest
-from convergence_core.expressions import parse
+from convergence_core.search.evolution import Pool, PoolBreeder, credit
+from convergence_core.search.evolution.pool import N_LEVELS, _nearest
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.encoding import Encoding
 from tests.support.random_spaces import points, random_space

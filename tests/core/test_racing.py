@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.archive import Archive
-from convergence_core.evolution import Breeder
 from convergence_core.posterior import SpaceModel
-from convergence_core.racing import Field, Rules
-from convergence_core.racing.planning import CellKey, Draft, default_chunk, telling_chunk
 from convergence_core.records import Cell, Params
-from convergence_core.sampler import Advice, Plan, Sampler, SearchState
-from convergence_core.samplers import (
+from convergence_core.search.archive import Archive
+from convergence_core.search.evolution import Breeder
+from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing.plan_builder import (
+    CellKey,
+    Draft,
+    default_chunk,
+    telling_chunk,
+)
+from convergence_core.search.sampler import Advice, Plan, Sampler, SearchState
+from convergence_core.search.samplers import (
     EvolutionSampler,
     RandomSampler,
     ThompsonSampler,

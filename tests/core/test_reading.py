@@ -6,9 +6,9 @@ from scipy import stats
 
 from convergence_core.posterior.case_effects import EDGE, CaseEffects
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.reading import Reading
 from convergence_core.posterior.space_model import SpaceModel
-from convergence_core.posterior.warped import WarpedBeliefs
+from convergence_core.posterior.warped_evidence import Reading
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.space import Choice, Space
 from tests.support.archives import archive, surrogate, two_way
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.archive import Archive, Member
-from convergence_core.recommend import (
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.recommend import (
     CAUTIOUS_LEVEL,
     Recommendation,
     mean_interval,
     paired_difference,
     recommend,
 )
-from convergence_core.sampler import SearchState
+from convergence_core.search.sampler import SearchState
 from tests.support.archives import archive, candidate, surrogate, two_way
 
 

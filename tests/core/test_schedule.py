@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.schedule import FINAL_SHARE, Schedule
+from convergence_core.search.schedule import FINAL_SHARE, Schedule
 
 
 def schedule(

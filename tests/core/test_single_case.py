@@ -10,11 +10,11 @@ from scipy import stats
 
 from convergence_core.posterior import Evidence, SpaceModel
 from convergence_core.posterior.gaussian_process import EXACT_NOISE, Repeats
-from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import Params
-from convergence_core.sampler import AskRequest, Plan, SearchState
-from convergence_core.samplers import ThompsonSampler
-from convergence_core.schedule import N_AGAIN, Schedule
+from convergence_core.search.recommend import Recommendation, recommend
+from convergence_core.search.sampler import AskRequest, Plan, SearchState
+from convergence_core.search.samplers import ThompsonSampler
+from convergence_core.search.schedule import N_AGAIN, Schedule
 from convergence_core.space import Float, Space
 from tests.support.archives import archive
 from tests.support.mixed_problem import trial

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
-from convergence_core.expressions import parse
 from convergence_core.records import ParamValue
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.space_strategies import (

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.archive import Archive, Member
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Params
+from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
 from tests.support.random_spaces import points, random_space

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from convergence_core.recommend import Lead, Ranked, Recommendation
-from convergence_core.stopper import Progress, Stopper
+from convergence_core.search.recommend import Lead, Ranked, Recommendation
+from convergence_core.search.stopper import Progress, Stopper
 
 STOPPER = Stopper(patience=2, min_improvement=0.01)
 

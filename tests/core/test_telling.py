@@ -12,13 +12,13 @@ from scipy import stats
 from scipy.special import expit
 
 from convergence_core.posterior import SpaceModel
-from convergence_core.racing import Rules
-from convergence_core.racing.field import N_LEADERS, Field
-from convergence_core.racing.planning import LEAST_TELLING
-from convergence_core.recommend import recommend
 from convergence_core.records import Candidate, Trial
-from convergence_core.sampler import AskRequest, Plan, SearchState
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.search.racing import Rules
+from convergence_core.search.racing.competitors import N_LEADERS, Field
+from convergence_core.search.racing.plan_builder import LEAST_TELLING
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import AskRequest, Plan, SearchState
+from convergence_core.search.samplers import ThompsonSampler
 from convergence_core.space import Choice, Space
 from tests.support import racing
 from tests.support.mixed_problem import trial

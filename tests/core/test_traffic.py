@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.traffic import (
+from convergence_core.budget.rate_limit import (
     BACK_OFF_S,
     LONGEST_HINT_S,
     Aimd,

@@ -7,26 +7,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.archive import Archive, Member
-from convergence_core.evolution import Breeder
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.earlier import (
+from convergence_core.posterior.gaussian_process import JITTER
+from convergence_core.posterior.kernel import Distances, covariance as kernel_of
+from convergence_core.posterior.prior_runs import (
     LEVEL_VARIANCE,
     Agreement,
     _log_likelihoods,
     with_earlier,
 )
-from convergence_core.posterior.gaussian_process import JITTER
-from convergence_core.posterior.kernel import Distances, covariance as kernel_of
 from convergence_core.posterior.space_model import FittedSpaceModel
-from convergence_core.posterior.warped import WarpedBeliefs
-from convergence_core.recommend import recommend
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.records import Candidate, Params
-from convergence_core.sampler import Advice, AskRequest, Sampler
-from convergence_core.samplers import EvolutionSampler, RandomSampler, ThompsonSampler
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.evolution import Breeder
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import Advice, AskRequest, Sampler
+from convergence_core.search.samplers import EvolutionSampler, RandomSampler, ThompsonSampler
+from convergence_core.search.warm_start import N_WINNERS, WarmStart, warm_start
 from convergence_core.space import Choice, Float, Space
 from convergence_core.space.encoding import Places
-from convergence_core.warm_start import N_WINNERS, WarmStart, warm_start
 from tests.support.mixed_problem import CaseProblem, mixed_space, mixed_value
 from tests.support.random_spaces import points
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.kernel import Layout
-from convergence_core.posterior.warped import WarpedBeliefs, _root_of
-from convergence_core.posterior.warping import KNEE, Warp, gauss_hermite
+from convergence_core.posterior.warp import KNEE, Warp, gauss_hermite
+from convergence_core.posterior.warped_posterior import WarpedBeliefs, _root_of
 from convergence_core.space import Float, Space
 from convergence_core.space.encoding import Encoding, Places
 from tests.support.dense_process import by_hand

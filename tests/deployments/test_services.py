@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.environment import SERVER_PROFILE
+from tasks.prefect_support.settings import SERVER_PROFILE
 from tests.support.http_server import LoopbackServer, error_answer
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,9 @@ def test_the_commands_of_compose_exist(name: str):
         with command.make_context(arguments[0], list(arguments[1:])) as context:
             assert context.params
         return
-    before = [program] if program == "convergence.program" else []  # the image runs modules
+    before = (
+        [program] if program == "tasks.prefect_support.program" else []
+    )  # the image runs modules
     assert [*before, "prefect"] == [program, *arguments][: len(before) + 1]
     arguments = [program, *arguments][len(before) + 1 :]
     done = subprocess.run(
@@ -182,7 +184,7 @@ def test_every_variable_of_the_job_has_an_effect():
 
 @pytest.mark.slow
 def test_the_job_of_a_cluster_is_rendered_whole():
-    from convergence.nightly.plan import JOB_ENVIRONMENT
+    from deployments.nightly.plan import JOB_ENVIRONMENT
 
     job = rendered(
         name="x", command="prefect flow-run execute", env=dict(JOB_ENVIRONMENT), labels={},

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.schedule import FINAL_SHARE
-from convergence_core.traffic import LONGEST_HINT_S, Aimd
-from tasks.assembly import OFFLINE
-from tasks.retries import LONGEST_PAUSE_S
+from convergence_core.budget.rate_limit import LONGEST_HINT_S, Aimd
+from convergence_core.search.schedule import FINAL_SHARE
+from tasks.http.retries import LONGEST_PAUSE_S
+from tasks.run.assembly import OFFLINE
 
 FOLDER = Path(__file__).parents[2] / "docs" / "decisions"
 

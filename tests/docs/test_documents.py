@@ -139,11 +139,11 @@ def test_every_question_in_the_documents_gets_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from convergence.__main__ import run
-    from convergence_core.store import ParquetStore
-    from convergence_core.store.runtime import RuntimeStore
-    from tasks.folding import fold_store
-    from tasks.offers import offer_of
-    from tasks.serving import Bandit
+    from tasks.serving.fold import fold_store
+    from tasks.serving.offers import offer_of
+    from tasks.serving.system import Bandit
+    from tasks.store import ParquetStore
+    from tasks.store.runtime.runtime_store import RuntimeStore
     from tests.support.optimizations import write_project
 
     write_project(tmp_path, optimization__evolution__generations=2)
@@ -244,10 +244,10 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     import numpy as np
     import polars as pl
 
-    from convergence_core.store.runtime import RuntimeStore
-    from tasks.offers import offer_of
-    from tasks.serving import Bandit
-    from tasks.serving_settings import ServingSettings
+    from tasks.serving.offers import offer_of
+    from tasks.serving.settings import ServingSettings
+    from tasks.serving.system import Bandit
+    from tasks.store.runtime.runtime_store import RuntimeStore
 
     rng = np.random.default_rng(0)
     with RuntimeStore(tmp_path / "convergence-data") as store:
@@ -271,8 +271,8 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
 
 @pytest.mark.slow
 def test_the_commands_of_live_arms_run_as_printed(tmp_path: Path):
-    from convergence_core.store.runtime import RuntimeStore
-    from tasks.offers import offer_of
+    from tasks.serving.offers import offer_of
+    from tasks.store.runtime.runtime_store import RuntimeStore
 
     with RuntimeStore(tmp_path / "convergence-data") as store:
         store.offer("support_bot", "default", [offer_of({"m": 1}, "small")], trust=0.5)
@@ -295,8 +295,8 @@ def test_the_automation_in_the_documents_is_one_that_prefect_knows():
 
 def test_the_service_and_its_client_run_as_printed(tmp_path: Path):
     """The commands as they are, on a free port; the client's example asks that service."""
-    from convergence_core.store.runtime import RuntimeStore
-    from tasks.offers import offer_of
+    from tasks.serving.offers import offer_of
+    from tasks.store.runtime.runtime_store import RuntimeStore
 
     with RuntimeStore(tmp_path / "convergence-data") as store:
         arms = [offer_of({"m": name}, name) for name in ("small", "large")]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
 from convergence_core.sao.filters import FILTERS
-from convergence_core.store import ParquetStore
-from tasks.preferences.judging import CHANNELS
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.sao.pair_judge import CHANNELS
+from tasks.store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,

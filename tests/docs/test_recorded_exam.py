@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.store import ParquetStore
-from tasks.loading import load
+from tasks.inputs.loader import load
+from tasks.store import ParquetStore
 from tests.docs.test_documents import ROOT, blocks, in_shell
 from tests.recorded_exam.test_table import mean_rewards
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from convergence_core.store import ParquetStore
-from convergence_core.store.promotions import champion_of
-from convergence_core.store.runtime import RuntimeStore
+from tasks.store import ParquetStore
+from tasks.store.runtime.promotions import champion_of
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.nightly import Night, eventually
 from tests.support.optimizations import ledger, write_project

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from convergence.event_feed import is_server
+from tasks.prefect_support.event_feed import is_server
 from tests.support.prefect_server import PrefectServer
 
 ROOT = Path(__file__).parents[2]
@@ -181,7 +181,7 @@ def test_a_prefect_made_otherwise_is_served_as_it_is_and_the_log_says_so(
         (folder / "event_persister.py").write_text(persister)
     (tmp_path / "prefect/__main__.py").write_text("print('served')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "convergence.program", "prefect", "server", "start"],
+        [sys.executable, "-m", "tasks.prefect_support.program", "prefect", "server", "start"],
         env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
         capture_output=True,
         text=True,
@@ -197,7 +197,7 @@ def test_a_prefect_made_otherwise_is_served_as_it_is_and_the_log_says_so(
     [
         ("prefect server start --host 127.0.0.1", True),
         ("uvicorn --factory prefect.server.api.server:create_app --fd 3", True),
-        ("uvicorn --factory convergence.temporary_app:create_app --fd 3", True),
+        ("uvicorn --factory tasks.prefect_support.temporary_app:create_app --fd 3", True),
         ("prefect worker start --pool local", False),
         ("prefect server database upgrade", False),
     ],

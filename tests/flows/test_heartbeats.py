@@ -21,7 +21,7 @@ def test_a_subflow_beats_by_itself_and_takes_no_second_longer(emitted: Callable[
     from prefect import flow
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    from flows.heartbeats import BEAT, beating, flows_beat_themselves
+    from tasks.prefect_support.heartbeats import BEAT, beating, flows_beat_themselves
 
     settings = []
 
@@ -52,8 +52,8 @@ def test_within_the_block_the_outermost_run_beats_by_itself_too_and_task_runs_ha
     from prefect import flow, tags
     from prefect.context import TagsContext
 
-    from flows.heartbeats import BEAT, beating, flows_beat_themselves
-    from flows.naming import task_runs_have_no_tags
+    from tasks.prefect_support.flow_run_names import task_runs_have_no_tags
+    from tasks.prefect_support.heartbeats import BEAT, beating, flows_beat_themselves
 
     @flow
     def inner() -> tuple[str, set[str], set[str]]:
@@ -78,7 +78,7 @@ def test_within_the_block_the_outermost_run_beats_by_itself_too_and_task_runs_ha
 def test_where_heartbeats_are_off_nobody_beats(emitted: Callable[[], list[Any]]):
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    from flows.heartbeats import BEAT, beating, flows_beat_themselves
+    from tasks.prefect_support.heartbeats import BEAT, beating, flows_beat_themselves
 
     off = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
     with temporary_settings(updates=off), flows_beat_themselves(), beating():

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pytest
 
-from convergence.cli.places import open_store
-from convergence_core.store import ParquetStore
-from convergence_core.store.interrupted import as_they_are
-from convergence_core.store.views import VIEW_NAMES
+from convergence.cli.locations import open_store
+from tasks.store import ParquetStore
+from tasks.store.tables.interrupted_runs import as_they_are
+from tasks.store.tables.views import VIEW_NAMES
 from tests.paid import books
 from tests.support.catalogs import check_catalog
 from tests.support.killed_command import STEPS_FILE
@@ -35,7 +35,7 @@ WORKERS: Final = 4
 """Calls in flight, as ``write_project`` has them."""
 END_S: Final = 900.0
 """Only ends what hangs."""
-SERVER: Final = b"convergence.temporary_app"
+SERVER: Final = b"tasks.prefect_support.temporary_app"
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence.nightly.automations import ZOMBIE_S
-from convergence_core.store import ParquetStore
+from deployments.nightly.automations import ZOMBIE_S
+from tasks.store import ParquetStore
 from tests.cli.test_watcher import children_of
 from tests.store.postgres_server import postgres_server
 from tests.support.nightly import Night, eventually

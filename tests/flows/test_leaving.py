@@ -63,7 +63,7 @@ def made() -> Iterator[dict[str, UUID]]:
 def test_a_signal_cancels_what_was_made_and_never_began_and_nothing_else(error, made):
     from prefect import flow
 
-    from flows.leaving import cancelling_what_never_began
+    from tasks.prefect_support.orphans import cancelling_what_never_began
 
     @flow
     def outer() -> None:
@@ -80,7 +80,7 @@ def test_a_signal_cancels_what_was_made_and_never_began_and_nothing_else(error, 
 def test_what_a_killed_process_had_made_is_cancelled_by_whoever_goes_on_with_its_run(made):
     from prefect import flow
 
-    from flows.leaving import cancelling_what_never_began
+    from tasks.prefect_support.orphans import cancelling_what_never_began
 
     @flow
     def killed() -> None:
@@ -96,7 +96,7 @@ def test_what_a_killed_process_had_made_is_cancelled_by_whoever_goes_on_with_its
 def test_subflows_whose_parent_is_over_are_cancelled_and_others_are_not(made):
     from prefect import flow
 
-    from flows.leaving import cancel_orphans
+    from tasks.prefect_support.orphans import cancel_orphans
 
     during = {}
 

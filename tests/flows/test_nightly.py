@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from convergence.nightly.plan import plan
+from deployments.nightly.plan import plan
 from tests.support.optimizations import write_project
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ async def artifacts_of(label: str) -> dict[str, str]:
 @pytest.mark.prefect
 @pytest.mark.slow
 def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
-    from convergence_core.store import ParquetStore
+    from tasks.store import ParquetStore
 
     config = write_project(tmp_path / "project")
     asyncio.run(make_pool("local"))

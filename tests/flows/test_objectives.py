@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.goals import MEMORY_KEY
-from convergence_core.sampler import SearchState
-from convergence_core.store import ParquetStore
-from convergence_core.tallies import COST, total_of
+from convergence_core.objective.goals import MEMORY_KEY
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.tallies import COST, total_of
+from tasks.store import ParquetStore
 from tests.support.optimizations import start_command, write_project
 
 METRICS = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.store import ParquetStore
+from tasks.store import ParquetStore
 from tests.support.http_server import Answer, Request
 from tests.support.optimizations import start_command
 from tests.support.planted_server import planted_server

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from convergence.nightly import services
-from convergence.nightly.automations import GHOSTS, ZOMBIE_S
-from convergence.nightly.deploying import deploy
-from convergence.nightly.plan import Notified, plan
-from convergence_core.store import ParquetStore
-from convergence_core.store.processes import process
+from deployments.nightly import services
+from deployments.nightly.automations import GHOSTS, ZOMBIE_S
+from deployments.nightly.deploy import deploy
+from deployments.nightly.plan import Notified, plan
+from tasks.store import ParquetStore
+from tasks.store.journal.process_marks import process
 from tests.cli.test_watcher import children_of
 from tests.docs.test_documents import README, blocks
 from tests.support.http_server import LoopbackServer, error_answer

@@ -2,11 +2,11 @@
 
 import hashlib
 
-from convergence.mock.asks import Ask, Message
-from convergence.mock.embeddings import embed
-from convergence.mock.model import tiny_model
-from convergence.mock.responder import respond
-from convergence.mock.world import stories
+from tasks.mock.embeddings import embed
+from tasks.mock.requests import Ask, Message
+from tasks.mock.responder import respond
+from tasks.mock.tiny_model import tiny_model
+from tasks.mock.tiny_world import stories
 
 
 def digest() -> str:

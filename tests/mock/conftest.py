@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from convergence.mock.running import MockServer
+from tasks.mock.mock_server import MockServer
 
 Asking: TypeAlias = Callable[[AsyncOpenAI], Awaitable[Any]]
 

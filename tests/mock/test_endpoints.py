@@ -10,8 +10,8 @@ import openai
 import pytest
 from openai import AsyncAzureOpenAI
 
-from convergence.mock.embeddings import embed
-from convergence.mock.running import MockServer
+from tasks.mock.embeddings import embed
+from tasks.mock.mock_server import MockServer
 from tests.mock.conftest import ask
 
 USER: Any = [{"role": "user", "content": "What is 20 + 3?"}]

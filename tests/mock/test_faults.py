@@ -12,10 +12,10 @@ import httpx
 import openai
 import pytest
 
-from convergence.mock.faults import FATES, Bucket, fate_of, retry_after
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
 from convergence_core.errors import ConfigurationError
+from tasks.mock.faults import FATES, Bucket, fate_of, retry_after
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
 from tests.mock.conftest import ask
 
 CHAOS: dict[str, Any] = {

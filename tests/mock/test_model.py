@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from convergence.mock.model import (
+from tasks.mock.tiny_model import (
     UnknownWordError,
     decode,
     encode,
@@ -15,7 +15,7 @@ from convergence.mock.model import (
     tempered,
     tiny_model,
 )
-from convergence.mock.world import KINDS, VOCABULARY, Story, stories, think
+from tasks.mock.tiny_world import KINDS, VOCABULARY, Story, stories, think
 
 MODEL = tiny_model()
 TEXTS = list(stories(1500, seed=2))

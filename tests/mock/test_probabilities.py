@@ -6,10 +6,10 @@ from typing import Any
 import openai
 import pytest
 
-from convergence.mock.model import tiny_model
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
-from convergence.mock.world import BINS, stories
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.mock.tiny_model import tiny_model
+from tasks.mock.tiny_world import BINS, stories
 from tests.mock.conftest import ask
 
 STORY = next(stories(1, seed=9))

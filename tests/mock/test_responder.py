@@ -8,9 +8,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from convergence.mock.asks import Ask, Message, Tool
-from convergence.mock.pieces import PrefixCache, count_pieces, cut, pieces
-from convergence.mock.responder import ability, is_good, respond
 from convergence_core.sao.templates import (
     JUDGING_QUESTION,
     OPENING,
@@ -18,8 +15,11 @@ from convergence_core.sao.templates import (
     prompt_of,
     writing,
 )
-from tasks.judging.prompts import judge_messages, response_format
-from tasks.judging.verdicts import read_verdict
+from tasks.metrics.judge.prompts import judge_messages, response_format
+from tasks.metrics.judge.verdicts import read_verdict
+from tasks.mock.requests import Ask, Message, Tool
+from tasks.mock.responder import ability, is_good, respond
+from tasks.mock.word_pieces import PrefixCache, count_pieces, cut, pieces
 
 RULES = "Answer exactly, only with the result, in this format, step by step."
 SURE = {"model": "m-7", "effort": "high", "temperature": 0.0}

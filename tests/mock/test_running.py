@@ -12,8 +12,8 @@ import httpx
 import pytest
 import typer
 
-from convergence.cli.mocking import mock
-from convergence.mock.running import MockError, MockServer
+from convergence.cli.mock import mock
+from tasks.mock.mock_server import MockError, MockServer
 from tests.mock.answers import digest
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def start(*arguments: str, **env: str) -> subprocess.Popen[str]:
 
 
 def start_mock(*arguments: str) -> subprocess.Popen[str]:
-    code = "import sys, typer; from convergence.cli.mocking import mock; typer.run(mock)"
+    code = "import sys, typer; from convergence.cli.mock import mock; typer.run(mock)"
     return start("-c", code, *arguments)
 
 
@@ -64,7 +64,7 @@ def test_a_taken_port_is_named():
 
 def test_importing_the_package_loads_nothing_heavy():
     code = (
-        "import sys, convergence.mock, convergence.cli.mocking\n"
+        "import sys, tasks.mock, convergence.cli.mock\n"
         "print([m for m in ('numpy', 'starlette', 'uvicorn', 'openai', 'prefect', 'pydantic')"
         " if m in sys.modules])"
     )
@@ -94,7 +94,7 @@ def test_the_command_prints_its_address_serves_and_stops_cleanly():
 def test_the_command_has_a_flag_for_every_option():
     from dataclasses import fields
 
-    from convergence.mock.options import MockOptions
+    from tasks.mock.options import MockOptions
 
     names = {"retry_after_s": "retry_after", "hang_s": "hang_seconds", "key_env": "require_key",
              "fault_modes": "fault_mode"}  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.records import canonical_json, sha256_hex
-from convergence_core.store import ParquetStore, open_journal
+from tasks.store import ParquetStore, open_journal
 from tests.support.paid_runs import PRICES, STORE
 
 Rows = Sequence[Mapping[str, Any]]

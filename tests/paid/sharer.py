@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.budget.limits import Budget, Limits
+from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Cell
-from convergence_core.reward import RewardModel
-from convergence_core.store import open_journal
-from tasks.keys import Epoch
-from tasks.loading import load
-from tasks.metrics import make_metrics
-from tasks.session import EvaluationSession
+from tasks.calls.call_keys import Epoch
+from tasks.calls.session import EvaluationSession
+from tasks.inputs.environment import World
+from tasks.inputs.loader import load
+from tasks.metrics.metrics import make_metrics
+from tasks.store import open_journal
 from tasks.targets import make_target
-from tasks.world import World
 from tests.support.paid_runs import PROCESSES, STORE
 
 RUN = "01SHARED"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
 from convergence_core.events import Event, TrafficChanged
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
-from tasks.retries import Backoff
+from tasks.http.retries import Backoff
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.store import ParquetStore
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, go_on, play, write_project
 
@@ -40,7 +40,7 @@ SLOWED = re.compile(r"slowed down to (\d+) in flight: HTTP 429")
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries wait for milliseconds where a run would wait for seconds."""
-    monkeypatch.setattr("tasks.session.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
+    monkeypatch.setattr("tasks.calls.session.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from convergence.mock.running import MockServer
-from convergence_core.store import ParquetStore
-from convergence_core.store.layout import JOURNAL_FILE
+from tasks.mock.mock_server import MockServer
+from tasks.store import ParquetStore
+from tasks.store.tables.layout import JOURNAL_FILE
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, write_project
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from convergence.cli.running import exit_code_of
-from convergence.estimate import RoleEstimate, estimate
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
+from convergence.cli.optimize import exit_code_of
+from convergence.cost_estimate.estimate import RoleEstimate, estimate
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
-from tasks.loading import load
-from tasks.retries import Backoff
+from tasks.http.retries import Backoff
+from tasks.inputs.loader import load
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.store import ParquetStore
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, play, write_project
 
@@ -25,8 +25,8 @@ MORE = range(20, 300)
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries wait for milliseconds where a run would wait for seconds."""
-    monkeypatch.setattr("tasks.session.Backoff", lambda: Backoff(base_s=0.001, cap_s=0.002))
-    monkeypatch.setattr("convergence_core.traffic.BACK_OFF_S", (0.001, 0.002))
+    monkeypatch.setattr("tasks.calls.session.Backoff", lambda: Backoff(base_s=0.001, cap_s=0.002))
+    monkeypatch.setattr("convergence_core.budget.rate_limit.BACK_OFF_S", (0.001, 0.002))
 
 
 def drawn(seed: int) -> tuple[dict[str, Any], MockOptions]:

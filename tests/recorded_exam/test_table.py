@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from convergence_core.config import parse_mapping
+from convergence_core.objective.reward import RewardModel
+from convergence_core.ports import Metric
 from convergence_core.records import Case
-from convergence_core.reward import RewardModel
-from convergence_core.target import Metric
-from tasks.functions import resolve
-from tasks.loading import Loaded, load
-from tasks.metrics import make_metrics
+from tasks.functions.user_functions import resolve
+from tasks.inputs.loader import Loaded, load
+from tasks.metrics.metrics import make_metrics
 from tasks.targets import make_target
 
 FOLDER = Path(__file__).parents[2] / "data/recorded-exam"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from convergence_core.config import Configuration, parse_mapping
+from convergence_core.ports import CallTotals
 from convergence_core.posterior import SpaceModel
-from convergence_core.recommend import Recommendation, recommend
 from convergence_core.records import (
     Candidate,
     Case,
@@ -23,21 +23,21 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import RunResult
-from convergence_core.sampler import SearchState
+from convergence_core.search.recommend import Recommendation, recommend
+from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
-from convergence_core.store import ParquetStore
-from convergence_core.store.protocols import CallTotals
-from convergence_core.store.rows import (
+from tasks.inputs.cases import split_holdout
+from tasks.report.collect import collect
+from tasks.report.files import write_results
+from tasks.report.markdown import report_markdown
+from tasks.report.page import report_html
+from tasks.store import ParquetStore
+from tasks.store.tables.rows import (
     candidate_rows,
     evaluation_row,
     payload_rows,
     posterior_rows,
 )
-from tasks.cases import split_holdout
-from tasks.report.collect import collect
-from tasks.report.files import write_results
-from tasks.report.markdown import report_markdown
-from tasks.report.page import report_html
 from tests.support.store_rows import RUN, T0, attempt_rows, run_record
 
 CASES = tuple(Case(case_id=f"c{i:02d}", input={"n": i}, expected=i) for i in range(16))

@@ -15,10 +15,10 @@ from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import StoreWriteError
 from convergence_core.records import Case
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
+from tasks.report.atomic_files import atomic_text
 from tasks.report.experiments import experiments, portions
 from tasks.report.files import write_results
-from tasks.report.writing import atomic_text
+from tasks.store import ParquetStore
 from tests.support.results import bare_result, failed_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 

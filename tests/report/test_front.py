@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.goals import Goals
-from convergence_core.pareto import dominated, hypervolume
+from convergence_core.objective.goals import Goals
+from convergence_core.objective.pareto import dominated, hypervolume
 from convergence_core.posterior import SpaceModel
-from convergence_core.recommend import Ranked, Recommendation, recommend
 from convergence_core.result import Front, RunResult
-from convergence_core.sampler import SearchState
-from convergence_core.samplers import RandomSampler
+from convergence_core.search.recommend import Ranked, Recommendation, recommend
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import RandomSampler
 from convergence_core.space import Space
 from tasks.report.front import pareto_front
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
+from tasks.report.phrases import constraint_reason
 from tasks.report.plots import has_plot, svg_plots
-from tasks.report.wording import constraint_reason
 from tests.support.goals_problem import GoalsProblem, constrained, two_metrics
 from tests.support.mixed_problem import mixed_space
 from tests.support.results import made_up_result

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.report import drawing
-from tasks.report.drawing import Palette
+from tasks.report import figures
+from tasks.report.figures import Palette
 
 SIZE = (4.8, 3.0)
 
@@ -60,9 +60,9 @@ def drawn(fill: Callable[[Any], None], form: str) -> tuple[Any, Any]:
         found.extend((figure, other))
 
     if form == "svg":
-        drawing.svg(both, name="a", title="a", width=SIZE[0], height=SIZE[1])
+        figures.svg(both, name="a", title="a", width=SIZE[0], height=SIZE[1])
     else:
-        drawing.png(both, width=SIZE[0], height=SIZE[1], dpi=100)
+        figures.png(both, width=SIZE[0], height=SIZE[1], dpi=100)
     return found[0], found[1]
 
 
@@ -90,5 +90,5 @@ def test_labels_that_leave_no_room_are_drawn_all_the_same():
     def fill(figure: Any, palette: Palette) -> None:
         figure.subplots().set_yticks([0], ["x" * 200])
 
-    picture = drawing.svg(fill, name="a", title="a", width=1.0, height=1.0)
+    picture = figures.svg(fill, name="a", title="a", width=1.0, height=1.0)
     assert "x" * 200 in picture

@@ -19,12 +19,12 @@ from convergence.cli.app import app
 from convergence_core.events import Event, GenerationFinished
 from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
-from tasks.loading import load
-from tasks.opening import prepare_run
-from tasks.report import wording
+from tasks.inputs.loader import load
+from tasks.report import phrases
+from tasks.report.cell_counts import racing_rows
 from tasks.report.leaderboard import leaderboard_rows
-from tasks.report.racing import racing_rows
+from tasks.run.opener import prepare_run
+from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.searching import finish
 
@@ -214,10 +214,10 @@ def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
     rows = board(run)
     assert [int(line[0]) for line in lines] == [row["rank"] for row in rows[:50]]
     for line, row in zip(lines, rows, strict=False):
-        assert line[2] == wording.interval(
+        assert line[2] == phrases.interval(
             row["posterior_mean"], row["posterior_low"], row["posterior_high"]
         )
-        assert line[3] == wording.reward(row["cautious"])
+        assert line[3] == phrases.reward(row["cautious"])
         assert line[4] == str(row["n_cases"])
         assert ("(recommended" in line[1]) is row["recommended"]
     shown = [float(line[3]) for line in lines]
@@ -225,14 +225,14 @@ def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
     page = run.read("report.html").replace("&nbsp;", " ")
     for report in (run.result.winner, run.result.baseline):
         for role in ("holdout", "fresh", "search"):
-            text = wording.estimate(report.estimate(role))
+            text = phrases.estimate(report.estimate(role))
             assert text in markdown
             assert text in page
 
 
 def test_no_page_shows_a_raw_mean_of_the_search(run):
-    raw = {wording.reward(row["raw_mean_reward"]) for row in board(run) if row["n_cases"] > 1}
-    told = {wording.reward(getattr(row, end)) for row in run.result.leaderboard
+    raw = {phrases.reward(row["raw_mean_reward"]) for row in board(run) if row["n_cases"] > 1}
+    told = {phrases.reward(getattr(row, end)) for row in run.result.leaderboard
             for end in ("mean", "low", "high", "cautious")}  # fmt: skip
     markdown = run.read("report.md")
     table = markdown[markdown.index("## Configurations asked") :].split("\n\n## ")[0]
@@ -253,7 +253,7 @@ def test_metrics_of_recommended_and_default_are_adjusted_alike(run):
     for report in (run.result.winner, run.result.baseline):
         (row,) = [r for r in run.result.leaderboard if r.candidate_id == report.candidate_id]
         assert row.metrics == report.metrics["search"]
-        assert wording.number(row.metrics["worth"]) in markdown
+        assert phrases.number(row.metrics["worth"]) in markdown
 
 
 def test_commands_and_artifacts_say_the_same(run):
@@ -272,7 +272,7 @@ def test_commands_and_artifacts_say_the_same(run):
     (row,) = json.loads(run.command("query", sql, "--json"))
     winner = run.result.winner
     assert row == {"candidate_id": winner.candidate_id, "mean": winner.search.mean}
-    text = wording.estimate(winner.search)
+    text = phrases.estimate(winner.search)
     first, *_ = leaderboard_rows(told)
     assert "(recommended" in first["configuration"]
     assert first["posterior mean"] == text

@@ -8,7 +8,7 @@ from convergence_core.result import RunResult
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
-from tasks.report.thinking import lines_of, thinking_blocks, thinking_markdown
+from tasks.report.rlp_section import lines_of, thinking_blocks, thinking_markdown
 from tests.support.results import made_up_result
 
 BEST = BestThought(

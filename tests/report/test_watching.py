@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.budget.limits import Limits, Spent
-from convergence_core.store import ParquetStore
-from tasks.report.racing import racing_rows
-from tasks.report.spending import spending_markdown
+from tasks.report.budget_table import spending_markdown
+from tasks.report.cell_counts import racing_rows
+from tasks.store import ParquetStore
 from tests.report.test_costs import TARGET
 from tests.support.results import made_up_result
 from tests.support.store_rows import RUN, evaluation_rows, generation_tables, run_record

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from convergence_core.result import GateReport
-from tasks.report import wording
+from tasks.report import phrases
 from tests.support.results import made_up_result
 
 MINUS = "\N{MINUS SIGN}"
@@ -16,7 +16,7 @@ MINUS = "\N{MINUS SIGN}"
     [(0.06, "+0.060"), (-0.02, f"{MINUS}0.020"), (0.0, "0.000"), (-0.0001, "0.000")],
 )
 def test_differences_bear_their_sign(value, text):
-    assert wording.signed(value) == text
+    assert phrases.signed(value) == text
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_differences_bear_their_sign(value, text):
     ],
 )
 def test_rounding_never_makes_a_probability_certain(level, text):
-    assert wording.percent(level) == text
+    assert phrases.percent(level) == text
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_rounding_never_makes_a_probability_certain(level, text):
     ],
 )
 def test_small_amounts_keep_two_digits(value, text):
-    assert wording.usd(value) == text
+    assert phrases.usd(value) == text
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_small_amounts_keep_two_digits(value, text):
     ],
 )
 def test_metrics_are_shown_in_four_digits(value, text):
-    assert wording.number(value) == text
+    assert phrases.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_metrics_are_shown_in_four_digits(value, text):
     [(900_000, "0.9 s"), (97_300_000, "1 min 37 s"), (7_260_000_000, "2 h 1 min")],
 )
 def test_durations_are_said_in_two_units(us, text):
-    assert wording.duration(0, us) == text
+    assert phrases.duration(0, us) == text
 
 
 def test_text_is_cleaned_of_what_files_cannot_hold():
-    assert wording.clean("a\ud800b\x00c\td\n") == "a?b\ufffdc\td\n"
-    assert wording.short("one\n two  three", 8) == "one two…"
+    assert phrases.clean("a\ud800b\x00c\td\n") == "a?b\ufffdc\td\n"
+    assert phrases.short("one\n two  three", 8) == "one two…"
 
 
 GATE = GateReport(
@@ -114,7 +114,7 @@ GATE = GateReport(
 )
 def test_the_gates_verdict_is_said_with_its_evidence_and_its_error(changes, said):
     result = replace(made_up_result(), gate=replace(GATE, **changes))
-    sentence = wording.gate_sentence(result)
+    sentence = phrases.gate_sentence(result)
     assert sentence is not None
     assert said in sentence
     assert "+0.120 [+0.030, +0.200] on the 40 held-out cases" in sentence
@@ -125,4 +125,4 @@ def test_the_gates_verdict_is_said_with_its_evidence_and_its_error(changes, said
 
 
 def test_without_a_gate_nothing_is_said():
-    assert wording.gate_sentence(replace(made_up_result(), gate=None)) is None
+    assert phrases.gate_sentence(replace(made_up_result(), gate=None)) is None

@@ -6,11 +6,11 @@ import pytest
 from convergence_core.records import Cell, Evaluation, Trial
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.history import History, adjusted_mean
-from convergence_core.rlp.revealing import outcomes_of
+from convergence_core.rlp.revealed_outcomes import outcomes_of
 from convergence_core.rlp.statistical import easier_cases, predictive
-from convergence_core.sampler import SearchState
-from convergence_core.samplers import make_surrogate
-from convergence_core.samplers.learning import tell
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import make_surrogate
+from convergence_core.search.samplers.search_update import tell
 from convergence_core.space import Float, Space
 
 SPACE = Space(parameters={"x": Float(min=0.0, max=1.0)})

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence.mock.model import FIRST_BIN, encode, tiny_model
-from convergence.mock.world import KINDS, Story, stories, think
 from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import N_BINS, binned_normal, tempered
@@ -22,9 +20,11 @@ from convergence_core.rlp.gain import (
     mixed,
     reward_of,
 )
+from convergence_core.rlp.gain_rows import score
 from convergence_core.rlp.history import Outcomes
-from convergence_core.rlp.revealing import outcomes_of
-from convergence_core.rlp.scoring import score
+from convergence_core.rlp.revealed_outcomes import outcomes_of
+from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
+from tasks.mock.tiny_world import KINDS, Story, stories, think
 
 NOTHING = ("none",)
 

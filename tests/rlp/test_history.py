@@ -19,10 +19,10 @@ from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.history import History, Reveal, Situation, coverage, reveal_of
 from convergence_core.rlp.regions import draw_points, proposal_of
-from convergence_core.rlp.revealing import OLDER, outcomes_of
+from convergence_core.rlp.revealed_outcomes import OLDER, outcomes_of
 from convergence_core.rlp.statistical import predictive, trial_variance
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.samplers import make_surrogate
+from convergence_core.search.samplers import make_surrogate
 from convergence_core.space import Choice, Float, Integer, Space
 
 SPACE = Space(
@@ -245,7 +245,7 @@ def test_points_of_regions_are_valid_and_keep_what_is_not_named():
 
 
 def archive_of(rewards: list[float]):
-    from convergence_core.archive import Archive
+    from convergence_core.search.archive import Archive
 
     trials = []
     for i, reward in enumerate(rewards):

@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.mock.model import FIRST_BIN, encode, tiny_model
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
-from convergence.mock.world import BINS, stories
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment, Estimator, Thought
+from convergence_core.rlp.gain_rows import score
 from convergence_core.rlp.history import Outcomes
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.scoring import score
-from tasks.thoughts.asking import Model, UnreadableError
-from tasks.thoughts.channels import (
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
+from tasks.mock.tiny_world import BINS, stories
+from tasks.rlp.channel_probe import Ladder, climb, rungs_of
+from tasks.rlp.elicited_channel import CHANNELS, weights_of
+from tasks.rlp.model_calls import Model, UnreadableError
+from tasks.rlp.probability_channels import (
     CENSORED,
     TAIL,
     Arm,
@@ -28,8 +30,6 @@ from tasks.thoughts.channels import (
     of_options,
     prompt_tail,
 )
-from tasks.thoughts.ladder import Ladder, climb, rungs_of
-from tasks.thoughts.written import CHANNELS, weights_of
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
 from tests.support.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from convergence.mock.running import MockServer
 from convergence_core.records import canonical_json
 from convergence_core.rlp.gain import log_ratio
 from convergence_core.rlp.learner import RlpState
-from tasks.thoughts.asking import Model
-from tasks.thoughts.channels import Arm, Told
-from tasks.thoughts.written import CHANNELS
+from tasks.mock.mock_server import MockServer
+from tasks.rlp.elicited_channel import CHANNELS
+from tasks.rlp.model_calls import Model
+from tasks.rlp.probability_channels import Arm, Told
 from tests.support.tiny_wording import PlainAsker, TinyWords, with_model
 from tests.support.tiny_worlds import (
     NOTHING,

@@ -11,8 +11,8 @@ import pytest
 
 from convergence.plugins.learning.rlp import ASKED, TOLD, RLPConfig, RLPMixin
 from convergence_core.errors import CandidateFault
-from convergence_core.target import Completion
-from tasks.thoughts.asking import UnreadableError
+from convergence_core.ports import Completion
+from tasks.rlp.model_calls import UnreadableError
 
 
 class Provider:

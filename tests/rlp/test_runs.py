@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.estimate import estimate
+from convergence.cost_estimate.estimate import estimate
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.rlp.rows import REPLAY_SQL, replay_of
-from convergence_core.store import ParquetStore
-from tasks.loading import load
+from tasks.inputs.loader import load
 from tasks.report.collect import collect_progress
-from tasks.runs import Run
+from tasks.run.run import Run
+from tasks.store import ParquetStore
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
     REGION,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from convergence_core.posterior import SpaceModel
-from convergence_core.racing import Field, Rules
-from convergence_core.racing.experts import Panel, condition, with_expert
-from convergence_core.racing.planning import Draft
 from convergence_core.records import Params
-from convergence_core.sampler import Advice, AskRequest, Expert, Plan, SearchState
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing.expert_mixture import Panel, condition, with_expert
+from convergence_core.search.racing.plan_builder import Draft
+from convergence_core.search.sampler import Advice, AskRequest, Expert, Plan, SearchState
+from convergence_core.search.samplers import ThompsonSampler
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
 
 SPACE = mixed_space()

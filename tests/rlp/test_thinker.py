@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.mock.running import MockServer
 from convergence_core.errors import EvaluatorFault, InfrastructureFault
+from convergence_core.ports import WorstCase
 from convergence_core.records import Candidate
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import History, Reveal
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.target import WorstCase
-from tasks.asking import PaidCall
-from tasks.session import AskApart
-from tasks.thoughts.asking import Answered, Model
-from tasks.thoughts.channels import Echo
-from tasks.thoughts.thinker import Drawn, Predicted, Thinker, mean_entropy
-from tasks.thoughts.wording import English
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.session import AskApart
+from tasks.mock.mock_server import MockServer
+from tasks.rlp.model_calls import Answered, Model
+from tasks.rlp.probability_channels import Echo
+from tasks.rlp.prompts import English
+from tasks.rlp.thinker import Drawn, Predicted, Thinker, mean_entropy
 from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import ScriptedTarget, session

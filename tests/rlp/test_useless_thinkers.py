@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from convergence.mock.running import MockServer
 from convergence_core.errors import EvaluatorFault
 from convergence_core.events import ThinkingStopped
-from convergence_core.target import WorstCase
-from tasks.loading import load_mapping
-from tasks.opening import prepare_run
-from tasks.thoughts.asking import PREDICTION, THOUGHT
-from tasks.thoughts.making import NO_LLM, spent_on
-from tasks.thoughts.paying import Purse
+from convergence_core.ports import WorstCase
+from tasks.inputs.loader import load_mapping
+from tasks.mock.mock_server import MockServer
+from tasks.rlp.factory import NO_LLM, spent_on
+from tasks.rlp.model_calls import PREDICTION, THOUGHT
+from tasks.rlp.sub_budget import Purse
+from tasks.run.opener import prepare_run
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, Request
 from tests.support.thinking_server import Kind, ThinkingWorld

@@ -12,8 +12,8 @@ from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
 from tasks.runners import base
-from tasks.runners.orders import Delivery, Order, Recipe, packed, portable, unpacked
-from tasks.runners.places import MOST_LOSSES, Places
+from tasks.runners.work_items import Delivery, Order, Recipe, packed, portable, unpacked
+from tasks.runners.worker_pool import MOST_LOSSES, Places
 from tests.store.journals import intent, settled
 from tests.support.configurations import mapping
 from tests.support.memory_journal import MemoryJournal
@@ -101,7 +101,7 @@ def assignment(name: str, n_cells: int) -> Assignment:
 
 def places_of(max_calls: int, **recipe: Any) -> tuple[Places, Counting, Budget]:
     journal = MemoryJournal()
-    budget = Budget(Limits(max_calls=max_calls))
+    budget = Budget(Limits(max_calls=max_calls), lock=threading.Lock())
     runner = Counting(journal, max_calls)
     places = Places(runner, replace(RECIPE, **recipe), budget=budget, journal=journal)
     return places, runner, budget

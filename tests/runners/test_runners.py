@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import RunInterruptedError
-from convergence_core.store import ParquetStore
+from tasks.store import ParquetStore
 from tests.support.optimizations import ledger, tables_of, write_project
 
 pytestmark = pytest.mark.slow
@@ -80,8 +80,8 @@ def test_a_limit_on_calls_holds_over_all_processes(tmp_path: Path):
 def test_a_run_whose_worker_is_killed_ends_like_the_unbroken_one(
     tmp_path: Path, in_threads: tuple[str, str]
 ):
-    from tasks.loading import load
-    from tasks.opening import prepare_run
+    from tasks.inputs.loader import load
+    from tasks.run.opener import prepare_run
     from tasks.runners.processes import ProcessRunner
     from tests.support.searching import finish
 
@@ -122,8 +122,8 @@ def repeats_of(folder: Path) -> int:
 def test_a_stopped_run_starts_no_call_and_goes_on_when_resumed(
     tmp_path: Path, in_threads: tuple[str, str]
 ):
-    from tasks.loading import load
-    from tasks.opening import prepare_run, resume_run
+    from tasks.inputs.loader import load
+    from tasks.run.opener import prepare_run, resume_run
     from tests.support.searching import finish
 
     run = prepare_run(load(project(tmp_path, "processes")))

@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 
-from convergence_core.store.runtime import RuntimeStore
-from tasks.serving import Bandit
+from tasks.serving.system import Bandit
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 MEANS = np.linspace(0.3, 0.7, 5)
 

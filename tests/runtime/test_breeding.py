@@ -8,7 +8,7 @@ import pytest
 
 import convergence
 from convergence_core.errors import ConfigurationError, NoArmsError
-from tasks.breeding import spanned_by
+from tasks.serving.propose_arms import spanned_by
 
 ARMS: list[dict[str, Any]] = [
     {"arm_id": name, "params": {"model": model, "temperature": t, "k": k}}

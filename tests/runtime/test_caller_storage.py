@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence.caller_storage import RuntimeStorage
+from convergence.runtime.custom_storage import RuntimeStorage
 from convergence_core.bandit.propensities import of_beta
 from convergence_core.errors import ConfigurationError, NoArmsError
 

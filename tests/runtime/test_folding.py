@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.store import ParquetStore, exporting
-from convergence_core.store.promotions import looks
-from convergence_core.store.runtime import RuntimeStore
-from tasks.folding import fold_store
-from tasks.offers import offer_of
-from tasks.serving import Bandit
+from tasks.serving.fold import fold_store
+from tasks.serving.offers import offer_of
+from tasks.serving.system import Bandit
+from tasks.store import ParquetStore
+from tasks.store.runtime.promotions import looks
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables import runtime_export
 from tests.support.emitted import kept_events
 
 DAY_US = 86_400_000_000
@@ -70,15 +71,15 @@ def test_a_fold_that_was_killed_goes_on_and_doubles_nothing(
 ):
     path = tmp_path / "store"
     serve(path, 10)
-    monkeypatch.setattr(exporting, "MOST_ROWS", 4)
-    written = exporting._write
+    monkeypatch.setattr(runtime_export, "MOST_ROWS", 4)
+    written = runtime_export._write
 
     def killed(*arguments: object) -> int:
         written(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(exporting, "_write", killed)
+        patched.setattr(runtime_export, "_write", killed)
         with pytest.raises(KeyboardInterrupt):
             fold_store(path)
     assert fold_store(path).n_decisions == 10, "the range that was begun is written again"
@@ -140,8 +141,8 @@ def test_the_flow_folds_a_store(tmp_path: Path):
 @pytest.mark.prefect
 def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path):
     """Through Prefect's own client of events, whose messages are kept by its test double."""
-    from convergence_core.store.runtime_writes import RewardTerms
     from flows.fold import fold
+    from tasks.store.runtime.writes import RewardTerms
 
     with RuntimeStore(tmp_path / "store") as store:
         store.offer("bot", "default", [offer_of({}, "a")], trust=0.5)

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from convergence_core.store.promotions import champion_of, crown, looks
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import (
+from tasks.serving.fold import fold_store
+from tasks.serving.guard import judge, look
+from tasks.serving.offers import offer_of
+from tasks.serving.settings import ServingSettings
+from tasks.serving.system import Bandit
+from tasks.store.runtime.promotions import champion_of, crown, looks
+from tasks.store.runtime.rows import (
     Champion,
     StoredArm,
     StoredGuard,
     StoredPolicy,
     Tally,
 )
-from convergence_core.store.runtime_watches import begin_guard, guards, watching
-from tasks.folding import fold_store
-from tasks.guarding import judge, look
-from tasks.offers import offer_of
-from tasks.serving import Bandit
-from tasks.serving_settings import ServingSettings
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import begin_guard, guards, watching
 
 OLD, NEW = "old", "new"
 

@@ -8,11 +8,11 @@ import pytest
 import convergence
 from convergence_core.bandit import Encoder, LinearArms
 from convergence_core.errors import ArmChangedError, ConfigurationError, NoArmsError
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_watches import state
-from tasks import contextual
-from tasks.offers import offer_of
-from tasks.serving import Bandit
+from tasks.serving import linear_arms
+from tasks.serving.offers import offer_of
+from tasks.serving.system import Bandit
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import state
 
 ARMS = [{"arm_id": name, "params": {"n": name}} for name in ("a", "b", "c")]
 
@@ -95,13 +95,13 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Also when what was learned is kept on the way, and when an arm comes later."""
-    monkeypatch.setattr(contextual, "KEPT_EVERY", 15)
+    monkeypatch.setattr(linear_arms, "KEPT_EVERY", 15)
     encoder = Encoder(n_features=8, pooling=0.5)
     rng = np.random.default_rng(1)
     with RuntimeStore(tmp_path / "s") as store:
         offers = [offer_of({}, "a"), offer_of({}, "b")]
         group = store.offer("bot", "default", offers, trust=0.5, kind="linear")
-        from tasks.serving_settings import ServingSettings
+        from tasks.serving.settings import ServingSettings
 
         settings = ServingSettings(kind="linear", n_features=8)
         first = Bandit(store, "bot", settings=settings, seed=1)

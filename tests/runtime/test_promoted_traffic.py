@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.result import CandidateReport, Estimate
-from convergence_core.store.promotions import crown
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import Champion
-from convergence_core.store.runtime_watches import watching
-from tasks.offers import offer_of
-from tasks.promoting import offer_champion, prior_of, put_on_offer, take_off_offer
+from tasks.serving.offers import offer_of
+from tasks.serving.promotion import offer_champion, prior_of, put_on_offer, take_off_offer
+from tasks.store.runtime.promotions import crown
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import watching
 from tests.support.results import bare_result
 
 

@@ -7,13 +7,13 @@ import psycopg
 import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
-from convergence_core.store import ParquetStore
-from convergence_core.store.runtime import RuntimeStore, has_runtime
-from convergence_core.store.runtime_postgres import postgres_ddl, translated
-from convergence_core.store.runtime_schema import DDL
-from tasks.folding import fold_store
-from tasks.offers import offer_of
-from tasks.serving import Bandit
+from tasks.serving.fold import fold_store
+from tasks.serving.offers import offer_of
+from tasks.serving.system import Bandit
+from tasks.store import ParquetStore
+from tasks.store.runtime.postgres import postgres_ddl, translated
+from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.runtime.schema import DDL
 from tests.store.postgres_server import PASSWORD, postgres_server
 
 

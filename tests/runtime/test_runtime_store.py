@@ -14,12 +14,12 @@ import pytest
 
 from convergence_core.bandit import DriftWatch
 from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import ArmOffer, NewDecision, StoredPolicy
-from convergence_core.store.runtime_watches import alarms as found_alarms, told, untold_alarms
-from convergence_core.store.runtime_writes import NewReward, RewardTerms, take_reward
-from tasks.offers import offer_of
-from tasks.serving_settings import stored_settings
+from tasks.serving.offers import offer_of
+from tasks.serving.settings import stored_settings
+from tasks.store.runtime.rows import ArmOffer, NewDecision, StoredPolicy
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import alarms as found_alarms, told, untold_alarms
+from tasks.store.runtime.writes import NewReward, RewardTerms, take_reward
 from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence.runtime import RuntimeArm, RuntimeConfig
+from convergence.runtime.functions import RuntimeArm, RuntimeConfig
 from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import ConfigurationError, NoArmsError
-from convergence_core.store.runtime import RuntimeStore
-from tasks.offers import decision_id, offer_of
-from tasks.serving import Bandit
-from tasks.serving_settings import ServingSettings
+from tasks.serving.offers import decision_id, offer_of
+from tasks.serving.settings import ServingSettings
+from tasks.serving.system import Bandit
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 ARMS = [offer_of({"model": name}, name) for name in ("a", "b", "c")]
 
@@ -257,7 +257,7 @@ def test_what_is_told_beside_a_reward_is_stored(system: str):
         system, user_id="u", decision_id=chosen.decision_id, signals={"quality": 1.0},
         grading_score=0.7, metadata={"ticket": 12},
     )  # fmt: skip
-    store = convergence.runtime.home_of(system).store
+    store = convergence.runtime.functions.home_of(system).store
     with store.database.reading() as connection:
         (text,) = connection.execute("SELECT details_json FROM rewards").fetchone()
     assert json.loads(text) == {

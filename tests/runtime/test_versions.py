@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import StoredPolicy
-from tasks.committing import Committer
-from tasks.offers import offer_of
-from tasks.operations import performed
-from tasks.serving import Bandit
+from tasks.serving.committer import Committer
+from tasks.serving.offers import offer_of
+from tasks.serving.operations import performed
+from tasks.serving.system import Bandit
+from tasks.store.runtime.rows import StoredPolicy
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 ARMS = [offer_of({"model": name}, name) for name in ("a", "b", "c")]
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from convergence_core.config import parse_mapping
-from convergence_core.coverage.alarms import (
+from convergence_core.judges.coverage.alarms import (
     MOST_TEMPERATURE,
     Alarms,
     Windows,
     why_alarm,
 )
-from convergence_core.coverage.configurations import configuration_coverage
-from convergence_core.coverage.measures import (
+from convergence_core.judges.coverage.configurations import configuration_coverage
+from convergence_core.judges.coverage.measures import (
     MOST_BIGRAMS,
     WINDOW,
     Coverage,
@@ -26,11 +26,11 @@ from convergence_core.coverage.measures import (
     vendi,
     zlib_ratio,
 )
+from convergence_core.judges.trust.audit import audit
 from convergence_core.records import Params
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import RoundLessons, SaoState
 from convergence_core.space import Space
-from convergence_core.trust.audit import audit
 from tests.support.trigram_author import play
 
 FULL = Coverage(

@@ -21,9 +21,8 @@ from convergence_core.sao.formats import (
 )
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
 from convergence_core.sao.state import JudgedPair
-from convergence_core.store import ParquetStore
-from tasks.loading import load
-from tasks.preferences.dataset import (
+from tasks.inputs.loader import load
+from tasks.sao.dataset import (
     EVIDENCE_SUFFIX,
     dataset_of,
     export,
@@ -31,6 +30,7 @@ from tasks.preferences.dataset import (
     read_dataset,
     training_of,
 )
+from tasks.store import ParquetStore
 from tests.support.planted_server import TAG, planted_server
 from tests.support.preferring_runs import (
     STORE,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.store import ParquetStore
-from tasks.preferences.embedding import DIGITS
+from tasks.sao.embeddings import DIGITS
+from tasks.store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,

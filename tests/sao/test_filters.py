@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from convergence_core.judges.texts import fingerprint, jaccard, most_alike, runs_of
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.filters import FILTERS, FilterSettings, HeldOut, Sieve, total
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
-from convergence_core.texts import fingerprint, jaccard, most_alike, runs_of
 
 WORDS = [f"{a}{b}" for a in ("tal", "ven", "mor", "sil", "gar") for b in range(400)]
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"

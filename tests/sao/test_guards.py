@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from convergence_core.judges.trust.exploitation import N_ROUNDS
 from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
-from convergence_core.store import ParquetStore
-from convergence_core.trust.exploitation import N_ROUNDS
-from tasks.preferences.dataset import dataset_of, read_dataset
-from tasks.preferences.history import history_of
-from tasks.runs import Run
+from tasks.run.run import Run
+from tasks.sao.dataset import dataset_of, read_dataset
+from tasks.sao.history import history_of
 from tasks.steps import prefer
+from tasks.store import ParquetStore
 from tests.support.http_server import LoopbackServer
 from tests.support.planted_server import planted_server
 from tests.support.preferring_plugin import write

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from convergence_core.coverage.alarms import Alarms
+from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.judges.trust.audit import Trust
+from convergence_core.judges.trust.drift import LIMIT, Drift
+from convergence_core.judges.trust.exploitation import Exploitation, Standing
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import JudgedPair, SaoState
-from convergence_core.store import ParquetStore
-from convergence_core.trust.audit import Trust
-from convergence_core.trust.drift import LIMIT, Drift
-from convergence_core.trust.exploitation import Exploitation, Standing
-from tasks.preferences.history import TAG, history_of, prompts_of, texts_of
-from tasks.runs import Run
+from tasks.run.run import Run
+from tasks.sao.history import TAG, history_of, prompts_of, texts_of
 from tasks.steps import prefer
+from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (

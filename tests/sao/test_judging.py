@@ -18,8 +18,8 @@ from convergence_core.sao.preferences import (
     logit,
     sigmoid,
 )
-from tasks.preferences.judging import chosen
-from tasks.thoughts.asking import UnreadableError
+from tasks.rlp.model_calls import UnreadableError
+from tasks.sao.pair_judge import chosen
 from tests.support.planted import Author, Judge, comparison
 
 

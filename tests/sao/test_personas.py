@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import yaml
 
+from convergence_core.judges.texts import jaccard, word_set
 from convergence_core.sao.diversity import UNKNOWN, choose, hardness_of
 from convergence_core.sao.personas import FACTORS, Grammar, Persona
-from convergence_core.texts import jaccard, word_set
 from tests.support import pairwise_personas as pairwise
 
 FILE = Path(__file__).parents[2] / "data/personas/factors.yaml"

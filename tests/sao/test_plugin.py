@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from convergence.plugins.learning.sao import SAOConfig
 from convergence_core.sao.formats import Row, row_of
 from convergence_core.sao.state import JudgedPair
-from tasks.preferences.dataset import read_dataset
+from tasks.sao.dataset import read_dataset
 from tests.support.planted_server import TAG, PlantedWorld
 from tests.support.preferring_plugin import write
 from tests.support.preferring_runs import case_truth

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from convergence_core.judges.trust.drift import LIMIT
 from convergence_core.sao.report import PreferenceReport, PreferenceRound
-from convergence_core.trust.drift import LIMIT
-from tasks.report.preferring import preference_lines
-from tasks.report.wording import UNKNOWN
+from tasks.report.phrases import UNKNOWN
+from tasks.report.sao_section import preference_lines
 
 ROUND = PreferenceRound(
     generation=3, n_prompts=20, n_pairs=20, n_kept=9, accuracy=0.8, n_items=50, trust=0.43, is_enabled=True,

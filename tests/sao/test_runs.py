@@ -9,28 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.mock.options import MockOptions
-from convergence.mock.running import MockServer
-from convergence_core.archive import Archive
-from convergence_core.coverage.alarms import Alarms
 from convergence_core.errors import ResumeError
 from convergence_core.events import ThinkingStopped
+from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.judges.trust.exploitation import Exploitation, Standing
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
-from convergence_core.sampler import Advice
-from convergence_core.samplers import make_surrogate
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
-from convergence_core.store import ParquetStore
-from convergence_core.trust.exploitation import Exploitation, Standing
-from tasks.loading import load
-from tasks.preferences.alone import open_rounds
-from tasks.preferences.making import NO_LLM, NO_PROMPT
+from convergence_core.search.archive import Archive
+from convergence_core.search.sampler import Advice
+from convergence_core.search.samplers import make_surrogate
+from tasks.inputs.loader import load
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
 from tasks.report.collect import collect_progress
 from tasks.report.markdown import report_markdown
-from tasks.report.preferring import preference_lines, preference_markdown, preference_report
-from tasks.runs import Run
+from tasks.report.sao_section import preference_lines, preference_markdown, preference_report
+from tasks.run.run import Run
+from tasks.run.sao_rounds import open_rounds
+from tasks.sao.factory import NO_LLM, NO_PROMPT
 from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
+from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
@@ -454,7 +454,7 @@ def test_from_what_a_judge_says_that_nobody_vouches_for_no_text_is_distilled(tmp
 
 def ranking_of(run: Run, space: Any) -> str:
     """Return the ranking by a surrogate of a space, of candidates that lie in the plain one."""
-    from convergence_core.recommend import recommend
+    from convergence_core.search.recommend import recommend
 
     members = {
         name: member

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence_core.store import ParquetStore
-from convergence_core.texts import jaccard, word_set
-from convergence_core.trust.audit import LEAST_TRUST
-from tasks.preferences.making import shipped_personas
+from convergence_core.judges.texts import jaccard, word_set
+from convergence_core.judges.trust.audit import LEAST_TRUST
+from tasks.sao.factory import shipped_personas
+from tasks.store import ParquetStore
 from tests.sao.test_filters import edited, prompt
 from tests.support.planted_server import PlantedWorld, planted_server
 from tests.support.preferring_plugin import write

@@ -11,7 +11,7 @@ import pytest
 from convergence_core.sao.formats import Row, row_of
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
 from convergence_core.sao.state import JudgedPair
-from tasks.preferences.dataset import Dataset, export
+from tasks.sao.dataset import Dataset, export
 
 pytest.importorskip("trl", reason="needs the extra `training` (pip install '.[training]')")
 
@@ -52,7 +52,7 @@ def pairs(n: int) -> list[JudgedPair]:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    from convergence_core.coverage.measures import measure
+    from convergence_core.judges.coverage.measures import measure
 
     found = pairs(64)
     dataset = Dataset.of(found, coverage=measure([]), judge=None)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, chi2, kstest, linregress, spearmanr, truncnorm
 
-from convergence_core.records import canonical_json
-from convergence_core.trust.audit import (
+from convergence_core.judges.trust.audit import (
     LEAST_TRUST,
     Audit,
     Item,
@@ -17,14 +16,15 @@ from convergence_core.trust.audit import (
     length_bias,
     trust_of,
 )
-from convergence_core.trust.drift import GREATEST, N_FIRST, SLACK, Drift
-from convergence_core.trust.exploitation import (
+from convergence_core.judges.trust.drift import GREATEST, N_FIRST, SLACK, Drift
+from convergence_core.judges.trust.exploitation import (
     N_ROUNDS,
     Exploitation,
     Standing,
     is_exploited,
     slope_t,
 )
+from convergence_core.records import canonical_json
 from tests.support.planted import Judge
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from convergence.client import Client
-from convergence.service.running import Service, ServiceOptions
+from convergence.service.server import Service, ServiceOptions
 from convergence.service.tokens import SCOPES, Tokens, read_tokens
-from convergence_core.store.runtime import RuntimeStore
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 SECRETS: dict[str, str] = {scope: secrets.token_urlsafe(32) for scope in SCOPES}
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from convergence.client import AsyncClient, Client, ServiceRefusedError
-from convergence.service.running import Service
+from convergence.service.server import Service
 from convergence_core.errors import ConfigurationError
 from tests.service.conftest import SECRETS
 from tests.support.http_server import Answer, LoopbackServer, Request

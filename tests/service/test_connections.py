@@ -13,7 +13,7 @@ import pytest
 
 from convergence.client import Client
 from convergence.service.connections import ConnectionLimitError, most_connections
-from convergence.service.running import Service
+from convergence.service.server import Service
 from tests.service.conftest import SECRETS, Start
 from tests.service.test_serve import TOKEN, serving
 

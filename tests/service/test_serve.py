@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from convergence.client import Client, ServiceRefusedError
-from convergence_core.store.runtime import RuntimeStore
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 TOKEN = secrets.token_urlsafe(32)
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from convergence.client import Client
-from convergence.service.running import Service, ServiceError, ServiceOptions, is_loopback
+from convergence.service.server import Service, ServiceError, ServiceOptions, is_loopback
 from convergence_core.caveats import TRAFFIC
-from convergence_core.store.runtime import RuntimeStore
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens
 
 ROUTES = [

@@ -10,8 +10,8 @@ import os
 import sys
 import time
 
-from convergence_core.store import open_journal
-from convergence_core.store.protocols import CallIntent, Settlement
+from convergence_core.ports import CallIntent, Settlement
+from tasks.store import open_journal
 
 RUN = "R"
 

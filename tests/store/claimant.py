@@ -6,8 +6,8 @@ Arguments: URL, `claimed` (wait when the claim is durable) or `locked` (wait bef
 import signal
 import sys
 
-from convergence_core.store import PostgresJournal
-from convergence_core.store.postgres_batches import ClaimBatch
+from tasks.store import PostgresJournal
+from tasks.store.journal.postgres_batches import ClaimBatch
 from tests.store.asker import intent
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from convergence_core.ports import CallIntent, Journal, Settlement
 from convergence_core.records import Usage
-from convergence_core.store import PostgresJournal, SqliteJournal
-from convergence_core.store.protocols import CallIntent, Journal, Settlement
+from tasks.store import PostgresJournal, SqliteJournal
 from tests.store.postgres_server import postgres_server
 from tests.support.memory_journal import MemoryJournal
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from convergence_core.errors import StoreDamagedError
-from convergence_core.store import ParquetStore, SqliteJournal
-from convergence_core.store.resolver import resolve
+from tasks.store import ParquetStore, SqliteJournal
+from tasks.store.tables.resolver import resolve
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
 
@@ -114,7 +114,7 @@ def test_check_names_a_generation_whose_evaluations_are_gone(store):
 
 def test_a_file_deleted_under_a_reader_is_named(store, monkeypatch):
     earlier = resolve(store.path)
-    monkeypatch.setattr("convergence_core.store.query.resolve", lambda root: earlier)
+    monkeypatch.setattr("tasks.store.tables.query.resolve", lambda root: earlier)
     file_of(store, "attempts").unlink()
     with pytest.raises(StoreDamagedError, match=r"attempts/run_id=.*g00001\.parquet"):
         store.rows("SELECT max(call_key) FROM attempts")

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from convergence_core.errors import StoreFormatError, StoreWriteError
-from convergence_core.store import Lease, ParquetStore, SqliteJournal
-from convergence_core.store.layout import write_error
-from convergence_core.store.protocols import CallIntent, Settlement
+from convergence_core.ports import CallIntent, Settlement
+from tasks.store import Lease, ParquetStore, SqliteJournal
+from tasks.store.tables.layout import write_error
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 N_BALLAST = 1_000_000
@@ -146,7 +146,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_the_run_and_warns_of_the_catalog(
     def fail(path):
         raise write_error(path, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("convergence_core.store.parquet_store.renew_catalog", fail)
+    monkeypatch.setattr("tasks.store.tables.parquet_store.renew_catalog", fail)
     store.finish_run(run_record(status="done"))
     assert store.run(RUN).status == "done"
     assert "disk is full" in caplog.text

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import StoreDamagedError
-from convergence_core.store import ParquetStore
-from convergence_core.store.clock import wall_clock_us
-from convergence_core.store.expiry import due, orphans, remove
-from convergence_core.store.promotions import crown
-from convergence_core.store.protocols import RunRecord
-from convergence_core.store.runtime import RuntimeStore
-from convergence_core.store.runtime_rows import Champion
-from tasks.maintaining import DAY_US, maintain_store
+from convergence_core.ports import RunRecord
+from tasks.run.maintenance import DAY_US, maintain_store
+from tasks.store import ParquetStore
+from tasks.store.clock import wall_clock_us
+from tasks.store.runtime.promotions import crown
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.retention import due, orphans, remove
 from tests.support.store_rows import generation_tables, run_record
 
 HOUR_US = DAY_US // 24

@@ -7,10 +7,10 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-import convergence_core.store
+import tasks.store
 from convergence_core.errors import StoreError
-from convergence_core.store import SqliteJournal, label_of, new_run_id
-from convergence_core.store.layout import check_run_id
+from tasks.store import SqliteJournal, label_of, new_run_id
+from tasks.store.tables.layout import check_run_id
 
 TIMES = st.integers(0, 2**48 * 1_000 - 1)
 BYTES = st.binary(min_size=10, max_size=10)
@@ -43,7 +43,7 @@ def test_the_label_ends_like_the_id():
 
 def test_the_protocols_load_neither_duckdb_nor_sqlite():
     code = (
-        "import sys, convergence_core.store.protocols, convergence_core.store.rows\n"
+        "import sys, convergence_core.ports, tasks.store.tables.rows\n"
         "print(sorted({'duckdb', 'apsw', 'polars', 'sqlite3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -51,11 +51,11 @@ def test_the_protocols_load_neither_duckdb_nor_sqlite():
 
 
 def test_every_public_name_exists():
-    assert sorted(convergence_core.store.__all__) == convergence_core.store.__all__
-    for name in convergence_core.store.__all__:
-        assert getattr(convergence_core.store, name).__name__ == name
+    assert sorted(tasks.store.__all__) == tasks.store.__all__
+    for name in tasks.store.__all__:
+        assert getattr(tasks.store, name).__name__ == name
     with pytest.raises(AttributeError, match="nothing"):
-        _ = convergence_core.store.nothing
+        _ = tasks.store.nothing
 
 
 def test_a_journal_is_not_used_in_a_fork(tmp_path, monkeypatch):

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from convergence_core.store import Lease, ParquetStore, interrupted
-from convergence_core.store.interrupted import as_they_are, mark_interrupted, settle_interrupted
-from convergence_core.store.layout import JOURNAL_FILE
-from convergence_core.store.lease import while_unheld
-from convergence_core.store.mirror import bind
-from convergence_core.store.protocols import RunRecord
+from convergence_core.ports import RunRecord
+from tasks.store import Lease, ParquetStore
+from tasks.store.journal.lease import while_unheld
+from tasks.store.tables import interrupted_runs
+from tasks.store.tables.interrupted_runs import as_they_are, mark_interrupted, settle_interrupted
+from tasks.store.tables.layout import JOURNAL_FILE
+from tasks.store.tables.object_storage import bind
 from tests.support.catalogs import check_catalog
 from tests.support.children import start_child
 from tests.support.store_rows import run_record
@@ -139,7 +140,7 @@ def test_a_lease_that_was_taken_since_we_looked_is_respected(
 ):
     with killed_holder(store):
         seen = as_they_are(store, store.runs())
-    monkeypatch.setattr(interrupted, "as_they_are", lambda *_: seen)
+    monkeypatch.setattr(interrupted_runs, "as_they_are", lambda *_: seen)
     with Lease(store.path, "bot").acquire():
         settle_interrupted(store)
         assert rows_of(store)["bot-0001"] == "running"

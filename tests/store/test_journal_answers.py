@@ -3,8 +3,8 @@
 # ruff: noqa: F811 - fixtures are imported
 from typing import Any
 
+from convergence_core.ports import Journal, LostCall
 from convergence_core.records import Json
-from convergence_core.store.protocols import Journal, LostCall
 from tests.store.journals import clock, intent, journal, ledger, reopen, settled, states  # noqa: F401
 
 # -- answers that are too old

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from convergence_core.errors import LeaseHeldError, StoreWriteError
-from convergence_core.store import Lease, SqliteJournal
-from convergence_core.store.processes import ProcessMark, is_dead, this_process
+from tasks.store import Lease, SqliteJournal
+from tasks.store.journal.process_marks import ProcessMark, is_dead, this_process
 from tests.support.children import start_child
 
 

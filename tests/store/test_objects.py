@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
-from convergence_core.store import ParquetStore
-from convergence_core.store.expiry import remove
-from convergence_core.store.mirror import Mirror, bind, bound_to
-from tasks.loading import load
-from tasks.opening import prepare_run
-from tasks.storage import ready_store
+from tasks.inputs.loader import load
+from tasks.inputs.storage import ready_store
+from tasks.run.opener import prepare_run
+from tasks.store import ParquetStore
+from tasks.store.tables.object_storage import Mirror, bind, bound_to
+from tasks.store.tables.retention import remove
 from tests.docs.test_documents import blocks
 from tests.support.object_places import (
     AZURE_KEY,
@@ -365,7 +365,7 @@ def test_a_newer_store_is_refused(place: Place, tmp_path: Path):
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    from convergence_core.store.mirror import check_installed
+    from tasks.store.tables.object_storage import check_installed
 
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(StoreError, match=r"pip install 'convergence-optimizer\[objects\]'"):

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
-from convergence_core.store import PostgresJournal, SqliteJournal, open_journal, postgres
-from convergence_core.store.clock import wall_clock_us
-from convergence_core.store.postgres_batches import ClaimBatch, SettleBatch
-from convergence_core.store.protocols import Settlement
+from convergence_core.ports import Settlement
+from tasks.store import PostgresJournal, SqliteJournal, open_journal
+from tasks.store.clock import wall_clock_us
+from tasks.store.journal import postgres
+from tasks.store.journal.postgres_batches import ClaimBatch, SettleBatch
 from tests.store.asker import RUN, intent
 from tests.store.postgres_server import PASSWORD, PostgresServer, postgres_server
 from tests.support.children import start_child

@@ -9,12 +9,12 @@ import duckdb
 import polars
 import pytest
 
-from convergence_core.csv_cells import neutral
 from convergence_core.errors import QueryError, StoreWriteError
-from convergence_core.store import ParquetStore
-from convergence_core.store.protocols import Row
-from convergence_core.store.tables import TABLES
-from convergence_core.store.views import DERIVED, VIEW_NAMES
+from convergence_core.ports import Row
+from tasks.report.csv_cells import neutral
+from tasks.store import ParquetStore
+from tasks.store.tables.tables import TABLES
+from tasks.store.tables.views import DERIVED, VIEW_NAMES
 from tests.support.catalogs import check_catalog
 from tests.support.store_rows import (
     RUN,

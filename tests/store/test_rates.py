@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.store.rates import MOST_AHEAD_S, PostgresRates, Rates, SqliteRates
+from tasks.store.journal.rates import MOST_AHEAD_S, PostgresRates, Rates, SqliteRates
 from tests.store.journals import Clock
 from tests.store.postgres_server import postgres_server
 

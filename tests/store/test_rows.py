@@ -1,9 +1,9 @@
 """The row that commits a generation: what each stored column holds."""
 
+from convergence_core.ports import Checkpoint, Row
 from convergence_core.records import Cell, Evaluation
-from convergence_core.store.protocols import Checkpoint, Row
-from convergence_core.store.rows import generation_row
-from convergence_core.store.tables import TABLES
+from tasks.store.tables.rows import generation_row
+from tasks.store.tables.tables import TABLES
 from tests.support.store_rows import RUN
 
 CHECKPOINT = Checkpoint(

@@ -8,11 +8,11 @@ import polars
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from convergence_core.store import ParquetStore
-from convergence_core.store.columns import Column, Table
-from convergence_core.store.parquet_files import ParquetFiles
-from convergence_core.store.tables import TABLES, describe
-from convergence_core.store.views import DERIVED, describe_views
+from tasks.store import ParquetStore
+from tasks.store.tables.columns import Column, Table
+from tasks.store.tables.parquet_files import ParquetFiles
+from tasks.store.tables.tables import TABLES, describe
+from tasks.store.tables.views import DERIVED, describe_views
 from tests.support.store_rows import RUN, generation_tables
 
 TEXT = st.text(max_size=20)  # Hypothesis draws no lone surrogates

@@ -5,11 +5,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from convergence_core.store import ParquetStore
-from convergence_core.store.resolver import Resolution, resolve
-from convergence_core.store.sweeping import sweep
-from convergence_core.store.tables import TABLES
-from convergence_core.store.views import view_statements
+from tasks.store import ParquetStore
+from tasks.store.tables.resolver import Resolution, resolve
+from tasks.store.tables.sweep import sweep
+from tasks.store.tables.tables import TABLES
+from tasks.store.tables.views import view_statements
 from tests.support.children import start_child
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 

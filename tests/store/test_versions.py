@@ -8,9 +8,10 @@ import apsw
 import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from convergence_core.ports import CallIntent
 from convergence_core.records import Usage
-from convergence_core.store import ParquetStore, SqliteJournal, journal_schema, sqlite
-from convergence_core.store.protocols import CallIntent
+from tasks.store import ParquetStore, SqliteJournal
+from tasks.store.journal import schema, sqlite
 from tests.support.store_rows import run_record
 
 INTENT = CallIntent(
@@ -159,7 +160,7 @@ def test_a_journal_of_version_1_becomes_one_of_this_and_keeps_its_answers(versio
 
 def test_a_migration_that_fails_leaves_version_1_as_it_was(version_1, monkeypatch):
     before = (version_1 / "journal.sqlite").read_bytes()
-    monkeypatch.setattr(journal_schema, "_OTHERS", "CREATE TABLE calls(oops)")
+    monkeypatch.setattr(schema, "_OTHERS", "CREATE TABLE calls(oops)")
     with pytest.raises(apsw.SQLError, match="calls"):
         SqliteJournal(version_1)
     assert (version_1 / "journal.sqlite").read_bytes() == before
@@ -182,7 +183,7 @@ def test_a_journal_that_could_not_sync_is_not_used_again(tmp_path, monkeypatch):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("convergence_core.store.sqlite.os.fsync", fail)
+        patched.setattr("tasks.store.journal.sqlite.os.fsync", fail)
         with pytest.raises(StoreWriteError, match="Input/output error"):
             journal.claim([INTENT], "me")
     with pytest.raises(StoreWriteError, match="Input/output error"):

@@ -3,9 +3,9 @@
 import duckdb
 import pytest
 
-from convergence_core.store import ParquetStore
-from convergence_core.store.query import Reader
-from convergence_core.store.views import VIEW_NAMES, view_statements, views_for
+from tasks.store import ParquetStore
+from tasks.store.tables.query import Reader
+from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 

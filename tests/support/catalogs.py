@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import duckdb
 
-from convergence_core.store import ParquetStore
+from tasks.store import ParquetStore
 
 FEW: Final = ("runs", "generations", "candidates", "evaluations", "attempts", "leaderboard")
 

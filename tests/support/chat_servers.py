@@ -11,7 +11,7 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.config import parse_mapping
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Case, Reply
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 from tasks.targets.chat import ChatTarget
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer

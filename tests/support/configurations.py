@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.loading import Loaded, load_mapping
+from tasks.inputs.loader import Loaded, load_mapping
 
 BASE: dict[str, Any] = {
     "api": {"name": "system", "kind": "function", "function": "math:sqrt"},

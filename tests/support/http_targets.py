@@ -9,11 +9,11 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import (
     EvaluationFault,
 )
+from convergence_core.ports import Target
 from convergence_core.records import Case
-from convergence_core.target import Target
-from tasks.redaction import Secrets
+from tasks.inputs.environment import World
+from tasks.secrets.redaction import Secrets
 from tasks.targets import make_target
-from tasks.world import World
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import LoopbackServer
 

@@ -5,8 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from convergence_core.records import NO_USAGE, Json, Usage, canonical_json
-from convergence_core.store.protocols import (
+from convergence_core.ports import (
     Answer,
     CallIntent,
     CallTotals,
@@ -15,6 +14,7 @@ from convergence_core.store.protocols import (
     Row,
     Settlement,
 )
+from convergence_core.records import NO_USAGE, Json, Usage, canonical_json
 
 NOTHING_USED = Usage(
     prompt_tokens=0, completion_tokens=0, cached_tokens=0, cache_write_tokens=0, reasoning_tokens=0

@@ -9,7 +9,7 @@ import numpy as np
 
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
-from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
 from convergence_core.space import Choice, Float, Integer, Space
 
 _T_BEST = {"mini": 0.3, "base": 0.5, "large": 0.9, "turbo": 0.2}

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import httpx
 
-from convergence.nightly import services
+from deployments.nightly import services
 from tests.support.prefect_server import free_port
 
 T = TypeVar("T")

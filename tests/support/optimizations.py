@@ -99,7 +99,7 @@ def start_command(*arguments: str, cwd: Path, **env: str) -> "subprocess.Popen[s
 
 def tables_of(store: Path) -> dict[str, list[dict[str, object]]]:
     """Return what a run found, without times, latencies, attempt numbers and flow runs."""
-    from convergence_core.store import ParquetStore
+    from tasks.store import ParquetStore
 
     results = ParquetStore(store)
     queries = {

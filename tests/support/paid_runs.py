@@ -20,18 +20,18 @@ import yaml
 
 from convergence_core.records import Assignment, Trial
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
-from convergence_core.store.rows import (
+from tasks.inputs.loader import load
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import prepare_run, resume_run
+from tasks.run.progress import Learned
+from tasks.run.run import Run
+from tasks.store import ParquetStore
+from tasks.store.tables.rows import (
     candidate_rows,
     evaluation_row,
     generation_row,
     payload_rows,
 )
-from tasks.conclusion import choose_finalists, conclude
-from tasks.loading import load
-from tasks.opening import prepare_run, resume_run
-from tasks.runs import Run
-from tasks.standing import Learned
 from tests.support.optimizations import start_command
 
 STORE = "convergence-data"

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from convergence_core.judges.texts import jaccard, word_set
 from convergence_core.sao.diversity import FACTOR, UNKNOWN
 from convergence_core.sao.personas import FACTORS, Persona
-from convergence_core.texts import jaccard, word_set
 
 _SHARED = (FACTORS.index("domain"), FACTORS.index("goal"))
 

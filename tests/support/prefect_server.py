@@ -15,8 +15,8 @@ from typing import Self
 
 import httpx
 
-from convergence.event_feed import VARIABLE
-from flows.environment import SERVER_PROFILE
+from tasks.prefect_support.event_feed import VARIABLE
+from tasks.prefect_support.settings import SERVER_PROFILE
 
 
 class PrefectServer:
@@ -32,7 +32,9 @@ class PrefectServer:
     ) -> None:
         self.home = home
         self._chosen = {VARIABLE: "all" if keeps_all_events else ""}
-        self._program = ("convergence.program", "prefect") if collects_rarely else ("prefect",)
+        self._program = (
+            ("tasks.prefect_support.program", "prefect") if collects_rarely else ("prefect",)
+        )
         self.port = free_port()
         self._startup_s = startup_s
         self._log = home / "server.log"

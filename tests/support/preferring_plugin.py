@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from convergence.plugins.learning.sao import SAOConfig, SAOMixin, SyntheticDataset
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 from tasks.providers import make_llm
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 from tests.support.planted_server import PlantedWorld, planted_server
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from tasks.conclusion import choose_finalists, conclude
-from tasks.living import prefers
-from tasks.loading import load
-from tasks.opening import prepare_run, resume_run
-from tasks.runs import Run
-from tasks.sealed import Sealed
+from tasks.inputs.loader import load
+from tasks.run.active_runs import prefers
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import prepare_run, resume_run
+from tasks.run.run import Run
+from tasks.run.sealed import Sealed
 from tasks.steps import prefer, sample_candidates, save_generation
 from tests.support.planted_server import PlantedWorld
 

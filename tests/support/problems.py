@@ -6,7 +6,7 @@ import numpy as np
 
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.records import Candidate, Evaluation, Params, Trial, eval_id_of
-from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
 from convergence_core.space import Space
 
 MODELS: Mapping[str, tuple[float, float]] = {

@@ -4,8 +4,8 @@ import numpy as np
 
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate
-from convergence_core.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.samplers import ThompsonSampler
+from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.samplers import ThompsonSampler
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
 
 SPACE = mixed_space()

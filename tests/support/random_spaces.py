@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from convergence_core.expressions import parse
+from convergence_core.config.expressions import parse
 from convergence_core.records import Params
 from convergence_core.space import Choice, Float, Integer, Parameter, Space, When
 

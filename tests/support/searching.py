@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from convergence_core.result import RunResult
-from tasks.conclusion import choose_finalists, conclude
-from tasks.loading import load
-from tasks.opening import prepare_run
-from tasks.runs import Run
-from tasks.sealed import Sealed
+from tasks.inputs.loader import load
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import prepare_run
+from tasks.run.run import Run
+from tasks.run.sealed import Sealed
 from tasks.steps import evaluate, learn, sample_candidates, save_generation
 
 

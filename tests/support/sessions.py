@@ -1,6 +1,7 @@
 """Short ways to make sessions, targets and assignments in tests."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.config import CacheConfig
+from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.ports import Journal, Metric, Target, WorstCase
 from convergence_core.records import (
     Assignment,
     Candidate,
@@ -20,14 +23,11 @@ from convergence_core.records import (
     canonical_json,
     sha256_hex,
 )
-from convergence_core.reward import MetricRule, RewardModel
-from convergence_core.store.protocols import Journal
-from convergence_core.target import Metric, Target, WorstCase
-from tasks.asking import PaidMetric
-from tasks.keys import Epoch
-from tasks.metrics import Compared
-from tasks.retries import Backoff
-from tasks.session import EvaluationSession
+from tasks.calls.call_keys import Epoch
+from tasks.calls.metric_calls import PaidMetric
+from tasks.calls.session import EvaluationSession
+from tasks.http.retries import Backoff
+from tasks.metrics.metrics import Compared
 from tasks.targets.function import FunctionTarget, make_function_target
 from tests.support.memory_journal import MemoryJournal
 
@@ -190,7 +190,8 @@ def session(
         max_retries=max_retries,
         max_rate_limit_retries=max_rate_limit_retries,
         timeout_s=timeout_s,
-        budget=budget or Budget(Limits(max_calls=max_calls), Spent(calls=calls_used)),
+        budget=budget
+        or Budget(Limits(max_calls=max_calls), Spent(calls=calls_used), threading.Lock()),
         epoch=Epoch(run_id=run_id, cache=cache or CacheConfig(), run_started_us=run_started_us),
         judge_workers=judge_workers,
         redact=redact,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from convergence_core.store.protocols import Row, RunRecord
+from convergence_core.ports import Row, RunRecord
 
 RUN = "01J8ZC0000000000000000ABCD"
 T0 = 1_760_000_000_000_000

@@ -6,13 +6,13 @@ from typing import Any
 
 import yaml
 
-from convergence_core.store import ParquetStore
-from tasks.conclusion import choose_finalists, conclude
-from tasks.loading import load
-from tasks.opening import prepare_run, resume_run
-from tasks.runs import Run
-from tasks.sealed import Sealed
+from tasks.inputs.loader import load
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import prepare_run, resume_run
+from tasks.run.run import Run
+from tasks.run.sealed import Sealed
 from tasks.steps import predict, sample_candidates, save_generation, think
+from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from convergence.mock.running import MockServer
-from convergence.mock.world import BINS, MODELS, TEMPERATURES
 from convergence_core.records import Params
 from convergence_core.rlp.bins import bin_of
 from convergence_core.rlp.commitments import Thought
@@ -13,10 +11,12 @@ from convergence_core.rlp.history import History
 from convergence_core.rlp.scale import Scale
 from convergence_core.rlp.strategies import Strategy
 from convergence_core.space import Choice, Integer, Space
-from tasks.asking import PaidCall
+from tasks.calls.metric_calls import PaidCall
+from tasks.mock.mock_server import MockServer
+from tasks.mock.tiny_world import BINS, MODELS, TEMPERATURES
 from tasks.providers import Connection, OpenAIChat
-from tasks.thoughts.asking import Answered, Model
-from tasks.thoughts.wording import Messages
+from tasks.rlp.model_calls import Answered, Model
+from tasks.rlp.prompts import Messages
 
 SPACE = Space(
     parameters={
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class TinyWords:
-    """The wording of ``convergence.mock.world``; at most three trials are told."""
+    """The wording of ``tasks.mock.tiny_world``; at most three trials are told."""
 
     version = "tiny-1"
     options = BINS

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from convergence.mock.model import FIRST_BIN, encode, tiny_model
-from convergence.mock.world import Setting, Story, Trial, any_setting, outcome, think
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.history import Outcomes
@@ -16,6 +14,8 @@ from convergence_core.rlp.learner import Lesson, RlpState, learn
 from convergence_core.rlp.policy import N_FEATURES
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.settings import Settings
+from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
+from tasks.mock.tiny_world import Setting, Story, Trial, any_setting, outcome, think
 
 NOTHING = ("none",)
 STRATEGIES = ("oracle", "partial", "vague", "foreign", "inverted")

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from convergence.plugins.learning.sao import SAOConfig, SAOMixin
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 from convergence_core.sao.templates import OPENING
 from tasks.providers import make_llm
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 from tests.support.trigrams import N_PER_ROUND, Trigrams, split
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convergence_core.texts import words_of
+from convergence_core.judges.texts import words_of
 
 N_PER_ROUND = 1_500
 END = ""

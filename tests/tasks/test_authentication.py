@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from convergence_core.config import Configuration
 from convergence_core.config.base import EnvName
 from convergence_core.errors import ConfigurationError, EvaluationFault
-from tasks.authentication import check_environment
-from tasks.redaction import MASK, Redactor, Secrets, secret_names
-from tasks.world import World
+from tasks.http.authentication import check_environment
+from tasks.inputs.environment import World
+from tasks.secrets.redaction import MASK, Redactor, Secrets, secret_names
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import ask

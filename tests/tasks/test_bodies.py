@@ -16,12 +16,12 @@ import httpx
 import pytest
 
 from convergence.client import AsyncClient, Client, ServiceRefusedError
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
-from tasks.bodies import MAX_ERROR_BYTES, TOO_LARGE
-from tasks.http_calls import make_client
+from tasks.http.bodies import MAX_ERROR_BYTES, TOO_LARGE
+from tasks.http.clients import make_client
 from tasks.providers import make_llm
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 from tests.support import chat_servers, http_targets
 from tests.support.chat_servers import native_api
 from tests.support.configurations import chat_api, http_api

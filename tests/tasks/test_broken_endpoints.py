@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import EvaluationFault, InfrastructureFault
-from tasks.outcomes import fault_outcome
-from tasks.redaction import Redactor
+from tasks.calls.outcomes import fault_outcome
+from tasks.secrets.redaction import Redactor
 from tests.support.chat_servers import CASE, target_of
 from tests.support.configurations import chat_api, http_api, loaded
 from tests.support.http_targets import made_target

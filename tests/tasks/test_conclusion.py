@@ -8,10 +8,10 @@ import pytest
 from convergence.cli.summary import show
 from convergence_core.events import BudgetWarned, Event, FinalStarted
 from convergence_core.result import RunResult
-from tasks.conclusion import told_final_look
-from tasks.loading import load
-from tasks.planning import schedule_of
+from tasks.inputs.loader import load
 from tasks.report.markdown import report_markdown
+from tasks.run.conclusion import told_final_look
+from tasks.run.run_size import schedule_of
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import begin, go_on, play
 from tests.support.sessions import ScriptedTarget, assignment, session

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from tasks.http_calls import make_client
+from tasks.http.clients import make_client
 
 
 class Server:
@@ -116,7 +116,7 @@ def test_connections_that_nobody_needs_are_closed_one_with_each_request(
     async def check() -> None:
         async with running() as server, make_client(30.0, 8) as client:
             await ask_at_once(client, server, 8)
-            monkeypatch.setattr("tasks.connections.IDLE_S", -1.0)
+            monkeypatch.setattr("tasks.http.connections.IDLE_S", -1.0)
             for _ in range(8):
                 await client.get(f"{server.url}/now")
             await until(lambda: server.n_open == 1)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from convergence.progress import Progress
+from convergence.optimize.progress import Progress
 from convergence_core.errors import ResumeError, RunInterruptedError
 from convergence_core.events import Event, GenerationFinished, RunStarted
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
-from convergence_core.store.runtime import RuntimeStore
-from tasks.earlier import TAG
-from tasks.offers import offer_of
-from tasks.production import TAG as PRODUCTION
-from tasks.runs import Run
-from tasks.serving import Bandit
+from tasks.run.prior_runs import TAG
+from tasks.run.run import Run
+from tasks.serving.offers import offer_of
+from tasks.serving.production import TAG as PRODUCTION
+from tasks.serving.system import Bandit
+from tasks.store import ParquetStore
+from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, publish
 

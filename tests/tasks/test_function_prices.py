@@ -8,8 +8,8 @@ import pytest
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault
+from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Usage
-from convergence_core.target import WorstCase
 from tasks.targets.function import make_function_target
 
 CASE = Case(case_id="c", input={"x": 3}, expected=3)

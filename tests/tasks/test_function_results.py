@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.records import Case, Usage, canonical_json
-from tasks.call_forms import call_form
+from tasks.functions.call_forms import call_form
 from tests.support.sessions import ask_function
 
 # -- call forms

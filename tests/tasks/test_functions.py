@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.functions import is_async, load_function, resolve
+from tasks.functions.user_functions import is_async, load_function, resolve
 from tasks.targets import importable_path, make_target
 from tests.support.configurations import loaded
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import Price, PriceTable
+from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import (
     Billed,
     CandidateFault,
     InfrastructureFault,
 )
+from convergence_core.ports import WorstCase
 from convergence_core.records import Usage
-from convergence_core.target import WorstCase
-from convergence_core.traffic import RateInfo
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 from tasks.targets.endpoint import HttpTarget
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from convergence_core.budget.rate_limit import AddressCheck, RateInfo
 from convergence_core.errors import (
     EndpointDownError,
     InfrastructureFault,
 )
 from convergence_core.records import Trial
-from convergence_core.traffic import AddressCheck, RateInfo
-from tasks.retries import Backoff
-from tasks.stopwatch import checked_by
-from tasks.traffic import Gate
+from tasks.calls.rate_limiter import Gate
+from tasks.http.retries import Backoff
+from tasks.http.stopwatch import checked_by
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, ask, made_target

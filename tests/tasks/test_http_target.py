@@ -9,10 +9,10 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import Case, Usage
-from tasks.redaction import Redactor, Secrets
+from tasks.inputs.environment import World
+from tasks.secrets.redaction import Redactor, Secrets
 from tasks.targets import make_target
 from tasks.targets.endpoint import HttpTarget
-from tasks.world import World
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, NO_PRICES, ask, fault_of, made_target

@@ -13,26 +13,26 @@ import pytest
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import MetricConfig
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 from convergence_core.errors import (
     CandidateFault,
     EvaluationFault,
     EvaluatorFault,
     InfrastructureFault,
 )
-from convergence_core.fencing import mark_of
+from convergence_core.judges.fences import mark_of
+from convergence_core.ports import Completion
 from convergence_core.records import Case, Json, Params, Reply, canonical_json, sha256_hex
-from convergence_core.target import Completion
-from tasks.asking import PaidCall, PaidMetric
-from tasks.judging import (
+from tasks.calls.metric_calls import PaidCall, PaidMetric
+from tasks.metrics.judge import (
     EVALUATOR_VERSION,
     Judgement,
     LlmJudge,
     call_count,
 )
-from tasks.judging.labels import hidden
-from tasks.judging.prompts import judge_messages, response_format
-from tasks.judging.verdicts import UnreadableError, read_verdict
+from tasks.metrics.judge.labels import hidden
+from tasks.metrics.judge.prompts import judge_messages, response_format
+from tasks.metrics.judge.verdicts import UnreadableError, read_verdict
 
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})
 LLM_CONFIG = LlmConfig(model="openai/j", temperature=None, max_tokens=300, timeout_seconds=5)
@@ -267,7 +267,7 @@ def test_a_mark_that_occurs_is_made_anew(monkeypatch):
     # No text can hold its own hash in practice, so the first hash is made to be one that occurs.
     first = sha256_hex("first")
     hashes = iter([first, sha256_hex("second")])
-    monkeypatch.setattr("convergence_core.fencing.sha256_hex", lambda _: next(hashes))
+    monkeypatch.setattr("convergence_core.judges.fences.sha256_hex", lambda _: next(hashes))
     assert mark_of([f"x{first[:16]}x"]) == sha256_hex("second")[:16]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from convergence_core.agreement import JudgeReport
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration, MetricConfig, parse_mapping
 from convergence_core.errors import (
@@ -16,16 +15,23 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
+from convergence_core.judges.agreement import JudgeReport
 from convergence_core.records import Case, Params, Reply, canonical_json
 from convergence_core.space import Space
-from convergence_core.store import ParquetStore
-from tasks.asking import PaidCall
-from tasks.judging import LlmJudge, champion_problems, label_problems, make_judges, problems
-from tasks.judging.labels import passed_of, rating_of
+from tasks.calls.metric_calls import PaidCall
+from tasks.metrics.judge import LlmJudge, champion_problems, label_problems, make_judges, problems
+from tasks.metrics.judge.labels import passed_of, rating_of
 from tasks.providers import make_llm
-from tasks.redaction import Secrets
 from tasks.report.blocks import Bullets, Code, Heading
-from tasks.report.judges import Judged, judge_blocks, judge_report, judge_reports, judge_sentences
+from tasks.report.judge_section import (
+    Judged,
+    judge_blocks,
+    judge_report,
+    judge_reports,
+    judge_sentences,
+)
+from tasks.secrets.redaction import Secrets
+from tasks.store import ParquetStore
 from tests.support.configurations import mapping
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
 from tests.support.store_rows import RUN, generation_tables, run_record

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from convergence_core.records import canonical_json
-from convergence_core.store import ParquetStore
-from tasks.adopting import concluded_by
-from tasks.living import stopping_when_left
-from tasks.opening import open_run
-from tasks.runs import Run
+from tasks.run.active_runs import stopping_when_left
+from tasks.run.adoption import concluded_by
+from tasks.run.opener import open_run
+from tasks.run.run import Run
+from tasks.store import ParquetStore
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result

@@ -12,14 +12,14 @@ import yaml
 
 from convergence_core.errors import ResumeError
 from convergence_core.result import RunResult
-from convergence_core.store import ParquetStore
-from convergence_core.store.ids import begun_us, new_run_id
-from convergence_core.store.promotions import looks
-from convergence_core.store.runtime import RuntimeStore
-from tasks.earlier import TAG as WARM_START, tags_of
-from tasks.lineage import TAG
-from tasks.loading import load
-from tasks.opening import prepare_run, resume_run
+from tasks.inputs.loader import load
+from tasks.run.lineage import TAG
+from tasks.run.opener import prepare_run, resume_run
+from tasks.run.prior_runs import TAG as WARM_START, tags_of
+from tasks.store import ParquetStore
+from tasks.store.runtime.promotions import looks
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.ids import begun_us, new_run_id
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import evaluate, play
 
@@ -47,7 +47,7 @@ class Shop:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls wait for milliseconds where a run would wait for seconds."""
-    monkeypatch.setattr("convergence_core.traffic.BACK_OFF_S", (0.001, 0.002))
+    monkeypatch.setattr("convergence_core.budget.rate_limit.BACK_OFF_S", (0.001, 0.002))
 
 
 @pytest.fixture

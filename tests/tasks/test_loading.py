@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.cases import hash_of, split_holdout
+from tasks.inputs.cases import hash_of, split_holdout
 from tests.support.configurations import loaded
 
 CASES: list[dict[str, Any]] = [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.loading import is_text_path, load, load_mapping
+from tasks.inputs.loader import is_text_path, load, load_mapping
 from tests.support.configurations import BASE, loaded, mapping
 
 

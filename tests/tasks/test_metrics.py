@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from convergence_core.config.evaluation import SimilarityMethod
 from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Reply
-from tasks import evaluators
-from tasks.metrics import make_metrics
+from tasks.metrics import user_evaluators
+from tasks.metrics.metrics import make_metrics
 from tests.support.configurations import loaded
 from tests.support.sessions import ScriptedTarget, assignment, session
 
@@ -348,7 +348,7 @@ def test_an_exception_is_the_evaluators_fault_with_its_traceback(error):
 
 
 def test_a_metric_that_takes_too_long_is_the_evaluators_fault(monkeypatch):
-    monkeypatch.setattr(evaluators, "EVALUATOR_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(user_evaluators, "EVALUATOR_TIMEOUT_S", 0.05)
     ended = threading.Event()
     with pytest.raises(EvaluatorFault) as caught:
         value_from(lambda result, expected: ended.wait(30))

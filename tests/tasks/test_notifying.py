@@ -3,8 +3,8 @@
 import pytest
 
 from convergence_core.errors import ConfigurationError, NotificationError
-from tasks.notifying import Notice, send
-from tasks.process_redaction import redacted_text
+from tasks.notify.notifier import Notice, send
+from tasks.secrets.process_redaction import redacted_text
 from tests.support.http_server import Answer, LoopbackServer
 
 NOTICE = Notice(event="convergence.drift", system="bot", text="Drift: arm a went down.")

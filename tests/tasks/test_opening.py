@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from convergence_core.store import ParquetStore
-from tasks.loading import load
-from tasks.opening import open_run, prepare_run
+from tasks.inputs.loader import load
+from tasks.run.opener import open_run, prepare_run
+from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import play
 

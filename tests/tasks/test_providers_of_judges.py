@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from convergence_core.config.spending import LlmConfig
+from convergence_core.config.budget import LlmConfig
 from convergence_core.errors import CandidateFault, ConfigurationError
 from tasks.providers import make_llm, split_model
-from tasks.redaction import Secrets
+from tasks.secrets.redaction import Secrets
 from tests.support.chat_servers import ENVIRON, KEY
 from tests.support.http_server import LoopbackServer, chat_answer
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import PriceTable
+from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Usage
-from convergence_core.target import WorstCase
 from tests.support.chat_servers import (
     CASE,
     CHAT_APIS,

@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.records import Json, Reply
-from tasks.authentication import check_environment
-from tasks.outcomes import fault_outcome, redacted, reply_outcome
-from tasks.redaction import MASK, Redactor, Secrets, one_line, redact_json, shortened
-from tasks.scoring import error_text
+from tasks.calls.outcomes import fault_outcome, redacted, reply_outcome
+from tasks.calls.scorer import error_text
+from tasks.http.authentication import check_environment
+from tasks.secrets.redaction import MASK, Redactor, Secrets, one_line, redact_json, shortened
 from tests.support.configurations import http_api, loaded
 
 VALUE = 'sécret "with" back\\slash & space/1'

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from convergence_core.errors import ConvergenceError
-from tasks import process_redaction
-from tasks.process_redaction import hide, redacted_errors, redacted_text
-from tasks.redaction import MASK, Redactor, Secret, Secrets
+from tasks.secrets import process_redaction
+from tasks.secrets.process_redaction import hide, redacted_errors, redacted_text
+from tasks.secrets.redaction import MASK, Redactor, Secret, Secrets
 
 VALUE = "kanarie-0123456789/+x"
 ROOT = Path(__file__).parents[2]
@@ -155,7 +155,7 @@ def test_what_is_hidden_stays_hidden_beside_what_comes_later():
 def test_what_nobody_caught_shows_no_secret(code: str):
     setup = (
         "import logging, threading, warnings\n"
-        "from tasks.process_redaction import hide\nfrom tasks.redaction import Redactor\n"
+        "from tasks.secrets.process_redaction import hide\nfrom tasks.secrets.redaction import Redactor\n"
         f"KEY = {VALUE!r}\nhide(Redactor(values=[KEY]))\n"
     )
     done = subprocess.run(

@@ -5,8 +5,8 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.traffic import RateInfo
-from tasks.retries import Backoff, parse_reset, parse_retry_after, rate_info, rate_of
+from convergence_core.budget.rate_limit import RateInfo
+from tasks.http.retries import Backoff, parse_reset, parse_retry_after, rate_info, rate_of
 
 NOW_S = 1445412480.0 - 60.0
 """A minute before Wed, 21 Oct 2015 07:28:00 GMT."""

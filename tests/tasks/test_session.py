@@ -16,12 +16,12 @@ from convergence_core.errors import (
     InfrastructureFault,
     Problem,
 )
+from convergence_core.objective.reward import MetricRule
+from convergence_core.ports import Metric
 from convergence_core.records import eval_id_of
-from convergence_core.reward import MetricRule
-from convergence_core.target import Metric
-from tasks.metrics import Compared, SuccessRate
-from tasks.retries import Backoff
-from tasks.standing import limit_reached
+from tasks.http.retries import Backoff
+from tasks.metrics.metrics import Compared, SuccessRate
+from tasks.run.progress import limit_reached
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import (
     ScriptedTarget,
@@ -66,7 +66,7 @@ def test_candidates_fault_is_reward_zero_with_its_reason_and_traceback():
     assert evaluation.error is not None
     assert "no such thing" in evaluation.error
     assert "test_session.py" in evaluation.error
-    assert "tasks/workers.py" not in evaluation.error
+    assert "tasks/functions/workers.py" not in evaluation.error
     assert evaluation.metrics == {"success_rate": 0.0}
 
 

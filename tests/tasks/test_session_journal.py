@@ -11,9 +11,9 @@ from convergence_core.errors import (
     StoreWriteError,
 )
 from convergence_core.records import Case, Reply
-from convergence_core.store.journal import SqliteJournal
-from tasks.metrics import Compared
-from tasks.redaction import Redactor
+from tasks.metrics.metrics import Compared
+from tasks.secrets.redaction import Redactor
+from tasks.store.journal.sqlite_journal import SqliteJournal
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import (
     ScriptedTarget,

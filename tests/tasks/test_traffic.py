@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import pytest
 
+from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import (
     CandidateFault,
     EndpointDownError,
     EvaluationFault,
     InfrastructureFault,
 )
-from convergence_core.traffic import RateInfo
-from tasks.stopwatch import Stopwatch, checked_by
-from tasks.traffic import LONGEST_HOLD_S, Gate, Gates, TrafficEvent
+from tasks.calls.rate_limiter import LONGEST_HOLD_S, Gate, Gates, TrafficEvent
+from tasks.http.stopwatch import Stopwatch, checked_by
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.records import Json
-from tasks.request_templates import Values, placeholders
-from tasks.values import MISSING, clean_text, names, parse_path, pick, to_json
+from tasks.http.request_templates import Values, placeholders
+from tasks.json_values import MISSING, clean_text, names, parse_path, pick, to_json
 
 DATA: dict[str, Json] = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x.y": 3, "0": "zero", "n": None}
 

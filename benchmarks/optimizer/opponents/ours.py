@@ -28,12 +28,12 @@ from benchmarks.optimizer.opponents.base import (
 )
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
-from convergence_core.posterior import optimism
-from convergence_core.recommend import recommend
+from convergence_core.posterior import selection_bias
 from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
-from convergence_core.sampler import AskRequest, Plan, Sampler
-from convergence_core.samplers import make_sampler
-from convergence_core.schedule import N_AGAIN
+from convergence_core.search.recommend import recommend
+from convergence_core.search.sampler import AskRequest, Plan, Sampler
+from convergence_core.search.samplers import make_sampler
+from convergence_core.search.schedule import N_AGAIN
 from convergence_core.space import Choice, Float, Integer, Space
 from convergence_core.space.parameters import Parameter as CoreParameter
 
@@ -178,7 +178,7 @@ class Run:
         surrogate: Any = getattr(self.sampler, "surrogate", None)
         state = self.state
         if not self.is_corrected:
-            state = replace(state, memory=optimism.until(state.memory, -1))
+            state = replace(state, memory=selection_bias.until(state.memory, -1))
         found = recommend(
             state,
             rng=self._final_rng,

@@ -1,7 +1,7 @@
 """RLP in a program of your own: thoughts, their information gain, and the policy that draws them.
 
 No Prefect, no store and no run: give a chat model that has ``complete`` (see
-``convergence_core.target.LLM``), let it think, predict with and without the thought, and pay the
+``convergence_core.ports.LLM``), let it think, predict with and without the thought, and pay the
 thought for what it added::
 
     rlp = RLPMixin(llm_provider)
@@ -21,7 +21,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from convergence_core.errors import CandidateFault
-from convergence_core.fencing import fenced
+from convergence_core.judges.fences import fenced
+from convergence_core.ports import LLM
 from convergence_core.records import Json
 from convergence_core.rlp import advantage, policy as policies
 from convergence_core.rlp.baseline import DECAY, Mixture
@@ -31,9 +32,8 @@ from convergence_core.rlp.learner import Episode, critic
 from convergence_core.rlp.policy import N_FEATURES, Policy, Update, Value
 from convergence_core.rlp.settings import Settings
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.target import LLM
-from tasks.thoughts.asking import UnreadableError
-from tasks.thoughts.channels import TOP, next_tokens, of_options
+from tasks.rlp.model_calls import UnreadableError
+from tasks.rlp.probability_channels import TOP, next_tokens, of_options
 
 __all__ = ["InformationGain", "RLPConfig", "RLPMixin", "Update"]
 

@@ -1,7 +1,7 @@
 """SAO in a program of your own: preferences that a model writes, judges and is distrusted for.
 
 No Prefect, no store and no run: give a chat model that has ``complete`` (see
-``convergence_core.target.LLM``)::
+``convergence_core.ports.LLM``)::
 
     sao = SAOMixin(llm_provider, task="Answers questions on parcels.")
     found = await sao.generate_synthetic_dataset(20)
@@ -25,29 +25,29 @@ from typing import Any, Literal
 import numpy as np
 
 from convergence_core.config.society import SaoConfig
-from convergence_core.coverage.alarms import Alarms
-from convergence_core.coverage.measures import Coverage, measure
+from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.judges.coverage.measures import Coverage, measure
+from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Candidate, Case, Json, Params, Reply
 from convergence_core.sao.diversity import choose, hardness_of
+from convergence_core.sao.executed_items import AuditItem, Grounded, audit_items
 from convergence_core.sao.filters import FilterSettings, HeldOut, Sieve
 from convergence_core.sao.formats import Format
-from convergence_core.sao.grounding import AuditItem, Grounded, audit_items
 from convergence_core.sao.pooled import Judged, Pooled
+from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.rounds import Rounds, agreement
-from convergence_core.sao.shape import PromptShape
 from convergence_core.sao.state import JudgedPair
 from convergence_core.sao.templates import TEMPLATES_VERSION
-from convergence_core.target import LLM, WorstCase
-from convergence_core.trust.audit import Audit, Trust
-from tasks.asking import PaidCall
-from tasks.preferences.dataset import Dataset, export, training_of
-from tasks.preferences.history import prompts_of, texts_of
-from tasks.preferences.judging import climb_as_judge
-from tasks.preferences.making import shipped_personas
-from tasks.preferences.playing import Batched, Played, Player, RoundPlan
-from tasks.preferences.writing import Asked, Writer
-from tasks.thoughts.asking import SAO, Answered, Model
-from tasks.thoughts.ladder import Ladder
+from tasks.calls.metric_calls import PaidCall
+from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.model_calls import SAO, Answered, Model
+from tasks.sao.dataset import Dataset, export, training_of
+from tasks.sao.factory import shipped_personas
+from tasks.sao.history import prompts_of, texts_of
+from tasks.sao.pair_judge import climb_as_judge
+from tasks.sao.round import Batched, Played, Player, RoundPlan
+from tasks.sao.writer import Asked, Writer
 
 __all__ = ["SAOConfig", "SAOMixin", "SyntheticDataset"]
 

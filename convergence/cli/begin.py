@@ -1,0 +1,359 @@
+"""``init``, ``validate``, ``migrate`` and ``schema``: everything before a run."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, locations
+from convergence_core.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from convergence.cost_estimate.run_forecast import Forecast
+    from tasks.inputs.loader import Loaded
+
+
+class Template(StrEnum):
+    """The examples that ``init`` can write."""
+
+    FUNCTION = "function"
+    HTTP = "http"
+    OPENAI = "openai"
+    QUICKSTART = "quickstart"
+    RECORDED_EXAM = "recorded-exam"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to.")] = Path(),
+    template: Annotated[
+        Template | None,
+        typer.Option(
+            "--template",
+            "-t",
+            help="[bold]function[/bold]: a Python function, needs no key. "
+            "[bold]http[/bold]: an endpoint, with a small server to try it on. "
+            "[bold]openai[/bold]: any OpenAI-compatible chat endpoint. "
+            "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
+            "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key.",
+        ),
+    ] = None,
+    non_interactive: Annotated[
+        bool, typer.Option("--non-interactive", help="Ask nothing; take the defaults.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files of these names.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON; asks nothing.")] = False,
+) -> None:
+    """Write a runnable example: configuration, schema for editors, test cases, code."""
+    console.settings.json = as_json
+    from convergence.templates import plan_files  # noqa: PLC0415 - loads the schema's models
+
+    asks = sys.stdin.isatty() and not (non_interactive or as_json)
+    replaced: dict[str, str] = {}
+    key_env = "OPENAI_API_KEY"
+    if template is None:
+        template = _ask_template() if asks else Template.FUNCTION
+        if asks and template is Template.OPENAI:
+            replaced, key_env = _ask_endpoint()
+    files = plan_files(template.value, replaced)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = "DIR must be a folder, or a place where one can be made"
+        why = f"{folder}: {error.strerror}"
+        raise _problem(rule, why, "Choose another folder.") from error
+    existing = [name for name in files if (folder / name).exists()]
+    if existing and not force:
+        raise _problem(
+            "files must not exist yet",
+            f"{', '.join(existing)} in {folder}",
+            "Choose another folder, or overwrite with --force.",
+        )
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    if as_json:
+        console.answer_json(
+            {"template": template.value, "folder": str(folder), "files": sorted(files)}
+        )
+        return
+    console.answer(f"Wrote {len(files)} files to {console.short_path(folder)}:")
+    for name in files:
+        console.answer(f"  {name}")
+    console.answer("\nNext:", style="bold")
+    for step in _next_steps(template, folder, key_env):
+        console.answer(f"  {step}")
+
+
+def _ask_template() -> Template:
+    console.answer("What do you want to optimize?")
+    console.answer("  1  a Python function          (runs at once, no key)")
+    console.answer("  2  an HTTP endpoint           (with a small server to try it on)")
+    console.answer("  3  an OpenAI-compatible chat  (needs a key)")
+    console.answer("  4  the quick start            (a search engine; needs its extra)")
+    console.answer("  5  a recorded exam            (nine language models replayed; no key)")
+    number = 0
+    while not 1 <= number <= len(Template):
+        number = typer.prompt("Number", default=1, type=int)
+    return list(Template)[number - 1]
+
+
+def _ask_endpoint() -> tuple[dict[str, str], str]:
+    """Ask where the chat endpoint is; return what to replace in the example, and the key's name."""
+    base_url = typer.prompt("Base URL", default="https://api.openai.com/v1")
+    key_env = typer.prompt("Environment variable that holds the key", default="OPENAI_API_KEY")
+    models = typer.prompt("Models to try", default="gpt-4o-mini, gpt-4o")
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    replaced = {
+        "https://api.openai.com/v1": base_url,
+        "OPENAI_API_KEY": key_env,
+        "choices: [gpt-4o-mini, gpt-4o], default: gpt-4o-mini": (
+            f"choices: {json.dumps(names)}, default: {json.dumps(names[0])}"
+        ),
+    }
+    return replaced, key_env
+
+
+def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
+    steps = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
+    if template is Template.HTTP:
+        steps.append("python server.py              # in another terminal")
+    if template is Template.OPENAI:
+        steps.append(f"export {key_env}=…")
+    if template is Template.QUICKSTART:
+        steps.append("pip install 'convergence-optimizer[quickstart]'")
+    steps += [
+        f"convergence validate {locations.CONFIG_NAME}",
+        f"convergence optimize {locations.CONFIG_NAME}",
+    ]
+    if template is Template.OPENAI:
+        steps.append("convergence optimize --offline   # or without a key: a stand-in answers")
+    return steps
+
+
+def validate(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")] = Path(
+        locations.CONFIG_NAME
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Check a configuration and every file it names; say what a run would do.
+
+    Calls nothing. Shows all problems at once, each with file, line and column. Exit code 2 if
+    there are any.
+    """
+    console.settings.json = as_json
+    from convergence.cost_estimate.run_forecast import forecast  # noqa: PLC0415 - needs the core
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
+
+    try:
+        loaded = load(config)
+        _build_parts(loaded)
+    except ConfigurationError as error:
+        if not as_json or console.settings.debug:
+            raise
+        console.answer_json({"ok": False, "problems": console.problem_rows(error)})
+        raise typer.Exit(error.exit_code) from error
+    run = forecast(loaded)
+    if as_json:
+        console.answer_json(_described(config, loaded, run))
+        return
+    console.answer(f"{config} is valid.", style="bold green")
+    for name, text in _told(loaded, run):
+        console.answer(f"  {name:<12}{text}")
+
+
+def _build_parts(loaded: "Loaded") -> None:
+    """Make and check what a run would make before its first call, and let it go again.
+
+    Raises:
+        ConfigurationError: one of them cannot be made, or not be written to.
+    """
+    import asyncio  # noqa: PLC0415 - only here
+
+    from tasks.http.authentication import journal_url  # noqa: PLC0415 - as above
+    from tasks.inputs.environment import World  # noqa: PLC0415 - as above
+    from tasks.inputs.prices import check_priced  # noqa: PLC0415 - as above
+    from tasks.metrics.metrics import make_metrics  # noqa: PLC0415 - as above
+    from tasks.run.destinations import check_destinations  # noqa: PLC0415 - as above
+    from tasks.runners import check_runner  # noqa: PLC0415 - as above
+    from tasks.secrets.redaction import Secrets  # noqa: PLC0415 - as above
+    from tasks.targets import make_target  # noqa: PLC0415 - as above
+
+    configuration = loaded.configuration
+    world = World.unchecked(configuration)
+
+    def make_priced_target() -> None:
+        target = make_target(loaded, world)
+        try:
+            check_priced(loaded, target, world.prices)
+        finally:
+            asyncio.run(target.aclose())
+
+    parts: list[Callable[[], object]] = [
+        lambda: check_destinations(configuration, loaded.base_dir),
+        lambda: journal_url(configuration, Secrets()),
+        lambda: check_runner(configuration, is_by_name=True),
+        make_priced_target,
+        lambda: make_metrics(loaded, world),
+    ]
+    problems: list[Problem] = []
+    for make in parts:
+        try:
+            make()
+        except ConfigurationError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _environment(loaded: "Loaded") -> dict[str, bool]:
+    from tasks.secrets.redaction import secret_names  # noqa: PLC0415 - with its only user
+
+    names = secret_names(loaded.configuration)
+    return {name: bool(os.environ.get(name)) for name in sorted(names)}
+
+
+def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
+    """Return what a run would do, as name and sentence."""
+    from convergence.optimize.progress import count  # noqa: PLC0415 - with its only user
+    from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as above
+
+    configuration = loaded.configuration
+    api = configuration.api
+    where = api.function or api.endpoint or f"{len(api.models)} endpoints"
+    size = "" if run.space_size is None else f" ({count(run.space_size, 'combination')})"
+    parameters = ", ".join(configuration.search_space.parameters)
+    rewards = ", ".join(
+        f"{name} {metric.weight:g}" for name, metric in configuration.evaluation.metrics.items()
+    )
+    held_out = f", {run.n_holdout_cases:,} held out" if run.n_holdout_cases else ", none held out"
+    capped = (
+        "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
+    )
+    candidates = "" if run.n_candidates is None else f"{count(run.n_candidates, 'candidate')}, "
+    rows = [
+        ("system", f"{api.name} ({api.kind}: {where})"),
+        ("parameters", f"{parameters}{size}"),
+        ("cases", f"{run.n_search_cases:,} for the search{held_out}"),
+        ("reward", rewards),
+        (
+            "search",
+            f"{configuration.optimization.algorithm}, up to "
+            f"{count(run.n_generations, 'generation')}: at most {candidates}"
+            f"{count(run.n_search_cells, 'evaluation')}",
+        ),
+        (
+            "at the end",
+            f"nothing: {run.final_shortage}"
+            if run.final_shortage
+            else f"{run.n_final_cells:,} evaluations of the winner and the defaults",
+        ),
+        (
+            "calls",
+            f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{capped}",
+        ),
+        ("store", str(loaded.base_dir / configuration.storage.folder)),
+    ]
+    rows += [("no effect", told) for told in without_effect(configuration)]
+    for name, is_set in _environment(loaded).items():
+        rows.append(("needs", f"{name} ({'set' if is_set else 'NOT set'} in the environment)"))
+    return rows
+
+
+def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
+    from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as above
+
+    configuration = loaded.configuration
+    return {
+        "ok": True,
+        "config": str(config),
+        "system": configuration.api.name,
+        "kind": configuration.api.kind,
+        "parameters": list(configuration.search_space.parameters),
+        "space_size": run.space_size,
+        "cases": {"search": run.n_search_cases, "holdout": run.n_holdout_cases},
+        "metrics": {
+            name: metric.weight for name, metric in configuration.evaluation.metrics.items()
+        },
+        "run": {
+            "algorithm": configuration.optimization.algorithm,
+            "generations": run.n_generations,
+            "candidates": run.n_candidates,
+            "search_cells": run.n_search_cells,
+            "final_cells": run.n_final_cells,
+            "final_shortage": run.final_shortage,
+            "calls": run.n_calls,
+            "calls_with_retries": run.n_calls_with_retries,
+            "max_calls": run.max_calls,
+        },
+        "without_effect": without_effect(configuration),
+        "environment": _environment(loaded),
+    }
+
+
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of optimization.yaml, for editors."""
+    from convergence.templates import schema_text  # noqa: PLC0415 - loads the schema's models
+
+    if output is None:
+        sys.stdout.write(schema_text())
+        return
+    output.write_text(schema_text(), encoding="utf-8")
+    console.say(f"Wrote {output}.")
+
+
+def migrate(
+    old: Annotated[
+        Path, typer.Argument(metavar="OLD", help="Configuration of the-convergence 0.1.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Answer as JSON: the text and the notes.")
+    ] = False,
+) -> None:
+    """Turn a configuration of the original into one of ours.
+
+    Keys that mean something else or nothing here are noted, as comments and on standard error.
+    """
+    console.settings.json = as_json
+    from convergence.compat.migration import migrate_text  # noqa: PLC0415 - needs the core
+    from tasks.inputs.loader import read_config  # noqa: PLC0415 - brings pydantic and numpy
+
+    migration = migrate_text(read_config(old), str(old))
+    if output is not None:
+        if output.exists() and not force:
+            raise _problem(
+                "files must not exist yet",
+                str(output),
+                "Choose another name, or overwrite with --force.",
+            )
+        output.write_text(migration.text, encoding="utf-8")
+    if as_json:
+        console.answer_json({"text": migration.text, "notes": list(migration.notes)})
+        return
+    if output is None:
+        sys.stdout.write(migration.text)
+    for note in migration.notes:
+        console.say(note)
+    if output is not None:
+        console.say(f"Wrote {output}. Check it: convergence validate {output}")
+
+
+def _problem(rule: str, value: str, fix: str) -> ConfigurationError:
+    return ConfigurationError([Problem(key="", rule=rule, value=value, fix=fix)])

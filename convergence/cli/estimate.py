@@ -1,0 +1,119 @@
+"""``estimate``, and ``optimize --dry-run``: what a run would cost. Nothing is called."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from convergence.cli import console, locations, optimize
+
+if TYPE_CHECKING:
+    from convergence.cost_estimate.estimate import Estimate, RoleEstimate
+    from convergence.cost_estimate.ranges import Range
+
+COLUMNS = ("role", "", "calls", "tokens", "USD", "based on")
+
+
+def estimate(  # noqa: PLR0917 - Typer's options
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")] = Path(
+        locations.CONFIG_NAME
+    ),
+    generations: Annotated[
+        int | None,
+        typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
+    ] = None,
+    max_calls: optimize.MaxCalls = None,
+    max_usd: optimize.MaxUsd = None,
+    max_tokens: optimize.MaxTokens = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Say what a run would cost: calls, tokens and dollars, by role.
+
+    Calls nothing. Earlier runs of the same system in its store make the numbers sharper.
+    """
+    budget = {"max_calls": max_calls, "max_usd": max_usd, "max_tokens": max_tokens}
+    show_estimate(config, generations=generations, budget=budget, as_json=as_json)
+
+
+def show_estimate(
+    config: Path,
+    *,
+    generations: int | None = None,
+    budget: Mapping[str, float | None] | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print what a run with these overrides would cost.
+
+    Args:
+        config: path of the configuration.
+        generations: in place of ``optimization.evolution.generations``.
+        budget: limits by their key under ``budget``.
+        as_json: whether the answer is one JSON object.
+
+    Raises:
+        ConfigurationError: the configuration or an override is wrong.
+    """
+    console.settings.json = as_json
+    from convergence.cost_estimate.estimate import estimate as estimate_run  # noqa: PLC0415 - brings NumPy
+    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.run.opener import with_overrides  # noqa: PLC0415 - brings DuckDB
+
+    loaded = load(config)
+    configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
+    found = estimate_run(replace(loaded, configuration=configuration))
+    if as_json:
+        console.answer_json({"config": str(config), **found.to_json()})
+    else:
+        _show(found)
+
+
+def _show(found: "Estimate") -> None:
+    console.answer(f"\n{found.system}: nothing was called.", style="bold")
+    rows = [_row(role) for role in found.roles]
+    total = _row(found.total)
+    if len(rows) > 1 or rows[0][2:5] != total[2:5]:  # several roles, or a limit of the budget
+        rows.append(total)
+    console.show(console.simple_table(COLUMNS, rows, right=("calls", "tokens", "USD")))
+    for role in found.roles:
+        if role.unknown is not None:
+            console.answer(f"{role.role.capitalize()}: {role.unknown}", style="yellow")
+    for note in found.notes:
+        console.answer(note)
+    console.answer(
+        f"List prices of {found.price_version}, and those of the configuration; your bill may "
+        "differ."
+    )
+
+
+def _row(role: "RoleEstimate") -> tuple[str, ...]:
+    from convergence_core.budget import dollars  # noqa: PLC0415 - with the answer only
+
+    return (
+        role.role,
+        role.name,
+        _shown(role.calls, _whole),
+        _shown(role.tokens, _whole),
+        _shown(role.usd, dollars),
+        role.basis,
+    )
+
+
+def _shown(found: "Range", show: Callable[[float], str]) -> str:
+    """Return a range for people: what is expected, and the ends in brackets."""
+    if found.expected is None and found.high is None:
+        return "unknown"
+    if found.low == found.high and found.expected is not None:
+        return show(found.expected)
+    middle = "?" if found.expected is None else show(found.expected)
+    low = "?" if found.low is None else show(found.low)
+    high = "?" if found.high is None else show(found.high)
+    return f"{middle} ({low} to {high})"
+
+
+def _whole(number: float) -> str:
+    """Return a count of calls or tokens; more digits than four mean nothing here."""
+    if number < 10_000:
+        return f"{number:,.0f}"
+    return f"{float(f'{number:.3g}'):,.0f}"

@@ -1,0 +1,92 @@
+"""Where things are: the configuration beside us and the results store it names."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convergence_core.errors import ConfigurationError, Problem, RunNotFoundError
+
+if TYPE_CHECKING:
+    from tasks.store import ParquetStore
+
+CONFIG_NAME = "optimization.yaml"
+DEFAULT_STORE = "./convergence-data"
+STORE_HELP = "Folder of the results store."
+CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if there is one."
+
+
+def store_path(store: Path | None, config: Path | None) -> Path:
+    """Return the store's folder: ``--store``, else the configuration's, else the default.
+
+    Only ``storage`` of the configuration is read, so that results can be read while the
+    rest of it is being edited.
+
+    Raises:
+        ConfigurationError: the configuration cannot be read.
+    """
+    if store is not None:
+        return store
+    if config is None:
+        config = Path(CONFIG_NAME)
+        if not config.is_file():
+            return Path(DEFAULT_STORE)
+    return config.parent / _storage_path(config)
+
+
+def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
+    """Open the store for reading; runs whose process is gone are marked as interrupted.
+
+    Raises:
+        RunNotFoundError: there is no store.
+        StoreError: the folder is no store, or of a newer version.
+    """
+    path = store_path(store, config)
+    if not (path / "store.json").is_file():
+        raise RunNotFoundError(
+            f"a results store must exist to be read, but got {path}, which is none. "
+            "Run `convergence optimize` first, or name the folder with --store."
+        )
+    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+    from tasks.store.tables.interrupted_runs import settle_interrupted  # noqa: PLC0415 - as above
+
+    opened = ParquetStore(path)
+    settle_interrupted(opened)
+    return opened
+
+
+def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:
+    """Return the options by which ``resume`` finds a run of this store again from this folder."""
+    options = " --offline" if offline else ""
+    if store is not None:
+        return f"{options} --store {shlex.quote(str(store))}"
+    if config is None or config == Path(CONFIG_NAME):
+        return options
+    return f"{options} --config {shlex.quote(str(config))}"
+
+
+def _storage_path(config: Path) -> str:
+    import yaml  # noqa: PLC0415 - only when a configuration has to be read
+
+    try:
+        if config.exists() and not config.is_file():
+            raise OSError("it is no file")
+        tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="",
+                    rule="must be readable YAML to find the results store",
+                    value=str(reason),
+                    fix="Mend it (`convergence validate`), or name the folder with --store.",
+                    file=str(config),
+                )
+            ]
+        ) from error
+    storage = tree.get("storage") if isinstance(tree, dict) else None
+    storage = storage if isinstance(storage, dict) else {}
+    path = storage.get("path")
+    if isinstance(path, str) and "://" in path:
+        path = storage.get("local")  # of its working copy
+    return path if isinstance(path, str) and path else DEFAULT_STORE

@@ -1,0 +1,309 @@
+"""``runs``, ``report`` and ``query``: reading what was found. Never imports Prefect."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from convergence.cli import console, locations
+from convergence_core.errors import QueryError, RunNotFoundError
+from tasks.report.csv_cells import neutral_row
+from tasks.store.tables.layout import write_file
+
+if TYPE_CHECKING:
+    from convergence_core.ports import RunRecord
+    from tasks.store import ParquetStore
+    from tasks.store.tables.query import ExportFormat, QueryResult
+
+JSON_HELP = "Answer as JSON."
+MOST_ROWS = 1_000
+"""Of a table for people: laying out more takes longer than the query, and nobody reads them."""
+
+
+class QueryFormat(StrEnum):
+    """Forms of a query's answer."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+class ReportFormat(StrEnum):
+    """Forms of a report."""
+
+    MD = "md"
+    HTML = "html"
+    JSON = "json"
+
+
+def runs(
+    system: Annotated[
+        str | None, typer.Argument(metavar="[SYSTEM]", help="Only runs of this api.name.")
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """List the runs of a store, latest first."""
+    console.settings.json = as_json
+    opened = locations.open_store(store, config)
+    from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
+
+    records = as_they_are(opened, opened.runs(system))
+    if as_json:
+        console.answer_json([_run_row(record) for record in records])
+        return
+    if not records:
+        of = f" of {system}" if system else ""
+        console.say(f"The store {console.short_path(opened.path)} holds no runs{of} yet.")
+        return
+    columns = ("run", "status", "started", "generations", "reward", "seed", "reason")
+    rows = [_shown(record) for record in records]
+    console.show(console.simple_table(columns, rows, right=("generations", "reward", "seed")))
+    for record in records:
+        if record.status == "interrupted":
+            options = locations.resume_options(store, config, offline="offline" in record.tags)
+            console.say(f"Go on with: convergence resume {record.label}{options}")
+
+
+def _run_row(record: "RunRecord") -> dict[str, Any]:
+    return {
+        "run_id": record.run_id,
+        "label": record.label,
+        "system": record.name,
+        "status": record.status,
+        "started_at": _time(record.started_us),
+        "ended_at": _time(record.ended_us),
+        "generations": record.n_generations,
+        "seed": record.seed,
+        "reason": record.reason,
+        "config_path": record.config_path,
+        "result": None if record.summary_json is None else json.loads(record.summary_json),
+    }
+
+
+def _time(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _shown(record: "RunRecord") -> tuple[str, ...]:
+    started = _time(record.started_us)
+    return (
+        record.label,
+        record.status,
+        f"{started:%Y-%m-%d %H:%M}" if started else "",
+        str(record.n_generations),
+        _reward(record),
+        str(record.seed),
+        record.reason or "",
+    )
+
+
+def _reward(record: "RunRecord") -> str:
+    """Return the recommended candidate's mean reward and what it rests on, the least biased."""
+    summary = json.loads(record.summary_json) if record.summary_json else {}
+    winner = summary.get("winner") or {}
+    for role, kind in (("holdout", "held-out"), ("fresh", "asked again"), ("search", "posterior")):
+        if winner.get(role):
+            return f"{winner[role]['mean']:.3f} {kind}"
+    return ""
+
+
+def query(  # noqa: PLR0917 - Typer's options
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help='One SELECT; "-" reads it from stdin.')
+    ],
+    form: Annotated[
+        QueryFormat,
+        typer.Option("--format", "-f", help="parquet needs --output."),
+    ] = QueryFormat.TABLE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write csv, json or parquet here.")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="A value for $NAME in the SQL; numbers, true, false and null are read as such.",
+        ),
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Ask the store in SQL.
+
+    The dialect is DuckDB's, for reading only. "show tables" says what there is, "describe runs"
+    the columns of one view.
+    """
+    form = QueryFormat.JSON if as_json else form
+    console.settings.json = form is QueryFormat.JSON and output is None
+    if form is QueryFormat.PARQUET and output is None:
+        raise QueryError("--format parquet must have a file to write to. Add --output FILE.")
+    if form is QueryFormat.TABLE and output is not None:
+        raise QueryError("--output must come with --format csv, json or parquet. Add one of them.")
+    parameters = _parameters(param or [])
+    text = sys.stdin.read() if sql == "-" else sql
+    opened = locations.open_store(store, config)
+    if output is not None and form is QueryFormat.JSON:
+        result = opened.query(text, parameters)
+        write_file(output, console.json_text(_records(result)))
+        console.say(f"Wrote {output}.")
+        return
+    if output is not None:
+        opened.export(text, output, cast("ExportFormat", form.value), parameters)
+        console.say(f"Wrote {output}.")
+        return
+    _print(opened.query(text, parameters), form)
+
+
+def _print(result: "QueryResult", form: QueryFormat) -> None:
+    match form:
+        case QueryFormat.JSON:
+            console.answer_json(_records(result))
+        case QueryFormat.CSV:
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(neutral_row(result.columns))
+            writer.writerows(
+                neutral_row([_csv_cell(value) for value in row]) for row in result.rows
+            )
+        case _:
+            numeric = [
+                name
+                for name, kind in zip(result.columns, result.types, strict=True)
+                if kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or "INT" in kind
+            ]
+            cells = [[_cell(value) for value in row] for row in result.rows[:MOST_ROWS]]
+            console.show(console.simple_table(result.columns, cells, right=numeric))
+            n = len(result.rows)
+            console.say(f"{n:,} row{'' if n == 1 else 's'}")
+            if n > MOST_ROWS:
+                console.say(f"The first {MOST_ROWS:,} are shown; --format csv or json has all.")
+
+
+def _records(result: "QueryResult") -> list[dict[str, object]]:
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+def _parameters(given: Sequence[str]) -> dict[str, object]:
+    parameters: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise QueryError(
+                f"--param must be NAME=VALUE, but got {text!r}. Write e.g. --param n=10."
+            )
+        parameters[name] = _value(value)
+    return parameters
+
+
+def _value(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return value if value is None or isinstance(value, bool | int | float) else text
+
+
+def _cell(value: object) -> str:
+    """Return a value as a table shows it."""
+    plain = console.plain(value)
+    if plain is None:
+        return ""
+    if isinstance(plain, float):
+        return f"{plain:.6g}"
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _csv_cell(value: object) -> object:
+    """Return a value as CSV carries it: lists and maps as JSON, unknown as nothing."""
+    plain = console.plain(value)
+    if isinstance(plain, Mapping | list | bool):
+        return json.dumps(plain, ensure_ascii=False)
+    return plain
+
+
+def report(  # noqa: PLR0917 - Typer's options
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Label, id or unambiguous part of it. Default: the latest finished run.",
+        ),
+    ] = None,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", "-f", help="html has plots and needs no network.")
+    ] = ReportFormat.MD,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Tell what a finished run found, with intervals and plots."""
+    form = ReportFormat.JSON if as_json else form
+    console.settings.json = form is ReportFormat.JSON and output is None
+    text = _rendered(_finished(locations.open_store(store, config), run), form)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_file(output, text)
+    console.say(f"Wrote {output}.")
+
+
+def _finished(store: "ParquetStore", name: str | None) -> "RunRecord":
+    if name is None:
+        finished = [record for record in store.runs() if record.summary_json is not None]
+        if not finished:
+            raise RunNotFoundError(
+                f"the store {console.short_path(store.path)} holds no finished run yet. "
+                "See `convergence runs`."
+            )
+        return finished[0]
+    record = store.run(name)
+    if record.summary_json is None:
+        from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
+
+        (record,) = as_they_are(store, [record])
+        raise RunNotFoundError(
+            f"run {record.label} must be finished to have a report, but is {record.status} after "
+            f"{record.n_generations} generations. Finish it with `convergence resume "
+            f"{record.label}`, or look at what it has: convergence query "
+            f"\"from leaderboard where run_id = '{record.run_id}'\""
+        )
+    return record
+
+
+def _rendered(record: "RunRecord", form: ReportFormat) -> str:
+    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic to read it
+
+    result = RunResult.from_json(record.summary_json or "")
+    match form:
+        case ReportFormat.JSON:
+            return console.json_text(result.to_json())
+        case ReportFormat.HTML:
+            from convergence_core.visualization import (  # noqa: PLC0415 - with its only user
+                visualizations_of,
+            )
+            from tasks.report.figures import (  # noqa: PLC0415 - as above
+                import_matplotlib_without_help,
+            )
+            from tasks.report.page import report_html  # noqa: PLC0415 - as above
+
+            import_matplotlib_without_help()
+            return report_html(result, visualizations_of(record.config_json))
+        case ReportFormat.MD:
+            from tasks.report.markdown import report_markdown  # noqa: PLC0415 - with its only user
+
+            return report_markdown(result)

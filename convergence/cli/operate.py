@@ -1,0 +1,220 @@
+"""``up``, ``deploy``, ``down``: server and worker of this machine, and what they run by night."""
+
+import contextlib
+import re
+import zoneinfo
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convergence.cli import console, locations
+from convergence_core.errors import ConfigurationError, PrefectServerError, Problem
+
+JSON_HELP = "Answer as JSON."
+POOL = "local"
+
+
+def up(
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server.")] = 4200,
+    pool: Annotated[str, typer.Option(help="Work pool of the worker.")] = POOL,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Start Prefect's server and a worker on this machine, in the background.
+
+    Started already, it says where. `convergence down` ends both.
+    """
+    console.settings.json = as_json
+    from deployments.nightly import services  # noqa: PLC0415 - only where it is needed
+
+    found = services.up(services.home(), host=host, port=port, pool=pool, working_dir=Path.cwd())
+    if as_json:
+        console.answer_json(services.as_json(found))
+        return
+    console.say(f"Prefect's page   {found.url}", style="bold")
+    console.say(f"worker           work pool {found.pool}, process {found.worker.pid}")
+    console.say("For Prefect's own commands in this terminal:")
+    typer.echo(f"export PREFECT_API_URL={found.api_url}")
+    console.say("Next: `convergence deploy`. `convergence down` ends both.")
+
+
+def down(
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """End the server and the worker that `convergence up` started.
+
+    A run in progress is stopped; what was paid is kept, and it can be resumed.
+    """
+    console.settings.json = as_json
+    from deployments.nightly import services  # noqa: PLC0415 - only where it is needed
+
+    found = services.down(services.home())
+    if as_json:
+        console.answer_json({"ended": found is not None})
+    elif found is None:
+        console.say("Nothing was started by `convergence up`.")
+    else:
+        console.say(f"Ended the server at {found.url} and its worker.")
+
+
+def deploy(  # noqa: PLR0917 - Typer's options
+    config: Annotated[Path, typer.Argument(help="Configuration of the system.")] = Path(
+        locations.CONFIG_NAME
+    ),
+    cron: Annotated[str, typer.Option(help="When it is optimized.")] = "0 2 * * *",
+    timezone: Annotated[str, typer.Option(help="IANA name of the schedules' zone.")] = "UTC",
+    keep_days: Annotated[
+        int | None,
+        typer.Option(min=1, help="Days after which runs lose their tables. Default: never."),
+    ] = None,
+    pool: Annotated[str, typer.Option(help="Work pool, made if there is none.")] = POOL,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Tells the deployments of several systems apart: nightly-NAME."),
+    ] = None,
+    notify_webhook: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable of the worker: whom to tell."),
+    ] = None,
+    notify_slack: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The same, for a webhook that takes Slack's form."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly.
+
+    Twice is as good as once: what is there is brought to what it should be. The server is that of
+    Prefect's settings, else the one that `convergence up` started.
+    """
+    console.settings.json = as_json
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
+
+    loaded = load(config)
+    _check_schedule(cron, timezone)
+    _check_names({"--notify-webhook": notify_webhook, "--notify-slack": notify_slack})
+    with _server():
+        from deployments.nightly import deploy  # noqa: PLC0415 - only where it is needed
+        from deployments.nightly.plan import Notified, plan  # noqa: PLC0415 - as above
+
+        suffix = "" if name is None else f"-{name}"
+        store = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
+        planned = plan(
+            config.resolve(),
+            store,
+            system=loaded.configuration.api.name,
+            cron=cron,
+            keep_days=keep_days,
+            writes_preferences=loaded.configuration.society.learning.sao_enabled,
+            notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),
+            suffix=suffix,
+        )
+        done = deploy.deploy(
+            planned,
+            pool=pool,
+            timezone=timezone,
+            folder=Path.cwd(),
+            system=loaded.configuration.api.name,
+            suffix=suffix,
+        )
+    if as_json:
+        console.answer_json(
+            {
+                "pool": done.pool,
+                "deployments": list(done.deployments),
+                "automations": list(done.automations),
+            }
+        )
+        return
+    for one in planned:
+        when = "by hand" if one.cron is None else f"{one.cron} {timezone}"
+        if not one.is_active:
+            when = "off"
+        console.say(f"{one.full_name:<24} {when:<18} {one.description}")
+    console.say(f"Run one now: prefect deployment run {planned[0].full_name}")
+
+
+def _check_names(option_to_name: dict[str, str | None]) -> None:
+    """Refuse what is no name of a variable, without showing it: it may be the address itself.
+
+    Raises:
+        ConfigurationError: an option has such a value.
+    """
+    problems = [
+        Problem(
+            key=option,
+            rule="must be the name of an environment variable, not an address",
+            value="",
+            fix=f"`export ALERTS_URL=https://…` where the worker runs, and `{option} ALERTS_URL`.",
+        )
+        for option, name in option_to_name.items()
+        if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _check_schedule(cron: str, timezone: str) -> None:
+    """Refuse what no schedule can be made of.
+
+    Raises:
+        ConfigurationError: the zone or the expression is none.
+    """
+    problems = []
+    try:
+        zoneinfo.ZoneInfo(timezone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        problems.append(
+            Problem(
+                key="--timezone",
+                rule="must be an IANA name",
+                value=timezone,
+                fix="For example `--timezone Europe/Berlin`.",
+            )
+        )
+    try:
+        from prefect.schedules import Cron  # noqa: PLC0415 - takes seconds
+
+        Cron(cron, timezone="UTC")
+    except ValueError:
+        problems.append(
+            Problem(
+                key="--cron",
+                rule="must be a cron expression of five fields",
+                value=cron,
+                fix='For example `--cron "0 2 * * *"`, every night at two.',
+            )
+        )
+    if problems:
+        raise ConfigurationError(problems)
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[None]:
+    """Use the configured Prefect server, else the one that ``up`` started, while the block lasts.
+
+    Raises:
+        PrefectServerError: there is neither, or it does not answer.
+    """
+    from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
+
+    prepare(quiet=True)
+    from prefect.settings import (  # noqa: PLC0415 - takes a second
+        PREFECT_API_URL,
+        temporary_settings,
+    )
+
+    from convergence.optimize.execution import greet  # noqa: PLC0415 - as above
+    from deployments.nightly import services  # noqa: PLC0415 - as above
+
+    url = services.api_url()
+    if url is None:
+        raise PrefectServerError(
+            "PREFECT_API_URL: must name a Prefect server, but is not set; fix: "
+            "`convergence up`, or set it to the address of your own"
+        )
+    with temporary_settings(updates={PREFECT_API_URL: url}):
+        greet(url)
+        yield

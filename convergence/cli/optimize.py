@@ -1,0 +1,236 @@
+"""``optimize`` and ``resume``: the commands that make calls."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from convergence.cli import console, locations
+from convergence_core.errors import RunInterruptedError
+from convergence_core.events import Listener
+
+if TYPE_CHECKING:
+    from convergence_core.result import RunResult
+    from tasks.run.run import Run
+
+EXIT_ERROR = 1
+"""No candidate can be recommended."""
+EXIT_BUDGET = 3
+OFFLINE_HELP = (
+    "Let the built-in stand-in answer for every chat model: no key, no cost. What it answers says "
+    "nothing about real models."
+)
+MaxCalls = Annotated[
+    int | None,
+    typer.Option(min=1, help="Calls at most, retries included. Over budget.max_calls."),
+]
+MaxUsd = Annotated[
+    float | None, typer.Option(min=0, help="US dollars at most. Over budget.max_usd.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Tokens at most. Over budget.max_tokens.")
+]
+MaxMinutes = Annotated[
+    float | None, typer.Option(min=0, help="Minutes of work at most. Over budget.max_minutes.")
+]
+QUIET_HELP = "Show no progress; print the result only."
+JSON_HELP = "Print the result as one JSON object, and nothing else."
+
+
+def optimize(  # noqa: PLR0917 - Typer's options
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")] = Path(
+        locations.CONFIG_NAME
+    ),
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Same seed, same run. Over optimization.seed.")
+    ] = None,
+    generations: Annotated[
+        int | None,
+        typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
+    ] = None,
+    max_calls: MaxCalls = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    max_minutes: MaxMinutes = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Make no call: tell what the run would cost, and end."),
+    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder of the result files. Over output.save_path."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run an optimization.
+
+    Ctrl-C ends it cleanly and keeps all that was paid; `convergence resume` goes on. Exit code 3:
+    the budget was reached; the result is what could be learned within it.
+    """
+    console.settings.json = as_json
+    budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
+    if dry_run:
+        from convergence.cli.estimate import show_estimate  # noqa: PLC0415 - brings NumPy
+
+        show_estimate(
+            config,
+            generations=generations,
+            budget=budget,
+            as_json=as_json,
+        )
+        return
+
+    def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
+        from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as below
+        from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
+        from tasks.run.opener import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
+
+        loaded = load(config)
+        for told in without_effect(loaded.configuration):
+            console.say(f"No effect: {told}.", style="yellow")
+        return prepare_run(
+            loaded,
+            seed=seed,
+            generations=generations,
+            budget=budget,
+            save_path=None if output is None else str(output.resolve()),
+            mock_url=mock_url,
+            on_event=listener,
+        )
+
+    place = locations.resume_options(None, config, offline=offline)
+    _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
+
+
+def resume(  # noqa: PLR0917 - as above
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Label, id or unambiguous part of it. Default: the latest that can go on.",
+        ),
+    ] = None,
+    retry_errors: Annotated[
+        bool,
+        typer.Option(
+            "--retry-errors",
+            help="Ask cells without a reward once more; after a finished run, as a new run.",
+        ),
+    ] = False,
+    max_calls: MaxCalls = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    max_minutes: MaxMinutes = None,
+    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Go on with a run that was stopped, killed, or ended by a limit that is raised now.
+
+    Finished calls are not made again. A finished run stays as it is; a new one goes on from it.
+    """
+    console.settings.json = as_json
+    budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
+
+    def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
+        path = locations.open_store(store, config).path
+        from tasks.run.opener import resume_run  # noqa: PLC0415 - brings DuckDB and clients
+
+        return resume_run(
+            path,
+            run,
+            retry_missing=retry_errors,
+            budget=budget,
+            mock_url=mock_url,
+            on_event=listener,
+        )
+
+    place = locations.resume_options(store, config, offline=offline)
+    _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
+
+
+def _budget(
+    max_usd: float | None, max_calls: int | None, max_tokens: int | None, max_minutes: float | None
+) -> dict[str, float | None]:
+    return {
+        "max_usd": max_usd,
+        "max_calls": max_calls,
+        "max_tokens": max_tokens,
+        "max_minutes": max_minutes,
+    }
+
+
+@contextlib.contextmanager
+def _mock(*, wanted: bool) -> Iterator[str | None]:
+    """Serve the built-in models while a run lasts, and yield their URL."""
+    if not wanted:
+        yield None
+        return
+    from tasks.mock.mock_server import MockServer  # noqa: PLC0415 - brings a web server
+
+    with MockServer() as server:
+        yield server.url
+
+
+def _run(
+    prepare: Callable[[Listener | None, str | None], "Run"],
+    *,
+    place: str,
+    offline: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Prepare a run, execute its flow, show progress and result."""
+    from convergence.cli.interrupts import Terminated, stops_cleanly  # noqa: PLC0415 - only for runs
+    from convergence.optimize.execution import execute  # noqa: PLC0415 - as above
+    from convergence.optimize.progress import Progress, open_screen  # noqa: PLC0415 - brings Rich
+    from tasks.prefect_support.temporary_server import stop_server  # noqa: PLC0415 - as above
+
+    with (
+        Progress(open_screen(quiet=quiet or as_json)) as progress,
+        _mock(wanted=offline) as mock_url,
+    ):
+        # Nobody watches a quiet run, so nobody is told of its cells.
+        running = prepare(None if quiet or as_json else progress, mock_url)
+        go_on = f"Go on with: convergence resume {running.label}{place}"
+        try:
+            with stops_cleanly(
+                running.stop,
+                lambda text: progress.say(text, "yellow"),
+                go_on,
+                has_begun=lambda: running.has_begun,
+            ):
+                result = execute(running, verbose=console.settings.debug)
+        except KeyboardInterrupt:
+            raise RunInterruptedError("interrupted before anything was asked.") from None
+        except Terminated as ended:
+            if running.has_begun and running.record.status != "done":
+                ended.farewell = go_on
+            stop_server()
+            raise
+        except RunInterruptedError:
+            if place:  # else the error's own advice is enough
+                progress.say(go_on)
+            raise
+    if as_json:
+        console.answer_json(result.to_json())
+    else:
+        from convergence.cli.summary import show  # noqa: PLC0415 - brings Rich
+
+        show(result)
+    code = exit_code_of(result)
+    if code:
+        raise typer.Exit(code)
+
+
+def exit_code_of(result: "RunResult") -> int:
+    """Return 3 where a limit of the budget ended the run, 1 where nobody can be recommended."""
+    if result.status == "budget":
+        return EXIT_BUDGET
+    return EXIT_ERROR if result.winner is None else 0

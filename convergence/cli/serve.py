@@ -1,0 +1,88 @@
+"""``serve``: choices of arms and rewards over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convergence.cli import console, locations
+
+LIMITS = "Limits"
+
+
+def serve(  # noqa: PLR0917 - Typer's options
+    token: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ENV[=SCOPES]",
+            help="Environment variable that holds a token, and what its bearer may do: select, "
+            "update, admin. May be given again.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address. Beyond this machine, put TLS before it.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8700,
+    docs: Annotated[
+        bool, typer.Option("--docs", help="Open /docs and /openapi.json to all.")
+    ] = False,
+    max_body: Annotated[
+        int, typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=LIMITS)
+    ] = 65_536,
+    rate: Annotated[
+        float,
+        typer.Option(
+            min=0.0, help="Requests a second of each token; 0: no limit.", rich_help_panel=LIMITS
+        ),
+    ] = 2_000.0,
+    connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Open connections at once. Default: 1000, or as many as `ulimit -n` allows.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    grace: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Seconds that requests on their way get when it ends.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = 30,
+    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+) -> None:
+    """Serve requests over HTTP: arms chosen, rewards learned, gates shown.
+
+    Every path needs a bearer token. Ctrl-C ends it; no answer is lost.
+    """
+    from convergence.service.server import (  # noqa: PLC0415 - brings FastAPI
+        Service,
+        ServiceOptions,
+        is_loopback,
+    )
+    from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
+    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
+
+    tokens = read_tokens(token or [])
+    options = ServiceOptions(
+        host=host,
+        port=port,
+        max_body=max_body,
+        rate=rate or None,
+        grace_s=grace,
+        connections=connections,
+        has_docs=docs,
+    )
+    with RuntimeStore(locations.store_path(store, config)) as opened:
+        service = Service(opened, tokens, options)
+        console.answer(f"Serving {opened.root} at {service.url}")
+        if not is_loopback(host):
+            console.say(
+                f"{host} can be reached from other machines, and tokens travel as they are: put a "
+                "proxy with TLS before it.",
+                "yellow",
+            )
+        service.run()

@@ -1,0 +1,1 @@
+"""Estimates of what a run costs before it makes a call."""

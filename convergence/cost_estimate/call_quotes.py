@@ -1,0 +1,280 @@
+"""What one call would cost: from earlier calls where there are any, else from its request.
+
+Of a request that nobody has sent yet, 4 bytes are expected to make a token, and 6 at most on
+average; half of the longest answer is expected, and none at least. The most is what the budget
+would reserve, at the dearest point that a search along each parameter finds.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convergence.cost_estimate.ranges import UNKNOWN, Range, over
+from convergence_core.budget import Price, prompt_bound, provider_of
+from convergence_core.budget.bounds import TOKENS_PER_REQUEST
+from convergence_core.config import MetricConfig
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.errors import CandidateFault
+from convergence_core.ports import Target
+from convergence_core.records import Case, Params, Usage
+
+if TYPE_CHECKING:
+    from tasks.inputs.environment import World
+    from tasks.inputs.loader import Loaded
+
+N_CANDIDATES = 24
+"""Candidates drawn for the mean and the least."""
+N_CASES = 40
+"""Cases looked at besides the longest."""
+N_LONGEST = 4
+"""Cases that the dearest candidate is searched with."""
+BYTES_EXPECTED, BYTES_MOST = 4, 6
+"""Bytes to a token of English."""
+OTHER_TOKENIZER = 2
+"""How many tokens of a judge a token of an answer becomes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What calls of one purpose used in earlier runs of the system."""
+
+    n_calls: int
+    n_runs: int
+    prompt: Range = UNKNOWN
+    answer: Range = UNKNOWN
+    usd: Range = UNKNOWN
+    """Unknown unless all of them have a price."""
+    cached_tokens: float = 0.0
+    """Of the prompt, in the mean."""
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the calls said how long they were."""
+        return self.prompt.expected is not None and self.answer.expected is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """One call that was not made: its price, its bounds, and what it would cost at most."""
+
+    model: str | None
+    price: Price | None
+    prompt: Range
+    answer: Range
+    worst_usd: float | None
+    worst_tokens: int | None
+
+    def tokens(self, past: History | None) -> Range:
+        """Return the tokens of such a call."""
+        if past is not None and past.counts_tokens:
+            return past.prompt.plus(past.answer)
+        guess = self.prompt.plus(self.answer)
+        most = self.worst_tokens
+        return Range(
+            low=guess.low, expected=guess.expected, high=None if most is None else float(most)
+        )
+
+    def usd(self, past: History | None, *, batch: bool = False) -> Range:
+        """Return the price of such a call."""
+        if self.price is None:
+            return UNKNOWN
+        if past is None or not past.counts_tokens:
+            return Range(
+                low=self._cost(self.prompt.low, self.answer.low, batch=batch),
+                expected=self._cost(self.prompt.expected, self.answer.expected, batch=batch),
+                high=self.worst_usd,
+            )
+        prompt, answer, cached = past.prompt, past.answer, past.cached_tokens
+        return Range(
+            low=self._cost(prompt.low, answer.low, cached=cached, batch=batch),
+            expected=self._cost(prompt.expected, answer.expected, cached=cached, batch=batch),
+            high=self._cost(prompt.high, answer.high, batch=batch),
+        )
+
+    def _cost(
+        self, prompt: float | None, answer: float | None, *, batch: bool, cached: float = 0
+    ) -> float | None:
+        assert self.price is not None  # noqa: S101 - asked for priced calls only
+        usage = Usage(
+            prompt_tokens=None if prompt is None else round(prompt),
+            completion_tokens=None if answer is None else round(answer),
+            cached_tokens=round(cached),
+        )
+        return self.price.cost(usage, batch=batch)
+
+
+class TargetQuotes:
+    """Quotes of calls of the target, over candidates and cases that a run may ask."""
+
+    def __init__(self, loaded: "Loaded", world: "World", target: Target) -> None:
+        self._prices = world.prices
+        self._target = target
+        self._space = loaded.space
+        self.is_chat = loaded.configuration.api.kind in CHAT_KINDS
+        self.cases = _sample_of_cases(loaded.cases)
+        self.refused: str | None = None
+        """Why the last refused request cannot be made; ``None``: all can."""
+        rng = np.random.default_rng(loaded.configuration.optimization.seed)
+        baseline = loaded.space.baseline()
+        points: list[Params] = [] if baseline is None else [baseline]
+        points += [loaded.space.sample(rng) for _ in range(N_CANDIDATES)]
+        self._drawn = [
+            quote
+            for point in points
+            for case in self.cases
+            if (quote := self._quote(point, case)) is not None
+        ]
+        self.all = [*self._drawn]
+        for worth in (_dearness, _length):
+            self.all += self._extreme(points, rng, worth)
+
+    def over(self, part: Callable[[Quote], Range]) -> Range:
+        """Return a part of a call: its mean over what a run draws, its ends over all."""
+        drawn, ends = over([*map(part, self._drawn)]), over([*map(part, self.all)])
+        return Range(low=ends.low, expected=drawn.expected, high=ends.high)
+
+    def _quote(self, params: Params, case: Case) -> Quote | None:
+        """Return the quote of one call; ``None``: it would be refused before it is sent."""
+        try:
+            request = self._target.request(params, case)
+            worst = self._target.worst_case(params, case)
+        except CandidateFault as fault:
+            self.refused = str(fault)
+            return None
+        shown = request if isinstance(request, dict) else {}
+        found, base_url = shown.get("model"), shown.get("base_url")
+        model = found if isinstance(found, str) else None
+        # A compatible endpoint may be that of another provider, at other prices.
+        seller = provider_of(
+            self._target.provider, base_url if isinstance(base_url, str) else None
+        )
+        bound = prompt_bound(shown.get("body")) if self.is_chat else None
+        longest = None if bound is None or worst.tokens is None else worst.tokens - bound
+        return Quote(
+            model=model,
+            price=self._prices.find(seller, model),
+            prompt=_prompt(bound),
+            answer=_answer(longest),
+            worst_usd=worst.usd,
+            worst_tokens=worst.tokens,
+        )
+
+    def _extreme(
+        self, points: Sequence[Params], rng: np.random.Generator, worth: Callable[[Quote], float]
+    ) -> list[Quote]:
+        """Return quotes at the worst point found by going along each parameter twice."""
+
+        def quotes_at(point: Params) -> list[Quote]:
+            longest = self.cases[:N_LONGEST]
+            return [q for case in longest if (q := self._quote(point, case)) is not None]
+
+        def worst_of(quotes: Sequence[Quote]) -> float:
+            return max(map(worth, quotes), default=-1.0)
+
+        found = [(quotes_at(point), point) for point in points]
+        best, here = max(found, key=lambda pair: worst_of(pair[0]))
+        for name, parameter in [*self._space.parameters.items()] * 2:
+            ends = [parameter.from_unit(0.0), parameter.from_unit(1.0)]
+            n_values = parameter.n_values or 0
+            if parameter.kind not in ("int", "float") and n_values <= N_CASES:
+                ends = [parameter.value_at(index) for index in range(n_values)]
+            for value in ends:
+                there = self._space.complete({**here, name: value}, rng)
+                if name not in there or not self._space.satisfied(there):
+                    continue
+                quotes = quotes_at(there)
+                if worst_of(quotes) > worst_of(best):
+                    best, here = quotes, there
+        return best
+
+
+def judge_quotes(
+    loaded: "Loaded", world: "World", name: str, metric: MetricConfig, target: TargetQuotes
+) -> list[Quote]:
+    """Return quotes of calls of one judge, one per case looked at.
+
+    What it is shown of the target is as long as the target's answers may be; a target that is no
+    chat says nothing of that before its first run.
+    """
+    from tasks.json_values import as_text  # noqa: PLC0415 - as above
+    from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - brings clients
+    from tasks.providers import seller_of  # noqa: PLC0415 - as above
+
+    llm = metric.llm or loaded.configuration.llm
+    assert llm is not None  # noqa: S101 - the configuration was checked
+    seller, model = seller_of(llm)
+    price = world.prices.find(seller, model)
+    rubric = loaded.rubrics.get(name, metric.rubric or "")
+    n_shown = 2 if metric.mode == "pairwise" else 1
+    answers = target.over(lambda quote: quote.answer).times(
+        Range(low=n_shown, expected=n_shown, high=n_shown * OTHER_TOKENIZER)
+    )
+    quotes = []
+    for case in target.cases:
+        blocks = [("INPUT", as_text(case.input))]
+        if case.expected is not None:
+            blocks.append(("REFERENCE", as_text(case.expected)))
+        messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
+        prompt = _prompt(prompt_bound([*messages])).plus(answers)
+        most = None if prompt.high is None else round(prompt.high)
+        quotes.append(
+            Quote(
+                model=model,
+                price=price,
+                prompt=prompt,
+                answer=_answer(llm.max_tokens),
+                worst_usd=None if price is None else price.worst_case(most, llm.max_tokens),
+                worst_tokens=None if most is None else most + llm.max_tokens,
+            )
+        )
+    return quotes
+
+
+def history_of(row: Mapping[str, object]) -> History:
+    """Return what a row of the query over earlier calls says; see ``convergence.cost_estimate.estimate``."""
+    n_calls = int(str(row["n_calls"]))
+
+    def ends(name: str, least: float) -> Range:
+        """Return quantiles and mean, if enough of the calls have that number."""
+        quantiles, n_known = row[f"q_{name}"], int(str(row[f"n_{name}"]))
+        if n_known == 0 or n_known < least * n_calls or not isinstance(quantiles, list):
+            return UNKNOWN
+        low, high, mean = float(quantiles[0]), float(quantiles[1]), float(str(row[f"mean_{name}"]))
+        return Range(low=min(low, mean), expected=mean, high=max(high, mean))
+
+    return History(
+        n_calls=n_calls,
+        n_runs=int(str(row["n_runs"])),
+        prompt=ends("in", 0.5),
+        answer=ends("out", 0.5),
+        usd=ends("usd", 1.0),
+        cached_tokens=float(str(row["mean_cached"] or 0)),
+    )
+
+
+def _sample_of_cases(cases: Sequence[Case]) -> list[Case]:
+    by_length = sorted(cases, key=lambda case: (-len(json.dumps(case.input)), case.case_id))
+    rest = by_length[N_LONGEST:]
+    return by_length[:N_LONGEST] + rest[:: max(1, -(-len(rest) // N_CASES))]
+
+
+def _prompt(bound: int | None) -> Range:
+    if bound is None:
+        return UNKNOWN
+    n_bytes = max(1, bound - TOKENS_PER_REQUEST)
+    return Range(low=n_bytes / BYTES_MOST, expected=n_bytes / BYTES_EXPECTED, high=bound)
+
+
+def _answer(longest: int | None) -> Range:
+    return UNKNOWN if longest is None else Range(low=0, expected=longest / 2, high=longest)
+
+
+def _dearness(quote: Quote) -> float:
+    return -1.0 if quote.worst_usd is None else quote.worst_usd
+
+
+def _length(quote: Quote) -> float:
+    return -1.0 if quote.worst_tokens is None else quote.worst_tokens

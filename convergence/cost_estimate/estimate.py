@@ -1,0 +1,338 @@
+"""What a run would cost, before it costs anything: calls, tokens and dollars by role.
+
+Calls follow from the plan of the run: the least when early stopping ends it as soon as it may, the
+most when every planned cell is asked. Tokens and dollars of one call come from earlier runs of the
+same system where its store has any (10 % and 90 % quantiles, and the mean), else from the requests
+themselves; see ``convergence.cost_estimate.call_quotes``. Nothing is called and nothing is written.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from convergence.cost_estimate.call_quotes import History, TargetQuotes, history_of, judge_quotes
+from convergence.cost_estimate.ranges import UNKNOWN, Range, over
+from convergence.cost_estimate.rlp_quotes import thought_costs
+from convergence.cost_estimate.run_forecast import Forecast, forecast
+from convergence_core.budget import dollars
+from convergence_core.config import Configuration, MetricConfig
+from convergence_core.ports import Target
+from convergence_core.records import Json
+
+if TYPE_CHECKING:
+    from tasks.inputs.environment import World
+    from tasks.inputs.loader import Loaded
+
+_HISTORY = """
+    SELECT a.purpose, count(*) AS n_calls, count(DISTINCT a.run_id) AS n_runs,
+           count(a.tokens_in) AS n_in, count(a.tokens_out) AS n_out, count(a.cost_usd) AS n_usd,
+           quantile_cont(a.tokens_in, [0.1, 0.9]) AS q_in, avg(a.tokens_in) AS mean_in,
+           quantile_cont(a.tokens_out, [0.1, 0.9]) AS q_out, avg(a.tokens_out) AS mean_out,
+           quantile_cont(a.cost_usd, [0.1, 0.9]) AS q_usd, avg(a.cost_usd) AS mean_usd,
+           avg(a.cached_tokens) AS mean_cached
+    FROM attempts a JOIN runs r USING (run_id)
+    WHERE r.name = $name AND a.state = 'done' GROUP BY a.purpose"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleEstimate:
+    """What calls of one role would be."""
+
+    role: Literal["evaluation", "judge", "thought", "prediction", "total"]
+    """Named as the ledger names the purpose of a call."""
+    name: str = ""
+    """Provider of the target, metric of the judge, model of thoughts."""
+    calls: Range
+    tokens: Range
+    usd: Range
+    basis: str = ""
+    """Where tokens and dollars of one call come from."""
+    unknown: str | None = None
+    """Why dollars are unknown, and what to write; ``None``: they are known."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Return a JSON value."""
+        return {
+            "role": self.role,
+            "name": self.name,
+            "calls": self.calls.to_json(),
+            "tokens": self.tokens.to_json(),
+            "usd": self.usd.to_json(),
+            "basis": self.basis,
+            "unknown": self.unknown,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a run would be."""
+
+    system: str
+    roles: tuple[RoleEstimate, ...]
+    total: RoleEstimate
+    """All roles together, within the limits of the budget."""
+    notes: tuple[str, ...]
+    """What the numbers leave out, and what would stop the run."""
+    price_version: str
+
+    def to_json(self) -> dict[str, Json]:
+        """Return a JSON value."""
+        return {
+            "system": self.system,
+            "roles": [role.to_json() for role in self.roles],
+            "total": self.total.to_json(),
+            "notes": list(self.notes),
+            "price_version": self.price_version,
+        }
+
+
+def estimate(loaded: "Loaded") -> Estimate:
+    """Return what a run of this configuration would cost; calls nothing.
+
+    Raises:
+        ConfigurationError: the target cannot be made.
+        StoreError: there is a store, and it cannot be read.
+    """
+    from tasks.inputs.environment import World  # noqa: PLC0415 - as above
+    from tasks.targets import make_target  # noqa: PLC0415 - brings clients
+
+    world = World.unchecked(loaded.configuration)
+    target = make_target(loaded, world)
+    try:
+        return estimate_from(loaded, world, target, histories(loaded))
+    finally:
+        asyncio.run(target.aclose())
+
+
+def histories(loaded: "Loaded") -> dict[str, History]:
+    """Return what earlier runs of the system used, by purpose; empty where there are none."""
+    path = loaded.base_dir / loaded.configuration.storage.folder
+    if not (path / "store.json").is_file():
+        return {}
+    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+
+    store = ParquetStore(path)
+    try:
+        rows = store.rows(_HISTORY, {"name": loaded.configuration.api.name})
+    finally:
+        store.close()
+    return {str(row["purpose"]): history_of(row) for row in rows}
+
+
+def estimate_from(
+    loaded: "Loaded", world: "World", target: Target, past: Mapping[str, History]
+) -> Estimate:
+    """Return what a run would cost, given its target and what earlier runs used by purpose."""
+    configuration = loaded.configuration
+    plan = forecast(loaded)
+    cells = _cells(plan, configuration)
+    metrics = configuration.evaluation.metrics
+    judges = {name: metric for name, metric in metrics.items() if metric.type == "llm_judge"}
+    asked = cells
+    if plan.champion_calls:
+        # A champion may have to answer cases that no cell of its own asks.
+        asked = cells.plus(Range(low=0, expected=0, high=plan.champion_calls))
+    quotes = TargetQuotes(loaded, world, target)
+    roles = [_target_role(configuration, target.provider, quotes, asked, past.get("evaluation"))]
+    for name, metric in judges.items():
+        judge = _judge_role(
+            loaded, world, (name, metric), quotes, cells=cells, past=past.get("judge")
+        )
+        roles.append(judge)
+    roles += _thought_roles(loaded, world, plan, past)
+    total = _total(roles, configuration)
+    return Estimate(
+        system=configuration.api.name,
+        roles=tuple(roles),
+        total=_capped(total, configuration),
+        notes=tuple(_notes(total, plan, configuration)),
+        price_version=world.prices.version,
+    )
+
+
+def _cells(plan: Forecast, configuration: Configuration) -> Range:
+    """Return how many cells a run asks."""
+    stopping = configuration.optimization.execution.early_stopping
+    least = most = plan.n_search_cells + plan.n_final_cells
+    if stopping.enabled and configuration.evaluation.objective == "reward":
+        # The first generation has a leader; ``patience`` flat ones after it end the run.
+        n_least = min(plan.n_generations, stopping.patience + 1)
+        least = -(-plan.n_search_cells * n_least // plan.n_generations) + plan.n_final_cells
+    low = 0 if configuration.cache.shared else least
+    return Range(low=low, expected=(least + most) / 2, high=most)
+
+
+def _target_role(
+    configuration: Configuration,
+    provider: str,
+    quotes: TargetQuotes,
+    calls: Range,
+    past: History | None,
+) -> RoleEstimate:
+    """Return what the calls of the target cost."""
+    if quotes.is_chat:
+        batch = configuration.api.batch_prices
+        usd = quotes.over(lambda quote: quote.usd(past, batch=batch))
+        calibrated = past is not None and past.counts_tokens
+        basis = _basis(past) if calibrated else "bounds of the requests"
+        unknown = _why_unknown(quotes, calibrated=calibrated)
+    elif past is not None and past.usd.expected is not None:
+        usd, basis, unknown = past.usd, _basis(past), None
+    else:
+        usd = quotes.over(lambda quote: Range.fixed(quote.worst_usd))
+        basis, unknown = "price of a request", None
+        if usd.high is None:
+            kind = configuration.api.kind
+            basis = ""
+            unknown = f"what a call costs is not told. Write `prices: {{{kind}: {{request: …}}}}`."
+    return RoleEstimate(
+        role="evaluation",
+        name=provider,
+        calls=calls,
+        tokens=calls.times(quotes.over(lambda quote: quote.tokens(past))),
+        usd=UNKNOWN if unknown is not None else calls.times(usd),
+        basis=basis,
+        unknown=unknown,
+    )
+
+
+def _why_unknown(quotes: TargetQuotes, *, calibrated: bool) -> str | None:
+    if not quotes.all:
+        return f"no request can be made: {quotes.refused}"
+    nameless = sorted({str(quote.model) for quote in quotes.all if quote.price is None})
+    if nameless:
+        return f"no price is known for {', '.join(nameless)}. Write it under `prices:`."
+    if calibrated:
+        return None
+    if any(quote.prompt.high is None for quote in quotes.all):
+        return "how many tokens pictures, sound or files are is not known before the first run."
+    if any(quote.worst_usd is None for quote in quotes.all):
+        return "the longest answer is not known. Set `max_tokens` of the request."
+    return None
+
+
+def _judge_role(
+    loaded: "Loaded",
+    world: "World",
+    judge: tuple[str, MetricConfig],
+    target: TargetQuotes,
+    *,
+    cells: Range,
+    past: History | None,
+) -> RoleEstimate:
+    """Return what the calls of one judge cost."""
+    from tasks.metrics.judge import call_count  # noqa: PLC0415 - brings clients
+
+    name, metric = judge
+    calls = cells.times(Range.fixed(call_count(metric)))
+    quotes = judge_quotes(loaded, world, name, metric, target)
+    calibrated = past is not None and past.counts_tokens
+    unknown = None
+    if any(quote.price is None for quote in quotes):
+        unknown = f"no price is known for {quotes[0].model}. Write it under `prices:`."
+    elif not calibrated and any(quote.worst_usd is None for quote in quotes):
+        unknown = "how long the answers are that it judges is not known before the first run."
+    return RoleEstimate(
+        role="judge",
+        name=name,
+        calls=calls,
+        tokens=calls.times(over([quote.tokens(past) for quote in quotes])),
+        usd=UNKNOWN if unknown is not None else calls.times(over([q.usd(past) for q in quotes])),
+        basis=_basis(past) if calibrated else "bounds of the requests",
+        unknown=unknown,
+    )
+
+
+def _thought_roles(
+    loaded: "Loaded", world: "World", plan: Forecast, past: Mapping[str, History]
+) -> Iterator[RoleEstimate]:
+    """Return what thoughts and what is predicted with them cost."""
+    roles: tuple[Literal["thought", "prediction"], ...] = ("thought", "prediction")
+    found = thought_costs(loaded, world, plan, past)
+    for role in roles:
+        costs = found.get(role)
+        if costs is None:
+            continue
+        unknown = None
+        if costs.usd.expected is None:
+            unknown = f"no price is known for {costs.model}. Write it under `prices:`."
+        yield RoleEstimate(
+            role=role,
+            name=costs.model,
+            calls=costs.calls,
+            tokens=costs.tokens,
+            usd=costs.usd,
+            basis=_basis(past.get(role)) if costs.is_calibrated else "bounds of the requests",
+            unknown=unknown,
+        )
+
+
+def _total(roles: list[RoleEstimate], configuration: Configuration) -> RoleEstimate:
+    calls = tokens = usd = Range.fixed(0)
+    for role in roles:
+        calls, tokens, usd = calls.plus(role.calls), tokens.plus(role.tokens), usd.plus(role.usd)
+    unknown = next((role.unknown for role in roles if role.unknown is not None), None)
+    calls = calls.at_most(configuration.budget.max_calls)
+    return RoleEstimate(role="total", calls=calls, tokens=tokens, usd=usd, unknown=unknown)
+
+
+def _capped(total: RoleEstimate, configuration: Configuration) -> RoleEstimate:
+    """Return the total within the limits at which the run stops."""
+    budget = configuration.budget
+    return RoleEstimate(
+        role="total",
+        calls=total.calls,
+        tokens=total.tokens.at_most(budget.max_tokens),
+        usd=total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd),
+        unknown=total.unknown,
+    )
+
+
+def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) -> Iterator[str]:
+    budget, cache = configuration.budget, configuration.cache
+    execution = configuration.optimization.execution
+    if execution.max_retries:
+        yield (
+            f"Without retries: a call is attempted up to {execution.most_attempts} times, "
+            f"{execution.max_retries} of them after a fault (max_retries), "
+            f"{execution.max_rate_limit_retries} after a rate limit (max_rate_limit_retries)."
+        )
+    if plan.final_shortage is not None:
+        yield f"{plan.final_shortage}."
+    if cache.shared:
+        yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
+    society = configuration.society
+    if society.prefers and configuration.llm is not None:
+        most = (
+            "as much as they need"
+            if budget.max_usd is None
+            else dollars(society.sao.max_share_usd * budget.max_usd)
+        )
+        yield f"Preferences are not in these numbers: they may use {most}."
+    if society.thinks and configuration.llm is not None and budget.max_usd is not None:
+        shared = dollars(society.rlp.max_share_usd * budget.max_usd)
+        yield f"Thoughts and predictions together use {shared} at most."
+    for key, limit, found in (
+        ("max_usd", budget.max_usd, total.usd),
+        ("max_tokens", budget.max_tokens, total.tokens),
+    ):
+        if limit is None or found.high is None or found.high <= limit:
+            continue
+        likely = found.expected is not None and found.expected > limit
+        amount = found.expected if likely else found.high
+        shown = dollars(amount or 0) if key == "max_usd" else f"{amount:,.0f} tokens"
+        word = "will probably stop the run early" if likely else "may stop the run early"
+        yield (f"budget.{key}={limit:.12g} {word}: {shown} {'expected' if likely else 'at most'}.")
+    if (
+        total.unknown is not None
+        and budget.max_usd is not None
+        and not budget.allow_unknown_prices
+    ):
+        yield f"budget.max_usd={budget.max_usd:.12g} refuses calls whose price is unknown."
+
+
+def _basis(past: History | None) -> str:
+    assert past is not None  # noqa: S101 - asked when there is one
+    runs = "1 earlier run" if past.n_runs == 1 else f"{past.n_runs:,} earlier runs"
+    return f"calibrated by {past.n_calls:,} calls of {runs}"

@@ -1,0 +1,85 @@
+"""What a run of a configuration would do, before it does it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.run.champions import champion_now
+from tasks.run.run_size import schedule_of
+
+if TYPE_CHECKING:
+    from tasks.inputs.loader import Loaded
+
+RACING = ("thompson", "mab_evolution")
+"""Algorithms that spend a population's cells on more candidates with fewer cases each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The size of a run; all numbers are upper bounds, since a run may stop early."""
+
+    n_generations: int
+    n_candidates: int | None
+    """Different candidates at most; ``None``: as many as the evaluations allow, for the algorithm
+    asks some candidates few cases and so meets more of them than the populations hold."""
+    space_size: int | None
+    """Different candidates that exist; ``None``: too many to count."""
+    n_search_cases: int
+    n_holdout_cases: int
+    n_search_cells: int
+    n_final_cells: int
+    """Cells of the re-estimation of winner, defaults and champion."""
+    final_shortage: str | None
+    """Why there are none, in words; ``None``: there are some."""
+    calls_per_cell: int
+    """Its own call, and those of judges."""
+    champion_calls: int
+    """Answers of the candidates that pairwise judges compare with, at most."""
+    max_calls: int | None
+    """``budget.max_calls``: a hard limit, retries included."""
+    max_attempts_per_cell: int
+    """First call, retries after faults and after rate limits."""
+
+    @property
+    def n_calls(self) -> int:
+        """Calls at most when none has to be repeated."""
+        return self._capped(1)
+
+    @property
+    def n_calls_with_retries(self) -> int:
+        """Calls at most when every one is repeated as often as allowed."""
+        return self._capped(self.max_attempts_per_cell)
+
+    def _capped(self, n_attempts: int) -> int:
+        cells = self.n_search_cells + self.n_final_cells
+        calls = (cells * self.calls_per_cell + self.champion_calls) * n_attempts
+        return calls if self.max_calls is None else min(calls, self.max_calls)
+
+
+def forecast(loaded: "Loaded") -> Forecast:
+    """Return what a run of this configuration would do at most."""
+    configuration = loaded.configuration
+    evolution = configuration.optimization.evolution
+    schedule = schedule_of(loaded, champion_now(loaded))
+    size = loaded.space.size()
+    races = configuration.optimization.algorithm in RACING
+    n_candidates = None if races else evolution.generations * evolution.population_size
+    n_search_cells = schedule.planned_cells()
+    if size is not None:
+        n_candidates = size if n_candidates is None else min(n_candidates, size)
+        per_candidate = schedule.n_search_cases * (schedule.repeats + races * schedule.n_again)
+        n_search_cells = min(n_search_cells, n_candidates * per_candidate)
+        n_candidates = min(n_candidates, n_search_cells)
+    return Forecast(
+        n_generations=evolution.generations,
+        n_candidates=n_candidates,
+        space_size=size,
+        n_search_cases=schedule.n_search_cases,
+        n_holdout_cases=schedule.n_holdout_cases,
+        n_search_cells=n_search_cells,
+        n_final_cells=schedule.final_quota().n_cells * schedule.n_subjects,
+        final_shortage=schedule.final_shortage(),
+        calls_per_cell=schedule.calls_per_cell,
+        champion_calls=schedule.champion_calls,
+        max_calls=configuration.budget.max_calls,
+        max_attempts_per_cell=configuration.optimization.execution.most_attempts,
+    )

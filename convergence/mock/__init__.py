@@ -1,5 +1,0 @@
-"""A stand-in for providers of language models: runs any configuration without a key.
-
-``convergence.mock.running.MockServer`` serves it in a thread, ``convergence mock`` as a command.
-What it answers means nothing about real models. Importing this package loads nothing else.
-"""

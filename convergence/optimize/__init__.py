@@ -1,0 +1,1 @@
+"""What the Python interface and the command line share to execute a run."""

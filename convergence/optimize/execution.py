@@ -1,0 +1,109 @@
+"""Execute the flow of a prepared run in this process, for the command line and for Python."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from convergence_core.errors import ConvergenceError, PrefectServerError
+
+if TYPE_CHECKING:
+    from convergence_core.result import RunResult
+    from tasks.run.run import Run
+
+
+def execute(running: "Run", *, verbose: bool) -> "RunResult":
+    """Run the flow to its end and return the result; the run is closed then, come what may.
+
+    Args:
+        running: a run that was prepared or resumed.
+        verbose: let Prefect write its logs; has an effect until Prefect is first imported.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop.
+        KeyboardInterrupt: Ctrl-C before the run has begun; see ``convergence.cli.interrupts``.
+        PrefectServerError: Prefect's server cannot be reached or started.
+    """
+    try:
+        from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
+
+        prepare(quiet=not verbose)
+        with _prefect_server():
+            if running.is_stopping:
+                with running:  # which records how it ended
+                    running.check_stop()
+            from flows.optimize import optimize  # noqa: PLC0415 - imports Prefect
+
+            path = running.loaded.config_path
+            return optimize(config=None if path is None else str(path), run_id=running.run_id)
+    finally:
+        running.close()
+
+
+@contextlib.contextmanager
+def _prefect_server() -> Iterator[None]:
+    """Reach the server that Prefect's settings name, or start one for this process.
+
+    A server that ends with this process is sent no heartbeats: it could act on none. To another one
+    all flow runs beat by themselves.
+    """
+    from prefect.settings import (  # noqa: PLC0415 - takes a second
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        PREFECT_SERVER_EPHEMERAL_ENABLED,
+        temporary_settings,
+    )
+
+    if PREFECT_API_URL.value() or not PREFECT_SERVER_EPHEMERAL_ENABLED.value():
+        greet(PREFECT_API_URL.value())
+        from tasks.prefect_support.heartbeats import flows_beat_themselves  # noqa: PLC0415 - imports Prefect
+
+        with flows_beat_themselves():
+            yield
+        return
+    from tasks.prefect_support.temporary_server import full_disk, temporary_server  # noqa: PLC0415 - where needed
+
+    server = temporary_server()
+    _import_what_a_run_needs()  # while the server starts
+    server.wait()
+    with temporary_settings(
+        updates={PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    ):
+        try:
+            yield
+        except ConvergenceError:
+            raise
+        except Exception as error:
+            # A server that cannot write answers with an error of its own, which says nothing of it.
+            told = full_disk()
+            if told is None:
+                raise
+            raise PrefectServerError(told) from error
+
+
+def _import_what_a_run_needs() -> None:
+    import flows.optimize  # noqa: F401, PLC0415 - takes seconds
+    from tasks.report.figures import import_matplotlib  # noqa: PLC0415 - only where a run begins
+
+    import_matplotlib()
+
+
+def greet(api_url: str | None) -> None:
+    """Make sure that the server of Prefect's settings answers."""
+    import httpx  # noqa: PLC0415 - comes with Prefect's client
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
+
+    try:
+        with get_client(sync_client=True) as client:
+            client.hello()
+    except httpx.TransportError as error:
+        raise PrefectServerError(
+            f"PREFECT_API_URL: must be the address of a running Prefect server; "
+            f"{_without_password(api_url or '')}: {error}; fix: start that server, or "
+            "`prefect config unset PREFECT_API_URL` to run with a temporary one"
+        ) from error
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

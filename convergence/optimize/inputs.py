@@ -1,0 +1,154 @@
+"""What the Python interface is given, made into a loaded configuration."""
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from convergence.types import ConvergenceConfig
+from convergence_core.config import Configuration
+from convergence_core.config.positions import read_yaml
+from convergence_core.errors import ConfigurationError, Problem
+from tasks.inputs.loader import load, load_mapping, read_config
+
+if TYPE_CHECKING:
+    from convergence.api import Config, TestCases
+    from tasks.inputs.loader import Loaded
+
+ONE_EMPTY_CASE: list[dict[str, Any]] = [{"id": "empty", "input": {}}]
+"""What is asked when no test cases were given: the parameters alone."""
+
+
+def load_config(
+    config: "Config",
+    *,
+    evaluator: Callable[..., Any] | str | None = None,
+    test_cases: "TestCases | None" = None,
+    local_function: Callable[..., Any] | str | None = None,
+) -> "Loaded":
+    """Return the configuration with what the caller gave in place of its parts.
+
+    Raises:
+        ConfigurationError: something is wrong; holds all problems.
+    """
+    functions: dict[str, object] = {"evaluator": evaluator, "local_function": local_function}
+    for name, value in functions.items():
+        if value is not None and not isinstance(value, str) and not callable(value):
+            rule = "must be a callable, or name one as 'module.function'"
+            raise _wrong(name, rule, type(value).__name__, "Pass the function itself.")
+    given = (evaluator, test_cases, local_function)
+    if isinstance(config, str | Path) and all(value is None for value in given):
+        return load(config)
+    mapping, base_dir = _mapping(config, has_evaluator=evaluator is not None)
+    if test_cases is not None:
+        _put_test_cases(mapping, test_cases)
+    elif isinstance(config, ConvergenceConfig):
+        _section(mapping, "evaluation")["test_cases"] = {"inline": copy.deepcopy(ONE_EMPTY_CASE)}
+    if local_function is not None:
+        _put_function(mapping, local_function)
+    if isinstance(evaluator, str):
+        module, name = _split(evaluator, "evaluator")
+        _section(mapping, "evaluation")["custom_evaluator"] = {
+            "enabled": True,
+            "module": module,
+            "function": name,
+        }
+    callables = callable(evaluator) or callable(local_function)
+    return load_mapping(mapping, base_dir, allow_callable=callables)
+
+
+def _mapping(config: "Config", *, has_evaluator: bool) -> tuple[dict[str, Any], Path]:
+    """Return the configuration as a mapping of our own, and where its paths start."""
+    match config:
+        case ConvergenceConfig():
+            return config.to_mapping(has_evaluator=has_evaluator), Path()
+        case Configuration():
+            mapping: dict[str, Any] = json.loads(config.to_json())
+            return mapping, Path()
+        case Mapping():
+            # What is replaced lies in a section; the rest is copied where it is read.
+            sections = {
+                key: dict(value) if isinstance(value, Mapping) else value
+                for key, value in config.items()
+            }
+            return sections, Path()
+        case str() | Path():
+            return _read(Path(config)), Path(config).parent
+    raise _wrong(
+        "config",
+        "must be a path, a mapping or a ConvergenceConfig",
+        type(config).__name__,
+        "See convergence.types.",
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a file's mapping unchecked, since parts of it are about to be replaced."""
+    source = read_yaml(read_config(path), str(path))
+    if source.problems:
+        raise ConfigurationError(source.problems)
+    if not isinstance(source.data, dict):
+        raise _wrong(
+            "", "the file must be a mapping of sections", str(path), "See `convergence init`."
+        )
+    return source.data
+
+
+def _put_test_cases(mapping: dict[str, Any], test_cases: "TestCases") -> None:
+    """Put test cases in place of the configuration's; its ``holdout`` stays."""
+    evaluation = _section(mapping, "evaluation")
+    old = evaluation.get("test_cases")
+    kept = {key: old[key] for key in ("holdout",) if isinstance(old, dict) and key in old}
+    if isinstance(test_cases, str | Path):
+        evaluation["test_cases"] = {**kept, "path": str(Path(test_cases).absolute())}
+        return
+    cases: object = test_cases() if callable(test_cases) else test_cases
+    if not isinstance(cases, Iterable):
+        fix = "See `convergence.api.TestCases`."
+        rule = "must be cases, a path to them, or a function that returns them"
+        raise _wrong("test_cases", rule, type(cases).__name__, fix)
+    evaluation["test_cases"] = {**kept, "inline": [_case(case) for case in cases]}
+
+
+def _case(case: object) -> object:
+    """Return a case without the original's ``meta``, which has no meaning here."""
+    if not isinstance(case, Mapping):
+        return case
+    return {key: value for key, value in case.items() if key != "meta"}
+
+
+def _put_function(mapping: dict[str, Any], function: Callable[..., Any] | str) -> None:
+    """Put a function in place of the configuration's endpoint or function."""
+    api = _section(mapping, "api")
+    for key in ("endpoint", "models", "function"):
+        api.pop(key, None)
+    api["kind"] = "function"
+    if isinstance(function, str):
+        module, name = _split(function, "local_function")
+        api["function"] = f"{module}:{name}"
+
+
+def _split(path: str, argument: str) -> tuple[str, str]:
+    """Return module (or file) and name of ``module.name``, ``module:name`` or ``file.py:name``."""
+    module, _, name = path.rpartition(":" if ":" in path else ".")
+    if module and name:
+        return module, name
+    raise _wrong(
+        argument,
+        "must be a callable, 'module.function' or 'file.py:function'",
+        repr(path),
+        "Name the module and the function in it.",
+    )
+
+
+def _section(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a section of the mapping to change, made if it is absent."""
+    section = mapping.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise _wrong(name, "must be a mapping", repr(section)[:80], "Write its keys below it.")
+    return section
+
+
+def _wrong(key: str, rule: str, value: str, fix: str) -> ConfigurationError:
+    return ConfigurationError([Problem(key=key, rule=rule, value=value, fix=fix)])

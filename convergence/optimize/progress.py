@@ -1,0 +1,332 @@
+"""What a run shows while it goes on: a live line in a terminal, plain lines elsewhere.
+
+Both are listeners of ``convergence_core.events`` and write to standard error. Events come from
+several threads.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from convergence_core.events import (
+    BudgetWarned,
+    CellEvaluated,
+    Event,
+    FinalStarted,
+    GenerationFinished,
+    GenerationStarted,
+    RunFinished,
+    RunStarted,
+    ThinkingStopped,
+    TrafficChanged,
+)
+from convergence_core.ports import LostCall
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+MOST_LOST_CALLS = 10
+"""Calls of unknown fate that are listed one by one."""
+MANY_PARAMS = 3
+"""Parameters of a candidate that one line shows."""
+LONGEST_PARAM = 24
+"""Characters of a parameter's value on that line."""
+PLAIN_INTERVAL_S = 30.0
+"""Without a terminal: seconds between lines within one generation."""
+
+
+class Screen(Protocol):
+    """Where lines go; the last may be replaced while the run goes on."""
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write a line that stays."""
+        ...
+
+    def status(self, text: str, done: int, total: int) -> None:
+        """Show where the run stands, in place of what was shown before."""
+        ...
+
+    def close(self) -> None:
+        """Remove the status."""
+        ...
+
+
+class Silence:
+    """Shows nothing; what ``--quiet`` and ``--json`` ask for."""
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write nothing."""
+
+    def status(self, text: str, done: int, total: int) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Leave all as it is."""
+
+
+class PlainScreen:
+    """Lines only, for files and logs; a status line now and then."""
+
+    def __init__(
+        self, write: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._next = clock() + PLAIN_INTERVAL_S
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write the line, unstyled."""
+        del style
+        self._write(text)
+        self._next = self._clock() + PLAIN_INTERVAL_S
+
+    def status(self, text: str, done: int, total: int) -> None:
+        """Write the status if nothing was written for a while."""
+        del done, total
+        if self._clock() >= self._next:
+            self.line(text)
+
+    def close(self) -> None:
+        """There is nothing to remove."""
+
+
+class LiveScreen:
+    """Lines above a bar that moves."""
+
+    def __init__(self, console: "Console") -> None:
+        from rich.live import Live  # noqa: PLC0415 - only for terminals
+
+        self._console = console
+        self._text, self._done, self._total = "", 0, 0
+        self._live = Live(
+            console=console, get_renderable=self._render, refresh_per_second=8, transient=True
+        )
+        self._live.start()
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write the line above the bar."""
+        self._console.print(text, style=style, markup=False)
+
+    def status(self, text: str, done: int, total: int) -> None:
+        """Move the bar."""
+        self._text, self._done, self._total = text, done, total
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._live.stop()
+
+    def _render(self) -> "RenderableType":
+        from rich.progress_bar import ProgressBar  # noqa: PLC0415 - only for terminals
+        from rich.table import Table  # noqa: PLC0415 - as above
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        grid = Table.grid(padding=(0, 1))
+        bar = ProgressBar(
+            total=self._total or None, completed=self._done, width=8, pulse=not self._total
+        )
+        grid.add_row(bar, Text(self._text, overflow="ellipsis", no_wrap=True))
+        return grid
+
+
+class Progress:
+    """Turns events into words; a context manager and the run's listener."""
+
+    def __init__(self, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = screen
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began = clock()
+        self._started: RunStarted | None = None
+        self._generation: int | None = None
+        self._n_done = 0
+        self._n_asked = 0
+        self._n_planned = 0
+        self._best = ""
+        self._warm_start: str | None = None
+        self._n_calls = 0
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        self._screen.status("starting", 0, 0)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the live line, whatever happened."""
+        self._screen.close()
+
+    def say(self, text: str, style: str = "") -> None:
+        """Write a line of the caller's own among the progress."""
+        with self._lock:
+            self._screen.line(text, style)
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        with self._lock:
+            match event:
+                case RunStarted():
+                    self._on_started(event)
+                case GenerationStarted():
+                    self._on_plan(event)
+                case CellEvaluated():
+                    self._n_done += 1
+                    self._n_asked += not event.cached
+                case GenerationFinished():
+                    self._on_generation(event)
+                case BudgetWarned() | TrafficChanged() | ThinkingStopped():
+                    self._screen.line(event.text, style="yellow")
+                case FinalStarted():
+                    self._generation = None
+                    self._n_planned = self._n_done + event.n_cells
+                    self._screen.line(
+                        f"re-estimating the winner on {count(event.n_cells, 'cell')} "
+                        "the search did not see"
+                    )
+                case RunFinished():
+                    # Other ends are exceptions, and whoever catches them tells why.
+                    if event.status in {"done", "budget"}:
+                        self._screen.line(f"{event.status}: {event.reason}")
+                    return
+            self._screen.status(self._status(), self._n_done, self._n_planned)
+
+    def _on_started(self, event: RunStarted) -> None:
+        self._started = event
+        self._began = self._clock()
+        self._n_planned = event.n_cells_planned
+        cases = count(event.n_search_cases, "case")
+        if event.n_holdout_cases:
+            cases += f" + {event.n_holdout_cases:,} held out"
+        generations = count(event.n_generations, "generation")
+        self._screen.line(
+            f"{event.label}: {event.algorithm}, up to {generations}, {cases}", style="bold"
+        )
+        if event.warm_start is not None:
+            self._screen.line(event.warm_start)
+        if event.continues is not None:
+            self._screen.line(event.continues)
+        if event.resumed_from:
+            done = count(event.resumed_from, "generation")
+            self._screen.line(f"resumed after {done}; finished calls are not made again")
+        if event.maybe_paid:
+            for line in told_maybe_paid(event.maybe_paid):
+                self._screen.line(line, style="yellow")
+
+    def _on_plan(self, event: GenerationStarted) -> None:
+        """Take this generation's size for that of the rest, as far as the plan allows it."""
+        self._generation = event.generation
+        if self._started is not None:
+            rest = self._started.n_generations - event.generation
+            expected = self._n_done + rest * event.n_cells
+            self._n_planned = min(self._started.n_cells_planned, expected)
+
+    def _on_generation(self, event: GenerationFinished) -> None:
+        if event.best_mean is not None and event.best_interval is not None:
+            low, high = event.best_interval
+            self._best = f"best {event.best_mean:.3f} [{low:.3f}, {high:.3f}]"
+        self._n_calls = event.n_calls
+        self._n_asked = 0
+        failed = f", {event.n_failed} failed" if event.n_failed else ""
+        cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
+        self._screen.line(
+            f"generation {event.generation:02d}  "
+            f"{count(event.n_evaluations, 'evaluation')}{failed}{cost}  "
+            f"{self._best or 'no reward yet'}  {shown_params(event.best_params or {})}".rstrip()
+        )
+
+        if event.warm_start is not None and event.warm_start != self._warm_start:
+            self._warm_start = event.warm_start
+            self._screen.line(event.warm_start)
+
+    def _status(self) -> str:
+        if self._started is None:
+            return "starting"
+        if self._generation is None:
+            where = "re-estimation" if self._n_done else "starting"
+        else:
+            number, n = self._generation, self._started.n_generations
+            where = f"generation {number:02d} ({number + 1}/{n})"
+        parts = [
+            where,
+            f"{self._n_done}/{self._n_planned} cells",
+            self._time_left(),
+            f"{self._n_calls + self._n_asked} calls",
+            self._best,
+        ]
+        return " · ".join(part for part in parts if part)
+
+    def _time_left(self) -> str:
+        """Return the time to the planned end, or nothing before there is a rate to tell it by."""
+        elapsed = self._clock() - self._began
+        if not self._n_done or elapsed < 1:
+            return ""
+        left = max(0, self._n_planned - self._n_done) * elapsed / self._n_done
+        return f"ETA {duration(left)}"
+
+
+def open_screen(*, quiet: bool) -> Screen:
+    """Return the screen that suits standard error."""
+    if quiet:
+        return Silence()
+    from convergence.cli.console import err  # noqa: PLC0415 - brings Rich
+
+    console = err()
+    if console.is_terminal:
+        return LiveScreen(console)
+    return PlainScreen(lambda text: console.print(text, markup=False))
+
+
+def told_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
+    """Return lines that say which calls nobody saw the end of, and what they may have cost."""
+    known = [call.max_usd for call in calls if call.max_usd is not None]
+    worst = f", at most ${sum(known):.4f}" if known else ""
+    unknown = len(calls) - len(known)
+    if unknown:
+        worst += f", {unknown} of unknown price" if known else ", price unknown"
+    lines = [
+        f"maybe paid: {count(len(calls), 'call')} in flight when the last process ended{worst}"
+    ]
+    for call in calls[:MOST_LOST_CALLS]:
+        price = "price unknown" if call.max_usd is None else f"at most ${call.max_usd:.6f}"
+        model = f" {call.model}" if call.model else ""
+        lines.append(f"  {call.purpose} {call.provider}{model} {call.call_key[:12]}: {price}")
+    if len(calls) > MOST_LOST_CALLS:
+        lines.append(f"  and {len(calls) - MOST_LOST_CALLS} more")
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """Return a time span as people read it: ``40s``, ``3m 20s``, ``2h 05m``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def shown_params(params: Mapping[str, object], n: int = MANY_PARAMS) -> str:
+    """Return the first parameters of a candidate on one short line."""
+    shown = []
+    for name, value in list(params.items())[:n]:
+        shown.append(f"{name}={shown_value(value, digits=4, longest=LONGEST_PARAM)}")
+    more = len(params) - n
+    return " ".join(shown) + (f" +{more} more" if more > 0 else "")
+
+
+def shown_value(value: object, *, digits: int, longest: int) -> str:
+    """Return a parameter's value on one line, as a configuration writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = f"{value:.{digits}g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number and its noun, e.g. ``1 call``, ``1,200 calls``."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

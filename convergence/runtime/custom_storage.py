@@ -1,0 +1,300 @@
+"""A system served from a storage of the caller's own: the original's protocol, five awaitable methods.
+
+Arms, decisions and rewards are wherever the caller keeps them, per user and kind of agent. This module
+reads the arms, draws one by Thompson sampling over their Beta posteriors, and says what a reward adds to
+which. What is durable, and what happens to two updates at once, is the storage's to say; drift,
+evidence, verdicts and constraints need the store of this tool.
+"""
+
+import inspect
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from convergence.runtime.settings import RuntimeArm, RuntimeConfig, reward_of
+from convergence_core.bandit.arms import BetaArms, checked_reward
+from convergence_core.bandit.policy import Policy
+from convergence_core.errors import ConfigurationError, NoArmsError, Problem
+from convergence_core.records import Json
+from tasks.serving.offers import arm_id_of
+from tasks.serving.propose_arms import bred
+from tasks.store.runtime.rows import StoredArm
+
+SERVED = ("system", "agent_type", "default_arms", "min_arms", "reward_metrics", "floor", "seed")
+"""Settings that hold with a storage of the caller's own."""
+
+
+@runtime_checkable
+class RuntimeStorage(Protocol):
+    """What a storage of the caller's own can do. Every argument is given by its name."""
+
+    async def get_arms(self, *, user_id: str, agent_type: str) -> Sequence[Any]:
+        """Return the arms: mappings or objects with ``arm_id``, ``params``, ``alpha`` and ``beta``."""
+        ...
+
+    async def initialize_arms(
+        self, *, user_id: str, agent_type: str, arms: Sequence[Mapping[str, Any]]
+    ) -> Any:
+        """Keep the first arms of a user: ``arm_id``, ``params``, ``alpha`` and ``beta`` of each."""
+        ...
+
+    async def create_decision(
+        self,
+        *,
+        user_id: str,
+        agent_type: str,
+        arm_pulled: str,
+        strategy_params: Mapping[str, Any],
+        arms_snapshot: Sequence[Mapping[str, Any]],
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Keep a decision; return its id, or what has it as ``decision_id`` or ``id``."""
+        ...
+
+    async def update_performance(
+        self,
+        *,
+        user_id: str,
+        agent_type: str,
+        decision_id: str,
+        reward: float,
+        engagement: float | None = None,
+        grading: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        computed_update: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Keep a reward and add ``computed_update`` to its arm; it may be left out of the signature."""
+        ...
+
+    async def get_decision(self, *, user_id: str, decision_id: str) -> Any:
+        """Return a decision, ``None`` if there is none; a ``reward`` in it: it was rewarded."""
+        ...
+
+
+class CallerServed:
+    """One system on a storage of the caller's own. Thread-safe as far as the storage is."""
+
+    def __init__(self, config: RuntimeConfig, storage: RuntimeStorage) -> None:
+        """Serve by these settings.
+
+        Raises:
+            ConfigurationError: a setting needs the store of this tool.
+        """
+        default = RuntimeConfig(system=config.system)
+        problems = [
+            Problem(
+                key=name,
+                rule="needs the store of this tool: a storage of your own keeps Beta arms alone",
+                value=repr(getattr(config, name))[:80],
+                fix="Leave it out, or give `storage` the folder of a store.",
+            )
+            for name in RuntimeConfig.model_fields
+            if name not in SERVED and getattr(config, name) != getattr(default, name)
+        ]
+        problems += [
+            Problem(
+                key=f"default_arms.{i}.prior_mean",
+                rule="needs the store of this tool: a storage of your own begins at Beta(1, 1)",
+                value=repr(arm.prior_mean),
+                fix="Leave it out, or let `initialize_arms` begin elsewhere.",
+            )
+            for i, arm in enumerate(config.default_arms)
+            if arm.prior_mean is not None
+        ]
+        if problems:
+            raise ConfigurationError(problems)
+        self.config = config
+        self._storage = storage
+        self._rng = np.random.default_rng(config.seed)
+        self._mutex = threading.Lock()
+        told = inspect.signature(storage.update_performance).parameters
+        self._tells_update = "computed_update" in told or any(
+            one.kind is inspect.Parameter.VAR_KEYWORD for one in told.values()
+        )
+
+    async def select(
+        self, *, user_id: str, agent_type: str | None, context: Mapping[str, Any] | None
+    ) -> tuple[str | None, Mapping[str, Any], float | None, list[dict[str, Any]], dict[str, Any]]:
+        """Choose an arm; see ``runtime_select``.
+
+        Returns:
+            id of the decision, the arm, a draw of its mean, all arms, and what goes beside them.
+
+        Raises:
+            NoArmsError: there are too few arms and no default.
+        """
+        kind = agent_type or self.config.agent_type
+        arms = await self._arms(user_id, kind)
+        if not arms and self.config.default_arms:
+            first = [
+                {"arm_id": _name(arm), "params": dict(arm.params), "alpha": 1.0, "beta": 1.0}
+                for arm in self.config.default_arms
+            ]
+            await self._storage.initialize_arms(user_id=user_id, agent_type=kind, arms=first)
+            arms = await self._arms(user_id, kind)
+        if len(arms) < self.config.min_arms:
+            if not self.config.default_arms:
+                raise NoArmsError(
+                    f"`{self.config.system}` has fewer than {self.config.min_arms} arms and no "
+                    "default. Give `default_arms`, or lower `min_arms`."
+                )
+            arm = self.config.default_arms[0]
+            return None, {"arm_id": _name(arm), "params": arm.params}, None, [], {"fallback": True}
+        beliefs = BetaArms.begin([a["alpha"] for a in arms], [a["beta"] for a in arms])
+        policy = Policy.of(beliefs.propensities(), explore=self.config.floor)
+        with self._mutex:
+            choice = policy.choose(float(self._rng.random()))
+            drawn = float(beliefs.draw(self._rng)[choice.arm])
+        chosen = arms[choice.arm]
+        beside = {"propensity": choice.propensity}
+        kept = await self._storage.create_decision(
+            user_id=user_id,
+            agent_type=kind,
+            arm_pulled=chosen["arm_id"],
+            strategy_params=chosen["params"],
+            arms_snapshot=arms,
+            metadata={**beside, "context": dict(context or {})},
+        )
+        decision_id = _field(kept, "decision_id", _field(kept, "id", kept))
+        if decision_id is None:
+            raise ValueError("`create_decision` of the storage must return the decision's id")
+        return str(decision_id), chosen, drawn, arms, beside
+
+    async def update(
+        self,
+        *,
+        user_id: str,
+        decision_id: str | None,
+        reward: float | None,
+        signals: Mapping[str, float] | None,
+        agent_type: str | None,
+        engagement_score: float | None,
+        grading_score: float | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        """Take in what came of a decision; see ``runtime_update``.
+
+        Raises:
+            ValueError: the reward or a signal is not in [0, 1]; nothing is stored.
+        """
+        metrics = () if signals is None else self.config.reward_metrics
+        value = reward_of(metrics, reward, signals, engagement_score)
+        status, added = "none", None
+        if value is not None:
+            value = checked_reward(value)
+        if value is not None and decision_id is not None:
+            known = await self._storage.get_decision(user_id=user_id, decision_id=decision_id)
+            before = _field(known, "reward", None)
+            if known is None:
+                status = "unknown"
+            elif before is not None:
+                status = "duplicate" if float(before) == value else "conflict"
+            else:
+                status, added = "ok", {"alpha": value, "beta": 1.0 - value}
+                told: dict[str, Any] = {"computed_update": added} if self._tells_update else {}
+                await self._storage.update_performance(
+                    user_id=user_id,
+                    agent_type=agent_type or self.config.agent_type,
+                    decision_id=decision_id,
+                    reward=value,
+                    engagement=engagement_score,
+                    grading=grading_score,
+                    metadata=metadata,
+                    **told,
+                )
+        return {
+            "success": status in {"ok", "duplicate"},
+            "status": status,
+            "reward": value,
+            "engagement_score": engagement_score,
+            "grading_score": grading_score,
+            "computed_update": added,
+        }
+
+    async def decision(self, *, user_id: str, decision_id: str) -> Any:
+        """Return a decision as the storage has it, ``None`` if there is none."""
+        return await self._storage.get_decision(user_id=user_id, decision_id=decision_id)
+
+    async def evolve(
+        self, *, user_id: str, agent_type: str | None, top_n: int,
+        search_space: Mapping[str, Any] | None, evolution: Mapping[str, Any] | None,
+    ) -> list[RuntimeArm]:  # fmt: skip
+        """Return new arms bred from a user's best ones; see ``runtime_evolve_arms``.
+
+        Raises:
+            NoArmsError: the user has none.
+        """
+        arms = await self._arms(user_id, agent_type or self.config.agent_type)
+        if not arms:
+            raise NoArmsError(f"`{self.config.system}` has no arms of {user_id!r}")
+        stored = [
+            StoredArm(
+                arm_id=arm["arm_id"],
+                params=arm["params"],
+                prior=None,
+                base_alpha=1.0,
+                base_beta=1.0,
+                base_seq=0,
+                alpha=arm["alpha"],
+                beta=arm["beta"],
+                n=0,
+                run_id=None,
+                is_retired=False,
+            )
+            for arm in arms
+        ]
+        with self._mutex:
+            children = bred(
+                stored,
+                [arm["alpha"] / (arm["alpha"] + arm["beta"]) for arm in arms],
+                self._rng,
+                top_n=top_n,
+                search_space=search_space,
+                evolution=evolution,
+            )
+        found = [dict(child.params) for child in children]
+        return [RuntimeArm(arm_id=arm_id_of(params), params=params) for params in found]
+
+    async def _arms(self, user_id: str, agent_type: str) -> list[dict[str, Any]]:
+        """Return the arms as the storage has them, in our form.
+
+        Raises:
+            ValueError: one of them is none.
+        """
+        found = await self._storage.get_arms(user_id=user_id, agent_type=agent_type)
+        return [_arm(one) for one in found or ()]
+
+
+def is_storage(value: object) -> bool:
+    """Whether a value is a storage of the caller's own."""
+    return isinstance(value, RuntimeStorage)
+
+
+def _arm(one: Any) -> dict[str, Any]:
+    name, params = _field(one, "arm_id", None), _field(one, "params", None)
+    alpha, beta = (_field(one, key, 1.0) for key in ("alpha", "beta"))
+    numbers = all(isinstance(n, int | float) and n > 0 and np.isfinite(n) for n in (alpha, beta))
+    if not isinstance(name, str) or not isinstance(params, Mapping) or not numbers:
+        raise ValueError(
+            "an arm of the storage must have `arm_id` (text), `params` (a mapping), and `alpha` and "
+            f"`beta` above 0, but got {str(one)[:120]}"
+        )
+    return {
+        "arm_id": name,
+        "params": dict(cast("Mapping[str, Json]", params)),
+        "alpha": float(alpha),
+        "beta": float(beta),
+        "mean": float(alpha) / (float(alpha) + float(beta)),
+    }
+
+
+def _field(value: Any, name: str, default: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name, default)
+    return getattr(value, name, default)
+
+
+def _name(arm: RuntimeArm) -> str:
+    return arm.arm_id or arm_id_of(arm.params)

@@ -1,0 +1,1 @@
+"""What a search seeks: rewards from metrics, constraints, trade-offs, prices of asking."""

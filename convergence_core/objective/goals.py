@@ -1,0 +1,320 @@
+"""What a search seeks besides a high mean reward: hard constraints kept, a front of trade-offs.
+
+**Constraints.** A cell that breaks a metric's ``min`` or ``max`` is worth reward 0, but a candidate
+that breaks it in one cell of three may still have the highest mean. So a candidate counts as
+feasible when at most ``tolerance`` of its cells break a constraint, and a surrogate of its own says
+how likely that is. Draws follow constrained Thompson sampling (Eriksson & Poloczek 2021, SCBO,
+§3.2): reward and share are drawn together; among candidates whose drawn share is feasible the
+highest drawn reward wins; where none is, the smallest drawn violation.
+
+**Pareto runs.** Each metric has its surrogate. For every place of a generation a direction is drawn
+uniformly, and whose joint draw reaches furthest along it gets the place (Paria, Kandasamy & Póczos
+2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn independently of each
+other.
+
+**Cost-aware draws.** What a drawn reward gains over the leader is divided by what the candidate is
+predicted to cost (``costs``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtr
+
+from convergence_core.objective.costs import Costs, log_costs, per_cost
+from convergence_core.objective.pareto import best_first, dominated, on_front, scalarize
+from convergence_core.objective.reward import RewardModel
+from convergence_core.posterior.mean_model import FittedMeans, MeanModel, Means
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.records import Candidate, Json
+from convergence_core.search.archive import Archive
+from convergence_core.search.tallies import COST, KEPT, METRIC, Measures
+from convergence_core.space import Space
+from convergence_core.space.encoding import Encoding, Places
+
+if TYPE_CHECKING:
+    from convergence_core.config import Configuration
+
+TOLERANCE = 0.1
+"""Share of a candidate's cells that may break a hard constraint."""
+PROBABLY = 0.5
+"""Probability from which on a candidate counts as feasible where one has to be named."""
+MEMORY_KEY = "goals"
+"""Where a sampler's memory keeps the hyper-parameters of these surrogates."""
+N_STEPS = 8
+"""Iterations of their optimizer after each generation but the first."""
+OPTIMISM = 2.0
+"""Standard deviations above its mean at which a new candidate is screened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goals:
+    """Settings; made by ``Goals.of`` where a configuration asks for any."""
+
+    measures: Measures
+    tolerance: float = TOLERANCE
+    """See ``TOLERANCE``; in [0, 1)."""
+    costs: Costs | None = None
+    """How cost counts; ``None``: not at all."""
+
+    @classmethod
+    def of(cls, configuration: "Configuration") -> "Goals | None":
+        """Return the goals of a configuration; ``None``: the mean reward is all that counts."""
+        evaluation = configuration.evaluation
+        rewards = RewardModel.from_config(evaluation.metrics)
+        is_pareto = evaluation.objective == "pareto"
+        costs = Costs.of(configuration)
+        if not is_pareto and not rewards.has_constraints and costs is None:
+            return None
+        objectives = tuple(rule.name for rule in rewards.rules if rule.weight > 0)
+        return cls(
+            measures=Measures(
+                rewards=rewards,
+                constraints=rewards.has_constraints,
+                metrics=objectives if is_pareto else (),
+                cost=None if costs is None else costs.per,
+            ),
+            tolerance=evaluation.max_broken,
+            costs=costs,
+        )
+
+    @property
+    def is_pareto(self) -> bool:
+        """Whether the front is sought rather than the highest mean reward."""
+        return bool(self.measures.metrics)
+
+    @property
+    def _quantities(self) -> list[str]:
+        """Tallies that have a surrogate."""
+        wanted = [KEPT] if self.measures.constraints else []
+        wanted += [METRIC + metric for metric in self.measures.metrics]
+        return wanted if self.costs is None else [*wanted, COST]
+
+    def fit(
+        self,
+        archive: Archive,
+        space: Space | Encoding,
+        *,
+        memory: Mapping[str, Json] | None = None,
+        start_steps: int = 0,
+    ) -> "FittedGoals":
+        """Learn the surrogates that the tallies of an archive allow.
+
+        While no cell has broken a constraint there is nothing to learn of them, and every
+        candidate counts as feasible.
+
+        Args:
+            archive: told with ``measures``.
+            space: of the candidates, or its encoding.
+            memory: of a ``SearchState``, with the hyper-parameters to begin at.
+            start_steps: iterations of the optimizer from there.
+        """
+        encoding = space if isinstance(space, Encoding) else Encoding.of(space)
+        model = MeanModel(encoding=encoding)
+        kept = (memory or {}).get(MEMORY_KEY)
+        starts = kept if isinstance(kept, dict) else {}
+        fitted: dict[str, FittedMeans] = {}
+        for name in self._quantities:
+            means = log_costs(archive) if name == COST else Means.gather(archive, name)
+            if not len(means) or (name == KEPT and means.mean.min() >= 1.0):
+                continue
+            start = starts.get(name)
+            fitted[name] = replace(model, bounds=None if name == COST else model.bounds).fit(
+                means,
+                start=[float(x) for x in start if isinstance(x, int | float)]
+                if isinstance(start, list)
+                else None,
+                start_steps=start_steps,
+            )
+        return FittedGoals(goals=self, encoding=encoding, fitted=fitted)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FittedGoals:
+    """The surrogates with what they learned."""
+
+    goals: Goals
+    encoding: Encoding
+    fitted: Mapping[str, FittedMeans]
+    """By quantity; without those of which no cell told anything."""
+
+    @property
+    def memory(self) -> dict[str, Json]:
+        """Hyper-parameters, for the next fit to begin at."""
+        return {name: list(map(float, f.process.log_params)) for name, f in self.fitted.items()}
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Metrics that the front is made of; empty without a front to seek or any evidence."""
+        metrics = self.goals.measures.metrics
+        return metrics if all(METRIC + metric in self.fitted for metric in metrics) else ()
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether some cell broke a constraint, so that feasibility is a question."""
+        return KEPT in self.fitted
+
+    def probability_feasible(self, ids: Sequence[str], places: Places) -> np.ndarray:
+        """Return each candidate's posterior probability of being feasible, (n,)."""
+        if not self.is_constrained:
+            return np.ones(len(ids))
+        mean, sd = self.fitted[KEPT].beliefs(ids, places).marginals
+        return np.asarray(ndtr((mean - self._threshold) / sd), np.float64)
+
+    def feasible(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        """Return ``probability_feasible`` of candidates, (n,)."""
+        ids = [candidate.candidate_id for candidate in candidates]
+        return self.probability_feasible(
+            ids, self.encoding.encode([candidate.params for candidate in candidates])
+        )
+
+    def ranking(self, mean: np.ndarray, ids: Sequence[str], places: Places) -> np.ndarray:
+        """Return candidates in the order in which they are worth breeding from, (n,).
+
+        The probably feasible first, then the others by that probability; within the first by
+        mean reward, or by front and room on it.
+
+        Args:
+            mean: of their rewards, in any monotone scale, (n,).
+            ids: of the candidates.
+            places: of the candidates.
+        """
+        if self.objectives:
+            place = np.empty(len(ids))
+            place[best_first(self.means(ids, places))] = np.arange(len(ids))
+        else:
+            place = -mean
+        probability = self.probability_feasible(ids, places)
+        doubt = np.where(probability >= PROBABLY, -1.0, -probability)
+        return np.lexsort((place, doubt))
+
+    def promising(
+        self,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        ids: Sequence[str],
+        places: Places,
+        *,
+        leader: float,
+        exponent: float,
+    ) -> np.ndarray:
+        """Return candidates in the order of what they may be at best, (n,).
+
+        Args:
+            mean: of their warped rewards, (n,).
+            sd: of the same, (n,).
+            ids: of the candidates.
+            places: of the candidates.
+            leader: mean of the leader's warped reward.
+            exponent: of predicted costs.
+        """
+        if self.objectives:
+            place = np.empty(len(ids))
+            place[best_first(self._optimistic(ids, places))] = np.arange(len(ids))
+        else:
+            best = mean + OPTIMISM * sd
+            place = -self._per_cost(best, np.array(leader), ids, places, exponent)
+        violation = np.zeros(len(ids))
+        if self.is_constrained:
+            share, error = self.fitted[KEPT].beliefs(ids, places).marginals
+            violation = np.maximum(self._threshold - (share + OPTIMISM * error), 0.0)
+        return np.lexsort((place, violation))
+
+    def values(
+        self,
+        rewards: np.ndarray,
+        ids: Sequence[str],
+        places: Places,
+        rng: np.random.Generator,
+        *,
+        exponent: float,
+    ) -> np.ndarray:
+        """Return what draws are worth once all goals are seen; the highest of a row wins.
+
+        Args:
+            rewards: joint draws of warped rewards, (n_draws, n).
+            ids: of the n candidates, the leader first.
+            places: of the candidates.
+            rng: for the draws of the other surrogates.
+            exponent: of predicted costs.
+        """
+        if self.objectives:
+            values = self._scalarized(len(rewards), ids, places, rng)
+        else:
+            values = self._per_cost(rewards, rewards[:, 0], ids, places, exponent)
+        violation = self.violations(len(rewards), ids, places, rng)
+        if violation is None:
+            return values
+        least = values.min(axis=1, keepdims=True)
+        return np.where(violation > 0, least - 1.0 - violation, values)
+
+    def violations(
+        self, n: int, ids: Sequence[str], places: Places, rng: np.random.Generator
+    ) -> np.ndarray | None:
+        """Return by how much n joint draws miss being feasible, in warped units, (n, n_candidates).
+
+        At most 0 where feasible; ``None``: no cell broke a constraint.
+        """
+        if not self.is_constrained:
+            return None
+        drawn = self.fitted[KEPT].beliefs(ids, places).warped_draws(rng, n)
+        return np.asarray(self._threshold - drawn, np.float64)
+
+    def means(self, ids: Sequence[str], places: Places) -> np.ndarray:
+        """Return posterior means of the objectives, (n, n_objectives)."""
+        return np.stack([belief.mean for belief in self._beliefs(ids, places)], axis=1)
+
+    def intervals(
+        self, ids: Sequence[str], places: Places, level: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of credible intervals of the objectives, (n, n_objectives) each."""
+        ends = [belief.interval(level) for belief in self._beliefs(ids, places)]
+        return np.stack([low for low, _ in ends], 1), np.stack([high for _, high in ends], 1)
+
+    def costs(self, ids: Sequence[str], places: Places) -> np.ndarray | None:
+        """Return what one cell of each candidate is predicted to cost, (n,); ``None``: unknown."""
+        if COST not in self.fitted:
+            return None
+        beliefs = self.fitted[COST].beliefs(ids, places)
+        return np.asarray(np.exp(beliefs.rewards(beliefs.marginals[0])), np.float64)
+
+    def _per_cost(
+        self,
+        values: np.ndarray,
+        leader: np.ndarray,
+        ids: Sequence[str],
+        places: Places,
+        exponent: float,
+    ) -> np.ndarray:
+        costs = self.costs(ids, places)
+        return values if costs is None else per_cost(values, leader, costs, exponent)
+
+    @property
+    def _threshold(self) -> float:
+        """Least warped share of cells that a feasible candidate keeps."""
+        least = np.array([1.0 - self.goals.tolerance])
+        return float(self.fitted[KEPT].warp.forward(least)[0])
+
+    def _beliefs(self, ids: Sequence[str], places: Places) -> list[WarpedBeliefs]:
+        return [self.fitted[METRIC + name].beliefs(ids, places) for name in self.objectives]
+
+    def _optimistic(self, ids: Sequence[str], places: Places) -> np.ndarray:
+        columns = []
+        for belief in self._beliefs(ids, places):
+            mean, sd = belief.marginals
+            columns.append(belief.rewards(mean + OPTIMISM * sd))
+        return np.stack(columns, axis=1)
+
+    def _scalarized(
+        self, n: int, ids: Sequence[str], places: Places, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Return n scalarized joint draws, each along a direction of its own, (n, n_candidates)."""
+        beliefs = self._beliefs(ids, places)
+        drawn = np.stack([belief.draws(rng, n) for belief in beliefs], axis=2)
+        mean = np.stack([belief.mean for belief in beliefs], axis=1)
+        units = on_front(drawn, mean[~dominated(mean)])
+        directions = np.abs(rng.standard_normal((n, units.shape[2])))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        return np.stack([scalarize(row, d) for row, d in zip(units, directions, strict=True)])

@@ -1,0 +1,1 @@
+"""The search: samplers, evolution, racing, stopping, recommendation."""

@@ -1,0 +1,348 @@
+"""A pool of hundreds of children at once, as arrays.
+
+The draws of a posterior choose among many more candidates than are ever asked. Here they are bred
+without making each a candidate: rows of genes (``Encoding.genes``) that keep bounds, steps and
+conditions; a row becomes a candidate only when it is chosen.
+
+Tournament parents, uniform crossover with probability 1/2, per-gene mutation with one to three
+hits expected and a step drawn log-uniformly from .01 to .32 of the range: coarse and fine moves are
+both on offer, and the posterior picks. Constraints are kept by dropping rows that break one, and
+children that are their first parent again are dropped too.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from convergence_core.records import Candidate, Origin, Params, ParamValue
+from convergence_core.search.evolution import credit
+from convergence_core.space import Choice, Float, Integer, Parameter, Space
+from convergence_core.space.encoding import Encoding
+
+TOURNAMENT = 4
+"""Contestants to be a parent."""
+N_LEVELS = 100_000
+"""Numbers with more steps than this move freely and are then snapped; a move may come to none."""
+N_RESCUED = 8
+"""Points drawn one by one where constraints refused all rows."""
+LOG_STEPS = (-2.0, -0.5)
+"""Decimal logarithms of the finest and the coarsest step, in shares of the range."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Rows of genes and where they come from."""
+
+    genes: np.ndarray
+    """(n, n_dims)."""
+    parents: np.ndarray
+    """Rows of up to two parents among those given, -1 for none, (n, 2)."""
+
+    @classmethod
+    def empty(cls, n_dims: int) -> "Pool":
+        """Return a pool without rows."""
+        return cls(np.empty((0, n_dims)), np.empty((0, 2), dtype=np.intp))
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.genes)
+
+    def take(self, rows: np.ndarray) -> "Pool":
+        """Return these rows."""
+        return Pool(self.genes[rows], self.parents[rows])
+
+    def join(self, other: "Pool") -> "Pool":
+        """Return these rows and then the others."""
+        return Pool(
+            np.concatenate([self.genes, other.genes]),
+            np.concatenate([self.parents, other.parents]),
+        )
+
+    def origin(self, row: int) -> Origin:
+        """Return how a row came to be."""
+        first, second = self.parents[row]
+        if first < 0:
+            return "sample"
+        return "mutation" if second < 0 else "crossover"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBreeder:
+    """Breeds and draws rows of genes of a space."""
+
+    encoding: Encoding
+    levels: int | None = None
+    """Steps to which free numbers are snapped, so that evidence gathers on few candidates."""
+    crossover_rate: float = 0.5
+    _parameters: tuple[Parameter, ...] = field(init=False, repr=False, compare=False)
+    _grids: tuple[np.ndarray | None, ...] = field(init=False, repr=False, compare=False)
+    _n_values: np.ndarray = field(init=False, repr=False, compare=False)
+    _conditions: tuple[tuple[int, int, np.ndarray], ...] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Lay out grids and conditions."""
+        space, names = self.encoding.space, self.encoding.names
+        parameters = tuple(space.parameters[name] for name in names)
+        grids = tuple(_grid(parameter, self.levels) for parameter in parameters)
+        n_values = [p.n_values if isinstance(p, Choice) else 0 for p in parameters]
+        object.__setattr__(self, "_parameters", parameters)
+        object.__setattr__(self, "_grids", grids)
+        object.__setattr__(self, "_n_values", np.array(n_values, dtype=np.intp))
+        object.__setattr__(self, "_conditions", _conditions(space, names))
+
+    @property
+    def space(self) -> Space:
+        """Where the rows lie."""
+        return self.encoding.space
+
+    def sample(self, n: int, rng: np.random.Generator) -> Pool:
+        """Draw up to n rows, uniform per parameter; those that break a constraint are left out.
+
+        Raises:
+            ConfigurationError: no point was found that satisfies the constraints.
+        """
+        genes = self._express(np.full((n, len(self._n_values)), np.nan), rng)
+        pool = self._kept(_without_parents(genes))
+        if n and not len(pool):
+            points = [self.space.sample(rng) for _ in range(min(n, N_RESCUED))]
+            pool = self._kept(_without_parents(self.encoding.genes(points)))
+        return pool
+
+    def design(self, n: int, rng: np.random.Generator) -> Pool:
+        """Draw up to n rows that are spread out: each parameter's values in equal shares.
+
+        A Latin hypercube (McKay, Beckman & Conover 1979).
+        """
+        genes = np.empty((n, len(self._n_values)))
+        for j, n_values in enumerate(self._n_values):
+            if n_values:
+                rounds = [rng.permutation(n_values) for _ in range(n // n_values + 1)]
+                genes[:, j] = np.concatenate(rounds)[:n]
+            else:
+                units = (rng.permutation(n) + rng.random(n)) / max(n, 1)
+                genes[:, j] = _spread(self._grids[j], units)
+        return self._kept(_without_parents(self._express(genes, rng)))
+
+    def breed(
+        self,
+        parents: np.ndarray,
+        n: int,
+        rng: np.random.Generator,
+        shares: np.ndarray | None = None,
+    ) -> Pool:
+        """Breed up to n children.
+
+        Args:
+            parents: rows of genes, best first, (n_parents, n_dims), at least one.
+            n: children.
+            rng: source of chance.
+            shares: of the operators of ``credit``; ``None``: by ``crossover_rate``, and steps of all
+                sizes alike.
+        """
+        n_parents, n_dims = parents.shape
+        first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
+        second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
+        own, other = parents[first], parents[second]
+        if shares is None:
+            crosses, log_steps = rng.random(n) < self.crossover_rate, np.array(LOG_STEPS)
+        else:
+            operator = rng.choice(len(shares), size=n, p=shares)
+            crosses, log_steps = operator >= 2, credit.LOG_STEPS[operator % 2]
+        taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
+        taken &= ~np.isnan(other) & (other != own)
+        second = np.where(taken.any(axis=1), second, -1)
+        # Expressed before, so that no mutation is spent on a gene that crossover put to sleep.
+        genes = self._express(np.where(taken, other, own), rng)
+        genes = self._express(self._mutated(genes, rng, log_steps), rng)
+        is_new = ~np.isclose(genes, own, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
+        return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
+
+    def point(self, genes: np.ndarray) -> Params:
+        """Return the canonical point of one row."""
+        params: dict[str, ParamValue] = {}
+        for j, name in enumerate(self.encoding.names):
+            if not np.isnan(genes[j]):
+                params[name] = _value(self._parameters[j], float(genes[j]))
+        return self.space.canonical(params)
+
+    def candidate(self, pool: Pool, row: int, parent_ids: tuple[str, ...]) -> Candidate:
+        """Return one row as a candidate."""
+        return self.space.candidate(self.point(pool.genes[row]), pool.origin(row), parent_ids)
+
+    def _mutated(
+        self, genes: np.ndarray, rng: np.random.Generator, log_steps: np.ndarray
+    ) -> np.ndarray:
+        """Return rows with at least one gene changed in each.
+
+        Args:
+            genes: of n rows.
+            rng: source of chance.
+            log_steps: ends of the decimal logarithm of the step, (2,) or of each row, (n, 2).
+        """
+        n, n_dims = genes.shape
+        is_active = ~np.isnan(genes)
+        movable = is_active & self._movable
+        rate = np.minimum(rng.integers(1, 4, size=n) / n_dims, 1.0)
+        hits = movable & (rng.random((n, n_dims)) < rate[:, None])
+        # Where chance hit nothing, the movable gene with the highest lot moves.
+        lots = np.where(movable, rng.random((n, n_dims)), -1.0)
+        hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
+        step = 10.0 ** rng.uniform(log_steps[..., 0], log_steps[..., 1], size=n)
+        moved = genes.copy()
+        for j, n_values in enumerate(self._n_values):
+            rows = np.flatnonzero(hits[:, j])
+            if n_values:
+                shift = rng.integers(1, max(2, n_values), size=len(rows))
+                moved[rows, j] = (genes[rows, j] + shift) % n_values
+                continue
+            jump = step[rows] * rng.standard_normal(len(rows))
+            moved[rows, j] = self._moved(j, genes[rows, j], jump)
+        return moved
+
+    def _moved(self, column: int, units: np.ndarray, jump: np.ndarray) -> np.ndarray:
+        """Return other numbers: folded back at the borders, a grid's next step at least."""
+        target = np.abs(units + jump) % 2.0
+        target = np.where(target > 1.0, 2.0 - target, target)
+        grid = self._grids[column]
+        if grid is None:
+            return np.asarray(target, np.float64)
+        old, new = _nearest(grid, units), _nearest(grid, target)
+        next_one = old + np.where(jump < 0, -1, 1)
+        next_one = np.where((next_one < 0) | (next_one >= len(grid)), 2 * old - next_one, next_one)
+        return np.asarray(grid[np.where(new == old, next_one, new)], np.float64)
+
+    @property
+    def _movable(self) -> np.ndarray:
+        """Whether a parameter has more than one value, (n_dims,)."""
+        return np.array(
+            [
+                n_values > 1 if n_values else grid is None or len(grid) > 1
+                for n_values, grid in zip(self._n_values, self._grids, strict=True)
+            ]
+        )
+
+    def _express(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return rows with missing genes drawn, numbers snapped, inactive genes NaN."""
+        drawn = rng.random(genes.shape)
+        for j, n_values in enumerate(self._n_values):
+            units = drawn[:, j]
+            drawn[:, j] = (
+                np.floor(units * n_values) if n_values else _spread(self._grids[j], units)
+            )
+        genes = np.where(np.isnan(genes), drawn, genes)
+        switches = {other for _, other, _ in self._conditions}
+        for j, (parameter, grid) in enumerate(zip(self._parameters, self._grids, strict=True)):
+            if not isinstance(parameter, Float | Integer):
+                continue
+            if grid is not None:
+                genes[:, j] = grid[_nearest(grid, genes[:, j])]
+            elif j in switches:
+                # To the digit, since the point's value decides who is active.
+                genes[:, j] = [parameter.to_unit(_value(parameter, unit)) for unit in genes[:, j]]
+            else:
+                genes[:, j] = _snapped(parameter, genes[:, j])
+        for column, other, allowed in self._conditions:
+            given = genes[:, other]
+            holds = (np.abs(given[:, None] - allowed) < 1e-9).any(axis=1)
+            genes[~holds, column] = np.nan
+        return genes
+
+    def _kept(self, pool: Pool) -> Pool:
+        """Return different rows that keep the constraints."""
+        keys = np.where(np.isnan(pool.genes), -1.0, np.round(pool.genes, 9))
+        _, first = np.unique(keys, axis=0, return_index=True)
+        pool = pool.take(np.sort(first))
+        if not self.space.constraints:
+            return pool
+        keep = [self.space.satisfied(self.point(row)) for row in pool.genes]
+        return pool.take(np.flatnonzero(keep))
+
+
+def _without_parents(genes: np.ndarray) -> Pool:
+    return Pool(genes, np.full((len(genes), 2), -1, dtype=np.intp))
+
+
+def _value(parameter: Parameter, gene: float) -> ParamValue:
+    """Return the value that a gene stands for; free numbers with four digits of their range."""
+    if isinstance(parameter, Choice):
+        return parameter.value_at(int(gene))
+    if isinstance(parameter, Float):
+        return parameter.tidy(parameter.from_unit(gene))
+    return parameter.from_unit(gene)
+
+
+def _grid(parameter: Parameter, levels: int | None) -> np.ndarray | None:
+    """Return the places a number may take, ascending; ``None``: too many, or it is a choice."""
+    if not isinstance(parameter, Float | Integer):
+        return None
+    n_values = parameter.n_values
+    if n_values is None:
+        if levels is None:
+            return None
+        units = np.linspace(0.0, 1.0, levels + 1)
+        return np.unique([parameter.to_unit(_value(parameter, unit)) for unit in units])
+    if n_values > N_LEVELS:
+        return None
+    return _units(parameter, parameter.min + np.arange(n_values) * float(parameter.step or 1))
+
+
+def _units(parameter: Float | Integer, values: np.ndarray) -> np.ndarray:
+    """Return the places of values: the parameter's ``to_unit``, for arrays."""
+    low, high = float(parameter.min), float(parameter.max)
+    if low == high:
+        return np.full(len(values), 0.5)
+    values = np.clip(values, low, high)
+    if parameter.log:
+        return np.asarray(np.log(values / low) / math.log(high / low), np.float64)
+    return np.asarray((values - low) / (high - low), np.float64)
+
+
+def _spread(grid: np.ndarray | None, units: np.ndarray) -> np.ndarray:
+    """Return uniform draws such that a grid's borders are as likely as their neighbours."""
+    if grid is None or len(grid) == 1:
+        return units
+    low = grid[0] - (grid[1] - grid[0]) / 2
+    high = grid[-1] + (grid[-1] - grid[-2]) / 2
+    return np.asarray(low + units * (high - low), np.float64)
+
+
+def _snapped(parameter: Float | Integer, units: np.ndarray) -> np.ndarray:
+    """Return the places of the values that a number without a grid has nearest; see ``_value``."""
+    low, span = float(parameter.min), float(parameter.max) - float(parameter.min)
+    ratio = math.log(parameter.max / parameter.min) if parameter.log else 0.0
+    values = low * np.exp(units * ratio) if parameter.log else low + units * span
+    if parameter.n_values is not None:
+        step = float(parameter.step or 1)
+        steps = np.rint((values - low) / step)
+        values = low + np.clip(steps, 0, parameter.n_values - 1) * step
+    elif parameter.log:
+        decade = 10.0 ** (np.floor(np.log10(values)) - 3.0)
+        values = np.rint(values / decade) * decade
+    else:
+        values = np.round(values, 4 - math.ceil(math.log10(span)))
+    return _units(parameter, values)
+
+
+def _nearest(grid: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest place of an ascending grid."""
+    right = np.clip(np.searchsorted(grid, units), 1, max(1, len(grid) - 1))
+    if len(grid) == 1:
+        return np.zeros(len(units), dtype=np.intp)
+    is_left = units - grid[right - 1] <= grid[right] - units
+    return np.asarray(right - is_left, np.intp)
+
+
+def _conditions(space: Space, names: tuple[str, ...]) -> tuple[tuple[int, int, np.ndarray], ...]:
+    """Return (column, the column it depends on, the genes that activate it), parents first."""
+    column = {name: j for j, name in enumerate(names)}
+    found = []
+    for name in space.order:
+        for other, values in space.parameters[name].when:
+            parameter = space.parameters[other]
+            to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
+            allowed = np.array([to_gene(value) for value in values], dtype=np.float64)
+            found.append((column[name], column[other], allowed))
+    return tuple(found)

@@ -1,0 +1,338 @@
+"""Who competes for cells: candidates asked before, and a pool of new ones."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from convergence_core.objective.goals import PROBABLY, FittedGoals
+from convergence_core.posterior.gaussian_process import GaussianProcess
+from convergence_core.posterior.space_model import FittedSpaceModel
+from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.records import Candidate
+from convergence_core.search.archive import Archive
+from convergence_core.search.evolution import Pool, PoolBreeder, credit
+from convergence_core.space.encoding import Encoding
+
+MIN_PARENTS = 10
+"""Parents that breed at least, if there are so many."""
+N_CLOSE = 4
+"""Best candidates around which a quarter of the pool is bred."""
+N_LEADERS = 5
+"""Best candidates of whom cases are to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How many compete, and for what; shared by the samplers that race."""
+
+    breeds: bool = True
+    """``False``: the pool is drawn uniformly from the space."""
+    draws: bool = True
+    """``False``: places go to the highest posterior means; to show what draws are worth."""
+    credits_operators: bool = False
+    """Whether operators that earned improvements breed more of the pool; see ``evolution.credit``."""
+    narrows: bool = True
+    """``False``: the end game goes by draws in large generations, too; to show what ever fewer
+    finalists are worth."""
+    prefers_telling: bool = True
+    """``False``: cases are asked in turn, whatever answers to them tell; to show what preferring those
+    that tell is worth."""
+    confidence_level: float = 0.95
+    """Certainty with which whoever left the race was not the best."""
+    pool_size: int = 500
+    """New candidates considered for one generation."""
+    n_kept: int = 160
+    """Of these, those with the highest mean + 2 sd that compete."""
+    n_elites: int = 25
+    """Known candidates that compete, those of the highest posterior means."""
+    max_chunks: int = 4
+    """Chunks that a known candidate may win in one generation before the end game, where there are
+    cases."""
+    max_repeats: int = 2
+    """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
+    least_together: int = 5
+    """Newcomers of a generation that are asked the same cases before others are asked other ones."""
+    large_from: int = 40
+    """Places from which on a generation is large: its newcomers are asked different cases at all,
+    and its end game asks ever fewer finalists."""
+    end_share: float = 0.3
+    """Share of the cells, the last, that only known candidates get, where there are cases; of large
+    generations whole ones, if it is more than one."""
+    end_share_without_cases: float = 0.1
+    """Share of the cells, the last, where every cell is the whole evaluation."""
+    n_probes: int = 4
+    """Leaders that are asked again early, where every cell is the whole evaluation: they tell noise
+    from what is a candidate's own."""
+    min_noise: float = 0.02
+    """Noise, in units of the spread of candidates' rewards, from which on that share is kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Contest:
+    """Who competes in one search besides the elites, and what draws say."""
+
+    pool: Pool
+    values: np.ndarray
+    """Of the elites, then the pool, (n_draws, n_elites + n_pool); read-only."""
+    rng_state: Mapping[str, Any]
+    """Of the generator, after both."""
+    newcomers: dict[int, Candidate] = field(default_factory=dict)
+    """Row of the pool → its candidate, once somebody wanted it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Known candidates, as the posterior sees them."""
+
+    rules: Rules
+    encoding: Encoding
+    archive: Archive
+    fitted: FittedSpaceModel
+    goals: FittedGoals | None = None
+    """What counts besides the mean reward; ``None``: nothing."""
+    exponent: float = 0.0
+    """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
+    _contests: dict[str, "Contest"] = field(default_factory=dict, repr=False)
+
+    def contest(self, breeder: PoolBreeder, rng: np.random.Generator, n: int) -> "Contest":
+        """Return a new pool and n draws of who is worth what.
+
+        A generation that thinks asks twice from one state of the generator; the second time it is
+        told what it was told the first.
+        """
+        key = f"{rng.bit_generator.state} {id(breeder)} {n}"
+        found = self._contests.get(key)
+        if found is None:
+            pool = self.pool(breeder, rng)
+            values = self.draws(self.elites, pool.genes, rng, n)
+            values.setflags(write=False)
+            found = Contest(pool=pool, values=values, rng_state=rng.bit_generator.state)
+            self._contests[key] = found
+        rng.bit_generator.state = found.rng_state
+        return found
+
+    @cached_property
+    def members(self) -> list[Candidate]:
+        """Those the posterior was trained on, in the order they were first asked.
+
+        Of very many candidates the worst are left out there, and need not compete.
+        """
+        learned = self.fitted.learned
+        ids = () if learned is None else learned.evidence.ids
+        return [self.archive.members[candidate_id].candidate for candidate_id in ids]
+
+    @cached_property
+    def genes(self) -> np.ndarray:
+        """Of the members, (n, n_dims)."""
+        return self.encoding.genes([candidate.params for candidate in self.members])
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Training row of each member, -1 for none, (n,)."""
+        return self.fitted.rows([candidate.candidate_id for candidate in self.members])
+
+    @cached_property
+    def marginals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the members' warped rewards, (n,) each."""
+        return self.beliefs(self.genes, self.rows).marginals
+
+    @cached_property
+    def ranking(self) -> np.ndarray:
+        """Members, best posterior mean first, (n,); see ``FittedGoals.ranking`` for other goals."""
+        if self.goals is not None:
+            places = self.encoding.places(self.genes)
+            return self.goals.ranking(self.marginals[0], self._ids(range(len(self.rows))), places)
+        return np.argsort(-self.marginals[0], kind="stable")
+
+    @cached_property
+    def elites(self) -> np.ndarray:
+        """Members that compete, best first: none that has left the race.
+
+        One leaves when its probability of being better than the leader is so small that all who
+        left together hold a better one with less than ``1 - confidence_level``. From a front
+        nobody leaves: its ends are not the leaders of the mean.
+        """
+        elites = self.ranking[: self.rules.n_elites]
+        if self.goals is not None and self.goals.objectives:
+            return elites
+        beliefs = self.beliefs(self.genes[elites], self.rows[elites])
+        error = (1.0 - self.rules.confidence_level) / len(self.ranking)
+        return np.asarray(elites[beliefs.probability_above(0) >= error], np.intp)
+
+    @cached_property
+    def by_standing(self) -> np.ndarray:
+        """Members, those who compete first, best first; the others after them, best first, (n,)."""
+        rest = self.ranking[~np.isin(self.ranking, self.elites)]
+        return np.concatenate([self.elites, rest])
+
+    @cached_property
+    def telling(self) -> Mapping[str, float] | None:
+        """Case → what an answer tells of the leaders, 1 of the case that tells most.
+
+        ``None``: cases are not known to differ in it.
+        """
+        learned = self.fitted.learned
+        if learned is None or learned.effects.items is None or not self.rules.prefers_telling:
+            return None
+        leaders = self.ranking[:N_LEADERS]
+        level = float(self.beliefs(self.genes[leaders], self.rows[leaders]).mean.mean())
+        information = learned.effects.items.information(level)
+        told = information / information.max()
+        return dict(zip(learned.evidence.case_ids, told.tolist(), strict=True))
+
+    def beliefs(self, genes: np.ndarray, rows: np.ndarray) -> WarpedBeliefs:
+        """Return the joint posterior at these genes, (n, n_dims), of training rows or -1, (n,)."""
+        return self.fitted.beliefs(("",) * len(genes), self.encoding.places(genes), rows)
+
+    def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
+        """Return new rows that compete, each nobody's yet; their parents count by ``ranking``."""
+        size = self.rules.pool_size
+        if self.rules.breeds:
+            parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
+            shares = self.operator_shares
+            pool = breeder.breed(parents, size // 2, rng, shares)
+            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng, shares))
+            pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))
+        else:
+            pool = breeder.sample(size, rng)
+        pool = self.only_new(pool)
+        if len(pool) > self.rules.n_kept:
+            mean, sd = self.beliefs(pool.genes, unseen(len(pool))).marginals
+            order = np.argsort(-(mean + 2.0 * sd), kind="stable")
+            if self.goals is not None:
+                places = self.encoding.places(pool.genes)
+                order = self.goals.promising(
+                    mean,
+                    sd,
+                    ("",) * len(pool),
+                    places,
+                    leader=float(self.marginals[0][self.ranking[0]]),
+                    exponent=self.exponent,
+                )
+            best = order[: self.rules.n_kept]
+            pool = pool.take(np.sort(best))
+        return pool
+
+    @cached_property
+    def operator_shares(self) -> np.ndarray | None:
+        """Shares of the operators of ``evolution.credit``, (n_operators,); ``None``: fixed ones."""
+        if not self.rules.credits_operators:
+            return None
+        row = {candidate.candidate_id: i for i, candidate in enumerate(self.members)}
+        families = [
+            (i, [row[name] for name in candidate.parent_ids])
+            for i, candidate in enumerate(self.members)
+            if candidate.parent_ids and row.keys() >= set(candidate.parent_ids)
+        ][-credit.WINDOW :]
+        n = len(families)
+        children = np.array([child for child, _ in families], dtype=np.intp)
+        parents = np.full((n, 2, self.genes.shape[1]), np.nan)
+        rivals = np.arange(len(row))
+        for i, (child, own) in enumerate(families):
+            parents[i, : len(own)] = self.genes[own]
+            rivals[child] = max(own, key=lambda parent: float(self.marginals[0][parent]))
+        above = self.beliefs(self.genes, self.rows).probability_over(rivals)
+        n_numbers = len(self.encoding.number_names)
+        count = credit.counts(self.genes[children], parents, n_numbers)
+        return credit.shares(count, above[children])
+
+    def parent_ids(self, pool: Pool, row: int) -> tuple[str, ...]:
+        """Return the ids of a pool row's parents."""
+        return tuple(
+            self.members[self.ranking[parent]].candidate_id
+            for parent in pool.parents[row]
+            if parent >= 0
+        )
+
+    def left_to_gain(
+        self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
+    ) -> float | None:
+        """Return the quantile of what the best candidate considered has over the leader.
+
+        Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
+        a front is sought, or nobody asked is feasible, so that there is no leader.
+        """
+        if self._is_leaderless:
+            return None
+        known = self.ranking[: self.rules.n_elites]
+        pool = self.pool(breeder, rng)
+        rows = np.concatenate([self.rows[known], unseen(len(pool))])
+        beliefs = self.beliefs(np.concatenate([self.genes[known], pool.genes]), rows)
+        drawn = beliefs.warped_draws(rng, n_draws)
+        if self.fitted.learned is not None:
+            own = math.sqrt(self.fitted.learned.process.own_variance)
+            drawn = drawn + own * (rows < 0) * rng.standard_normal(drawn.shape)
+        rewards = beliefs.rewards(drawn)
+        if self.goals is not None:
+            genes = np.concatenate([self.genes[known], pool.genes])
+            ids = (*self._ids(known), *("",) * len(pool))
+            violation = self.goals.violations(n_draws, ids, self.encoding.places(genes), rng)
+            if violation is not None:
+                rewards[:, 1:][violation[:, 1:] > 0] = -np.inf
+        return float(np.quantile(rewards.max(axis=1) - rewards[:, 0], level))
+
+    def draws(
+        self,
+        known: np.ndarray,
+        new: np.ndarray,
+        rng: np.random.Generator,
+        n: int,
+        process: GaussianProcess | None = None,
+    ) -> np.ndarray:
+        """Return n joint draws of what candidates are worth, (n, n_known + n_new).
+
+        Args:
+            known: members, the leader first, (n_known,).
+            new: genes of candidates nobody has asked, (n_new, n_dims).
+            rng: source of chance.
+            n: draws.
+            process: of an expert, in place of the field's own.
+        """
+        genes = np.concatenate([self.genes[known], new])
+        beliefs = self.beliefs(genes, np.concatenate([self.rows[known], unseen(len(new))]))
+        if process is not None:
+            beliefs = replace(beliefs, process=process)
+        if not self.rules.draws:
+            return np.tile(beliefs.marginals[0], (n, 1))
+        drawn = beliefs.warped_draws(rng, n)
+        if self.goals is None:
+            return drawn
+        ids = (*self._ids(known), *("",) * len(new))
+        places = self.encoding.places(genes)
+        return self.goals.values(drawn, ids, places, rng, exponent=self.exponent)
+
+    @property
+    def _is_leaderless(self) -> bool:
+        """Whether goals leave no member of which to say how much better others may be."""
+        if self.goals is None:
+            return False
+        first = [self.members[self.ranking[0]]]
+        return bool(self.goals.objectives) or self.goals.feasible(first)[0] < PROBABLY
+
+    def _ids(self, members: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.members[i].candidate_id for i in members)
+
+    def only_new(self, pool: Pool) -> Pool:
+        """Return the rows that no member has, each once."""
+        known = set(_keys(self.genes))
+        keep = []
+        for i, key in enumerate(_keys(pool.genes)):
+            if key not in known:
+                known.add(key)
+                keep.append(i)
+        return pool.take(np.array(keep, dtype=np.intp))
+
+
+def unseen(n: int) -> np.ndarray:
+    """Return the training rows of n candidates that nobody has asked, (n,)."""
+    return np.full(n, -1, dtype=np.intp)
+
+
+def _keys(genes: np.ndarray) -> Sequence[bytes]:
+    """Return what tells rows apart: canonical values differ in the seventh digit at least."""
+    rounded = np.where(np.isnan(genes), -1.0, np.round(genes, 7)) + 0.0
+    return [row.tobytes() for row in rounded]

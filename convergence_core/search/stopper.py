@@ -1,0 +1,123 @@
+"""When to stop before the last generation: nothing has been gained, or nothing is left to gain.
+
+A generation improves when the candidate that would be handed over is *credibly* better than the
+remembered leader: both read from the same posterior, the gain at least ``min_improvement`` and its
+sign as sure as ``CREDIBLE``. Comparing with what the leader seemed worth when it took the lead
+would stop runs for the wrong reason: first estimates are high by luck, and the fall of a lucky
+estimate is no sign that the search has ended. One flat generation never ends a run; ``patience`` of
+them in a row do. Where there are hard constraints, a leader that came to be infeasible is replaced,
+and while nothing asked is feasible no generation is flat.
+
+The other reason is a statement about the rest of the space: with probability ``SETTLED`` no
+candidate that the sampler considered, asked or not, lies more than ``min_improvement`` above the
+leader.
+"""
+
+from dataclasses import dataclass
+
+from convergence_core.records import Json
+from convergence_core.search.recommend import Recommendation
+from convergence_core.search.sampler import SETTLED
+
+CREDIBLE = 0.9
+"""Probability that a new leader is better, from which on it counts as an improvement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What the stopper remembers."""
+
+    leader: str | None = None
+    """Candidate that last counted as an improvement; ``None`` before the first reward."""
+    n_flat: int = 0
+    """Generations since."""
+    left_to_gain: float | None = None
+    """After the last generation; ``None``: unknown."""
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal one."""
+        return {
+            "leader": self.leader,
+            "n_flat": self.n_flat,
+            "left_to_gain": self.left_to_gain,
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> "Progress":
+        """Rebuild from ``to_json``.
+
+        Raises:
+            ValueError: the value was not made by ``to_json``.
+        """
+        if isinstance(value, dict):
+            leader, n_flat = value.get("leader"), value.get("n_flat")
+            left = value.get("left_to_gain")
+            if (
+                isinstance(n_flat, int)
+                and (leader is None or isinstance(leader, str))
+                and (left is None or isinstance(left, int | float))
+            ):
+                return cls(leader=leader, n_flat=n_flat, left_to_gain=left)
+        raise ValueError(f"not a stopper's progress: {str(value)[:80]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopper:
+    """``optimization.execution.early_stopping``."""
+
+    enabled: bool = True
+    patience: int = 3
+    """Generations in a row without improvement before the run stops."""
+    min_improvement: float = 0.01
+    """Gain in mean reward that counts."""
+
+    def update(
+        self,
+        progress: Progress,
+        recommendation: Recommendation | None,
+        *,
+        left_to_gain: float | None = None,
+    ) -> Progress:
+        """Return the progress after a generation.
+
+        Args:
+            progress: before it.
+            recommendation: whom the evidence would hand over now, with its lead over the
+                remembered leader; ``None`` counts as flat.
+            left_to_gain: see ``Progress.left_to_gain``.
+        """
+        if recommendation is None:
+            return Progress(
+                leader=progress.leader, n_flat=progress.n_flat + 1, left_to_gain=left_to_gain
+            )
+        if self._leads(recommendation):
+            return Progress(leader=recommendation.candidate_id, left_to_gain=left_to_gain)
+        return Progress(
+            leader=progress.leader, n_flat=progress.n_flat + 1, left_to_gain=left_to_gain
+        )
+
+    def why(self, progress: Progress) -> str | None:
+        """Return why the run is to stop, in words; ``None``: it goes on."""
+        if not self.enabled:
+            return None
+        gain = f"{self.min_improvement:g}"
+        left = progress.left_to_gain
+        if left is not None and left <= self.min_improvement and progress.leader is not None:
+            return (
+                f"nothing is left to gain: with {SETTLED:.0%} probability no candidate "
+                f"considered, asked or not, lies more than {gain} above the leader"
+            )
+        if progress.n_flat >= self.patience:
+            return (
+                f"in {progress.n_flat} generations in a row no candidate came to lie credibly "
+                f"{gain} above the leader"
+            )
+        return None
+
+    def _leads(self, recommendation: Recommendation) -> bool:
+        """Return whether the one handed over replaces the remembered leader."""
+        lead = recommendation.lead
+        if lead is None or not lead.rival_is_feasible or not recommendation.is_feasible:
+            return True
+        least = max(self.min_improvement, 1e-12)
+        return lead.mean >= least and lead.probability >= CREDIBLE

@@ -1,0 +1,142 @@
+"""What is kept of a candidate's cells besides their rewards: a few sums.
+
+A tally holds the number, the sum and the sum of squares of one quantity over the cells that one
+generation asked of one candidate. So a state grows with candidates and not with cells, and what
+was known after an earlier generation can still be told.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from convergence_core.objective.reward import RewardModel
+from convergence_core.records import Evaluation, Json
+
+KEPT = "kept"
+"""Quantity: 1 for a cell that keeps every hard constraint, 0 for one that breaks any."""
+COST = "cost"
+"""Quantity: what a cell cost, in dollars or seconds."""
+METRIC = "metric:"
+"""Prefix of the quantity that is a metric on its scale, in [0, 1]; 1 is good."""
+
+CellKey = tuple[str, int]
+"""(case_id, repeat)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Sums of one quantity over some cells of one candidate."""
+
+    name: str
+    """The quantity."""
+    generation: int
+    """That asked the cells."""
+    n: int
+    """Cells in which the quantity is known, at least 1."""
+    total: float
+    squares: float
+    """Sum of squares."""
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal tally."""
+        return [self.name, self.generation, self.n, self.total, self.squares]
+
+    @classmethod
+    def from_json(cls, value: Sequence[object]) -> "Tally":
+        """Rebuild a tally from ``to_json``."""
+        name, generation, n, total, squares = value
+        return cls(name=name, generation=generation, n=n, total=total, squares=squares)  # type: ignore[arg-type]  # as written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """Which quantities are tallied, and how a cell tells them."""
+
+    rewards: RewardModel
+    constraints: bool
+    """Whether cells that keep the hard constraints are counted."""
+    metrics: tuple[str, ...] = ()
+    """Metrics whose scaled values are summed."""
+    cost: Literal["usd", "seconds"] | None = None
+    """Which cost of a cell is summed; ``None``: none."""
+
+    def of(self, evaluation: Evaluation) -> dict[str, float]:
+        """Return quantity → value of a cell that has a reward; what is unknown is absent.
+
+        A cell that ended by a fault of the candidate before it was measured is worth 0 on every
+        metric, as its reward is; whether it would have kept the constraints is not known.
+        """
+        found: dict[str, float] = {}
+        if self.constraints:
+            broken = self.rewards.breaks(evaluation.metrics)
+            if broken is not None:
+                found[KEPT] = 0.0 if broken else 1.0
+        if self.metrics:
+            parts = self.rewards.parts(evaluation.metrics)
+            failed = evaluation.fault == "candidate"
+            for name in self.metrics:
+                value = parts.get(name, 0.0 if failed else None)
+                if value is not None:
+                    found[METRIC + name] = value
+        cost = self._cost(evaluation)
+        if cost is not None:
+            found[COST] = cost
+        return found
+
+    def _cost(self, evaluation: Evaluation) -> float | None:
+        """Return what a cell cost; an answer that was paid before does not say its price."""
+        if self.cost == "usd":
+            return None if evaluation.cached else evaluation.cost_usd
+        if self.cost == "seconds" and evaluation.latency_ms is not None:
+            return evaluation.latency_ms / 1000.0
+        return None
+
+    def tallies(
+        self,
+        old: Sequence[Tally],
+        evaluations: Iterable[Evaluation],
+        *,
+        generation: int,
+        known: Iterable[CellKey],
+    ) -> tuple[Tally, ...]:
+        """Return a candidate's tallies with these search cells added.
+
+        Args:
+            old: its tallies so far.
+            evaluations: in any order; those without a reward count as nothing.
+            generation: of evaluations that do not say their own.
+            known: cells that are in ``old`` already; no cell counts twice.
+        """
+        cells = set(known)
+        sums = {
+            (tally.name, tally.generation): [tally.n, tally.total, tally.squares] for tally in old
+        }
+        for evaluation in sorted(evaluations, key=_key):
+            key = _key(evaluation)
+            if evaluation.cell.role != "search" or evaluation.reward is None or key in cells:
+                continue
+            cells.add(key)
+            number = generation if evaluation.generation is None else evaluation.generation
+            for name, value in self.of(evaluation).items():
+                entry = sums.setdefault((name, number), [0, 0.0, 0.0])
+                entry[0] += 1
+                entry[1] += value
+                entry[2] += value * value
+        return tuple(
+            Tally(name=name, generation=number, n=int(n), total=total, squares=squares)
+            for (name, number), (n, total, squares) in sorted(sums.items())
+        )
+
+
+def total_of(tallies: Iterable[Tally], name: str) -> tuple[int, float, float]:
+    """Return number, sum and sum of squares of one quantity over all generations."""
+    mine = [tally for tally in tallies if tally.name == name]
+    return (
+        sum(tally.n for tally in mine),
+        sum(tally.total for tally in mine),
+        sum(tally.squares for tally in mine),
+    )
+
+
+def _key(evaluation: Evaluation) -> CellKey:
+    return evaluation.cell.case_id, evaluation.cell.repeat

@@ -1,0 +1,108 @@
+"""What a run takes over from earlier runs of the same system.
+
+Of each earlier run: the estimates of its candidates, which the surrogate believes as far as they
+agree with this run's rewards (``posterior.earlier``), and its winners, which are asked again in
+generation 0. What does not fit today's space, and rewards of cases that are held out today, are
+left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from convergence_core.posterior.prior_runs import EarlierRun
+from convergence_core.posterior.space_model import SpaceModel
+from convergence_core.records import Params
+from convergence_core.search.archive import Archive
+
+MAX_ROWS = 100
+"""Candidates of all earlier runs together: the surrogate's cost grows with their cube."""
+MIN_CANDIDATES = 5
+"""A run with fewer that fit says nothing of the space; only its winners are asked again."""
+N_WINNERS = 3
+"""Best candidates of each run that are asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStart:
+    """What earlier runs left, newest first."""
+
+    runs: tuple[EarlierRun, ...] = ()
+    winners: tuple[Params, ...] = ()
+    """Points to ask in generation 0: the best of each run, then each one's second, …"""
+    n_runs: int = 0
+    n_candidates: int = 0
+    """Candidates with a reward that fit today's space."""
+    n_dropped: int = 0
+    """Candidates with a reward that do not."""
+
+
+def warm_start(
+    surrogate: SpaceModel,
+    archives: Sequence[tuple[str, Archive]],
+    *,
+    held_out: frozenset[str] = frozenset(),
+) -> WarmStart:
+    """Return what these runs left for a run with this surrogate.
+
+    Args:
+        surrogate: of today's space.
+        archives: run id and evidence of each, newest first.
+        held_out: cases whose rewards this run must not learn from.
+    """
+    model = replace(surrogate, earlier=(), max_rows=max(1, MAX_ROWS // max(1, len(archives))))
+    runs: list[EarlierRun] = []
+    winners: list[list[Params]] = []
+    n_candidates = n_dropped = 0
+    for run_id, archive in archives:
+        fitting, n_other = _fitting(model, archive, held_out)
+        n_candidates, n_dropped = n_candidates + len(fitting), n_dropped + n_other
+        if not len(fitting):
+            continue
+        fitted = model.fit(fitting)
+        members = [member.candidate for member in fitting]
+        mean = fitted.posterior(members).mean
+        best = np.argsort(-mean, kind="stable")[:N_WINNERS]
+        winners.append([members[i].params for i in best])
+        learned = fitted.learned
+        assert learned is not None  # noqa: S101 - every member has a reward
+        if len(learned.evidence.ids) < MIN_CANDIDATES:
+            continue
+        unit = 1.0 if learned.effects.is_measured else learned.warp.scale**2
+        runs.append(
+            EarlierRun(
+                run_id=run_id,
+                places=learned.process.places,
+                mean=learned.effects.mean,
+                errors=learned.process.noise * unit * learned.effects.errors,
+                log_params=learned.process.log_params,
+                scale=learned.warp.scale,
+            )
+        )
+    ranked = [ranks[i] for i in range(N_WINNERS) for ranks in winners if i < len(ranks)]
+    return WarmStart(
+        runs=tuple(runs),
+        winners=tuple(ranked),
+        n_runs=len(archives),
+        n_candidates=n_candidates,
+        n_dropped=n_dropped,
+    )
+
+
+def _fitting(model: SpaceModel, archive: Archive, held_out: frozenset[str]) -> tuple[Archive, int]:
+    """Return the members with rewards that fit the space, without held-out cases, and how many do not."""
+    members = {}
+    n_dropped = 0
+    for name, member in archive.members.items():
+        rewards = {cell: r for cell, r in member.rewards.items() if cell[0] not in held_out}
+        if not rewards:
+            continue
+        if model.space.validate(member.candidate.params):
+            n_dropped += 1
+            continue
+        candidate = replace(
+            model.space.candidate(member.candidate.params, member.candidate.origin), parent_ids=()
+        )
+        members[name] = replace(member, candidate=candidate, rewards=rewards)
+    return Archive({m.candidate.candidate_id: m for m in members.values()}), n_dropped

@@ -1,0 +1,138 @@
+"""From the configuration's section ``search_space`` to a ``Space``.
+
+The configuration checks its own rules with file and line; what is checked here are the
+invariants of the space, and what only the content of text files can show.
+"""
+
+from collections.abc import Mapping
+
+from convergence_core.config import (
+    BooleanParam,
+    CategoricalParam,
+    FloatParam,
+    IntParam,
+    ParameterConfig,
+    SearchSpaceConfig,
+    TextParam,
+)
+from convergence_core.config.expressions import Expression, parse
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.records import ParamValue
+from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When
+from convergence_core.space.space import Space
+
+
+def build(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
+    """Build the space; see ``Space.from_config``.
+
+    Raises:
+        ConfigurationError: with every problem found.
+    """
+    problems: list[Problem] = []
+    parameters: dict[str, Parameter] = {}
+    for name, parameter in cfg.parameters.items():
+        try:
+            parameters[name] = _parameter(parameter, _when(parameter, cfg, texts), texts)
+        except ValueError as error:
+            problems.append(
+                Problem(
+                    key=f"search_space.parameters.{name}",
+                    rule=str(error),
+                    value="",
+                    fix="Correct the parameter.",
+                )
+            )
+    constraints: list[Expression] = []
+    for i, text in enumerate(cfg.constraints):
+        try:
+            constraints.append(parse(text))
+        except ValueError as error:
+            problems.append(
+                Problem(
+                    key=f"search_space.constraints[{i}]",
+                    rule=f"must be an expression over parameters: {error}",
+                    value=text[:60],
+                    fix="Write e.g. `min_tokens <= max_tokens`.",
+                )
+            )
+    if problems:
+        raise ConfigurationError(problems)
+    space = Space(parameters=parameters, constraints=tuple(constraints))
+    _check_baseline(space)
+    return space
+
+
+def _parameter(cfg: ParameterConfig, when: When, texts: Mapping[str, str]) -> Parameter:
+    match cfg:
+        case FloatParam():
+            return Float(
+                min=cfg.min,
+                max=cfg.max,
+                log=cfg.log,
+                step=cfg.step,
+                default=cfg.default,
+                when=when,
+            )
+        case IntParam():
+            return Integer(
+                min=cfg.min,
+                max=cfg.max,
+                log=cfg.log,
+                step=cfg.step or 1,
+                default=cfg.default,
+                when=when,
+            )
+        case CategoricalParam():
+            choices = tuple(_plain(choice) for choice in cfg.choices)
+            return Choice(kind="categorical", choices=choices, default=cfg.default, when=when)
+        case BooleanParam():
+            return Choice(kind="boolean", choices=(False, True), default=cfg.default, when=when)
+        case _:
+            return Choice(
+                kind="text",
+                choices=tuple(texts.get(variant, variant) for variant in cfg.variants),
+                names=tuple(cfg.variants),
+                default=None if cfg.default is None else texts.get(cfg.default, cfg.default),
+                when=when,
+            )
+
+
+def _plain(value: ParamValue) -> ParamValue:
+    """Turn -0.0 into 0.0."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _when(cfg: ParameterConfig, space: SearchSpaceConfig, texts: Mapping[str, str]) -> When:
+    """Return the conditions, with text variants as their content, like everywhere in params."""
+    return tuple(
+        (
+            other,
+            tuple(
+                texts.get(value, value)
+                if isinstance(value, str) and isinstance(space.parameters.get(other), TextParam)
+                else value
+                for value in values
+            ),
+        )
+        for other, values in cfg.when.items()
+    )
+
+
+def _check_baseline(space: Space) -> None:
+    """The defaults are asked like any candidate, so they have to keep the constraints."""
+    baseline = space.baseline()
+    if baseline is None or space.satisfied(baseline):
+        return
+    spelled = space.spell(baseline)
+    raise ConfigurationError(
+        [
+            Problem(
+                key="search_space.constraints",
+                rule="must hold for the defaults",
+                value=f"{constraint} with {space.label(baseline, n=len(baseline))}",
+                fix="Change a `default`, or the constraint.",
+            )
+            for constraint in space.constraints
+            if not constraint.evaluate(spelled)
+        ]
+    )

@@ -1,0 +1,247 @@
+"""Prefect's server and a worker for one machine, in the background: ``convergence up`` and ``down``.
+
+What was started is written into a file of Prefect's home with each process's number and start, so
+that nothing else is ever ended in its place. Both processes outlive the terminal.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from convergence_core.errors import PrefectServerError
+from tasks.prefect_support.settings import SERVER_PROFILE
+from tasks.store.journal.process_marks import ProcessMark, is_dead, process
+from tasks.store.tables.layout import create_file, make_folder, write_file
+
+START_S: Final = 120.0
+"""What the server has to answer."""
+STOP_S: Final = 20.0
+"""What a process has to end by itself, before it is killed."""
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """A server and a worker that this command started."""
+
+    url: str
+    """Of the server's page."""
+    pool: str
+    server: ProcessMark
+    worker: ProcessMark
+
+    @property
+    def api_url(self) -> str:
+        """What ``PREFECT_API_URL`` should be."""
+        return f"{self.url}/api"
+
+    @property
+    def are_alive(self) -> bool:
+        """Whether both still run."""
+        return not (is_dead(self.server) or is_dead(self.worker))
+
+
+def home() -> Path:
+    """Return Prefect's home folder; its settings are read, nothing is started."""
+    from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - takes a second
+
+    return Path(PREFECT_HOME.value())
+
+
+def running(folder: Path) -> Services | None:
+    """Return what was started from this home and never ended; ``None``: nothing."""
+    try:
+        told = json.loads((folder / "convergence.json").read_text("utf-8"))
+        return Services(
+            url=told["url"],
+            pool=told["pool"],
+            server=ProcessMark(**told["server"]),
+            worker=ProcessMark(**told["worker"]),
+        )
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def api_url() -> str | None:
+    """Return the API's address of the configured server, else of the one that ``up`` started."""
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - takes a second
+
+    url: str | None = PREFECT_API_URL.value()
+    if url:
+        return url
+    found = running(home())
+    return found.api_url if found is not None and found.are_alive else None
+
+
+def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> Services:
+    """Start a server and a worker, and return when the server answers.
+
+    Where one of both lives, as after a crash of the other, only that other one is started. Both write
+    to ``convergence-server.log`` and ``convergence-worker.log`` of the home.
+
+    Args:
+        folder: Prefect's home.
+        host: address that the server listens at.
+        port: of the server.
+        pool: work pool that the worker serves; made if there is none.
+        working_dir: of the worker.
+
+    Raises:
+        PrefectServerError: something else answers at that address, or the server does not start.
+    """
+    found = running(folder)
+    if found is not None and found.are_alive:
+        return found
+    url = f"http://{host}:{port}"
+    if found is not None and (found.url, found.pool) != (url, pool):
+        _end(found.worker)  # half of another pair: the other half is dead
+        _end(found.server)
+        found = None
+    make_folder(folder)
+    server = None if found is None or is_dead(found.server) else found.server
+    worker = None if found is None or is_dead(found.worker) else found.worker
+    started = None
+    if server is None:
+        server = started = _start_server(url, host, port, folder, working_dir)
+    if worker is None:
+        try:
+            worker = _start_worker(url, pool, folder, working_dir)
+        except BaseException:
+            if started is not None:
+                _end(started)
+            raise
+    services = Services(url=url, pool=pool, server=server, worker=worker)
+    text = json.dumps({**asdict(services)})
+    write_file(folder / "convergence.json", text)
+    return services
+
+
+def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Path) -> ProcessMark:
+    """Start a server and return when it answers."""
+    if _answers(url):
+        raise PrefectServerError(
+            f"port: must be free, but something answers at {url}; fix: end it, or choose another "
+            "with `--port`"
+        )
+    log = folder / "convergence-server.log"
+    started = _start(
+        ["server", "start", "--host", host, "--port", str(port)],
+        {**SERVER_PROFILE, **_QUIET, **_PAGE},
+        log,
+        working_dir,
+    )
+    mark = process(started.pid)
+    try:
+        _wait(url, started, log)
+    except BaseException:
+        _end(mark)
+        raise
+    return mark
+
+
+def _start_worker(url: str, pool: str, folder: Path, working_dir: Path) -> ProcessMark:
+    started = _start(
+        ["worker", "start", "--pool", pool, "--type", "process"],
+        {**_QUIET, "PREFECT_API_URL": f"{url}/api"},
+        folder / "convergence-worker.log",
+        working_dir,
+    )
+    return process(started.pid)
+
+
+def down(folder: Path) -> Services | None:
+    """End what ``up`` started, the worker first; return it, ``None`` if there was nothing.
+
+    A run in progress is stopped as by Ctrl-C: what was paid is kept, and it can be resumed.
+    """
+    found = running(folder)
+    if found is None:
+        return None
+    _end(found.worker)
+    _end(found.server)
+    (folder / "convergence.json").unlink(missing_ok=True)
+    return found
+
+
+_PAGE: Final[Mapping[str, str]] = {
+    # The page asks the server that it came from; by default it would ask port 4200 of this machine.
+    "PREFECT_SERVER_UI_API_URL": "/api",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+}
+_QUIET: Final[Mapping[str, str]] = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, working_dir: Path
+) -> "subprocess.Popen[bytes]":
+    with contextlib.suppress(FileExistsError):
+        create_file(log)
+    with log.open("ab") as out:
+        return subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
+            [sys.executable, "-m", "tasks.prefect_support.program", "prefect", *command],
+            cwd=working_dir,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+
+def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while not _answers(url):
+        if server.poll() is not None:
+            raise PrefectServerError(
+                f"Prefect's server ended with exit code {server.returncode}; fix: read {log}"
+            )
+        if time.monotonic() > deadline:
+            raise PrefectServerError(
+                f"Prefect's server did not answer at {url} within {START_S:.0f} s; fix: read {log}"
+            )
+        time.sleep(_LOOK_S)
+
+
+def _answers(url: str) -> bool:
+    import httpx  # noqa: PLC0415 - only where a server is started
+
+    try:
+        return httpx.get(f"{url}/api/health", timeout=5.0, trust_env=False).status_code > 0
+    except httpx.TransportError:
+        return False
+
+
+def _end(mark: ProcessMark) -> None:
+    """End a process and its children, which are of its session."""
+    for number, patience in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
+        if is_dead(mark):
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(mark.pid, number)
+        deadline = time.monotonic() + patience
+        while not is_dead(mark) and time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(mark.pid, os.WNOHANG)  # where it is our own child
+            time.sleep(_LOOK_S)
+
+
+def as_json(services: Services) -> dict[str, Any]:
+    """Return what a script wants to know of services."""
+    return {
+        "url": services.url,
+        "api_url": services.api_url,
+        "pool": services.pool,
+        "server_pid": services.server.pid,
+        "worker_pid": services.worker.pid,
+    }

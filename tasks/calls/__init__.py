@@ -1,0 +1,1 @@
+"""Paid calls: limited, reserved in the budget, journaled, retried, scored."""

@@ -1,0 +1,139 @@
+"""Group commit for a journal: many cells' claims and settlements in one durable transaction.
+
+The journal blocks until its rows are on disk. One thread of ours waits there; while it does,
+further requests gather, and go together in the next transaction. In each round settlements come
+before claims, so that a worker which settles one cell and claims the next never holds two.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Literal, TypeAlias
+
+from convergence_core.ports import Answer, CallIntent, Claim, Journal, Settlement
+
+_Kind = Literal["settle", "claim", "look"]
+
+
+@dataclass(slots=True)
+class _Request:
+    kind: _Kind
+    subject: "CallIntent | Settlement | str"
+    future: "asyncio.Future[_Reply]"
+
+
+_Reply: TypeAlias = "Claim | Answer | None"
+
+
+GATHER_S = 0.0005
+"""How long a request waits for others: little beside a call, and a commit costs more."""
+
+
+def _is_claim(request: "_Request | None") -> bool:
+    return request is not None and request.kind != "settle"
+
+
+class JournalQueue:
+    """Requests to one journal from one event loop."""
+
+    def __init__(self, journal: Journal, *, owner: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._journal = journal
+        self._owner = owner
+        self._loop = loop
+        self.n_slots = 1
+        """Slots that may want something at the same time; kept by their dispatcher."""
+        self._queue: SimpleQueue[_Request | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="journal", daemon=True)
+        self._thread.start()
+
+    async def claim(self, intent: CallIntent) -> Claim:
+        """Claim one call; see ``Journal.claim``. Earlier settlements of this loop are durable then."""
+        claim = await self._put("claim", intent)
+        assert isinstance(claim, Claim)  # noqa: S101 - of this kind
+        return claim
+
+    def settle(self, settlement: Settlement) -> "asyncio.Future[_Reply]":
+        """Settle one attempt; the future is done when it is durable."""
+        return self._put("settle", settlement)
+
+    async def look(self, call_key: str) -> Answer | None:
+        """Return a stored answer without claiming the call."""
+        answer = await self._put("look", call_key)
+        assert not isinstance(answer, Claim)  # noqa: S101 - of this kind
+        return answer
+
+    def close(self) -> None:
+        """Finish what is queued, then end the thread. Safe to call twice."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _put(
+        self, kind: _Kind, subject: CallIntent | Settlement | str
+    ) -> "asyncio.Future[_Reply]":
+        future: asyncio.Future[_Reply] = self._loop.create_future()
+        self._queue.put(_Request(kind, subject, future))
+        return future
+
+    def _serve(self) -> None:
+        is_last = False
+        while not is_last:
+            batch = self._gather()
+            requests = [request for request in batch if request is not None]
+            is_last = len(requests) < len(batch)
+            if requests:
+                self._commit(requests)
+
+    def _gather(self) -> "list[_Request | None]":
+        """Wait for a request, then a moment for those of the other slots: they commit together."""
+        batch = [self._queue.get()]
+        n_claims = int(_is_claim(batch[0]))
+        deadline = time.monotonic() + GATHER_S
+        with contextlib.suppress(Empty):
+            while n_claims < self.n_slots and batch[-1] is not None:
+                batch.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
+                n_claims += _is_claim(batch[-1])
+            while True:
+                batch.append(self._queue.get_nowait())
+        return batch
+
+    def _commit(self, requests: list[_Request]) -> None:
+        replies: list[tuple[asyncio.Future[_Reply], _Reply | Exception]] = []
+        kinds: tuple[_Kind, ...] = ("settle", "claim", "look")
+        for kind in kinds:
+            group = [request for request in requests if request.kind == kind]
+            if not group:
+                continue
+            try:
+                answers = self._ask(kind, [request.subject for request in group])
+            except Exception as error:  # noqa: BLE001 - it is raised again where the futures are awaited
+                replies += [(request.future, error) for request in group]
+            else:
+                replies += zip((request.future for request in group), answers, strict=True)
+        try:
+            self._loop.call_soon_threadsafe(_deliver, replies)
+        except RuntimeError:  # the loop is closed: nobody waits any more, and the rows are durable
+            return
+
+    def _ask(self, kind: _Kind, subjects: "list[CallIntent | Settlement | str]") -> list[_Reply]:
+        if kind == "settle":
+            self._journal.settle([s for s in subjects if isinstance(s, Settlement)])
+            return [None] * len(subjects)
+        if kind == "claim":
+            intents = [s for s in subjects if isinstance(s, CallIntent)]
+            return list(self._journal.claim(intents, self._owner))
+        keys = [s for s in subjects if isinstance(s, str)]
+        found = self._journal.answers(keys)
+        return [found.get(key) for key in keys]
+
+
+def _deliver(replies: "list[tuple[asyncio.Future[_Reply], _Reply | Exception]]") -> None:
+    for future, reply in replies:
+        if future.done():
+            continue
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)

@@ -1,0 +1,81 @@
+"""What a metric may ask for: paid calls that are journaled, budgeted and retried like any other.
+
+A metric that pays for its judgement gets an ``Asker``, bound to one evaluation, and never calls a
+provider itself.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from convergence_core.ports import WorstCase
+from convergence_core.records import Case, Json, Params, Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidCall:
+    """One call about to be made on behalf of an evaluation."""
+
+    purpose: str
+    """``judge``…: the role that pays."""
+    provider: str
+    model: str | None
+    request: Json
+    """All that shapes the answer: base URL, model, body; no secret, no clock."""
+    repeat: int = 0
+    """Number of the vote: equal requests with different numbers are different calls."""
+    credential: str | None = None
+    """Name of the environment variable that holds the key: rate limits are counted per key."""
+    worst: WorstCase
+    timeout_s: float
+    send: Callable[[], Awaitable[Reply]]
+    """Makes the call once; raises ``EvaluationFault`` as ``Target.call`` does."""
+
+
+@runtime_checkable
+class Asker(Protocol):
+    """Makes paid calls for one evaluation."""
+
+    async def ask(self, call: PaidCall) -> Reply:
+        """Return the stored or new answer; never pays for the same call twice.
+
+        Raises:
+            CandidateFault: the request was refused for its content.
+            InfrastructureFault: retries did not heal it, or the run was stopped.
+            EvaluatorFault: the budget is spent (error type ``budget``).
+        """
+        ...
+
+    async def answer_of(self, params: Params, case: Case) -> Reply:
+        """Return the target's answer with these parameters, e.g. the champion's.
+
+        It shares its key with the evaluation of that candidate's first cell, so that whoever
+        asks second does not pay.
+
+        Raises:
+            EvaluationFault: as ``ask``, or the target failed with these parameters.
+        """
+        ...
+
+
+@runtime_checkable
+class PaidMetric(Protocol):
+    """A metric whose value needs paid calls."""
+
+    @property
+    def name(self) -> str:
+        """Key under ``evaluation.metrics``."""
+        ...
+
+    async def judge(self, reply: Reply, case: Case, params: Params, asker: Asker) -> float | None:
+        """Return the finite value, or ``None`` when it is unknown.
+
+        Raises:
+            CandidateFault: the answer is of a form that cannot be judged.
+            EvaluatorFault: the judge failed; the value is missing.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Free connections; safe to call twice."""
+        ...

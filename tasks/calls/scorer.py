@@ -1,0 +1,131 @@
+"""From a reply to a verdict: metrics, reward, or the reason why there is none.
+
+A verdict depends on the reply, the case and the parameters alone, so a resumed run that reads the
+reply from the journal comes to the same one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, runtime_checkable
+
+from convergence_core.errors import EvaluationFault, EvaluatorFault, FaultName
+from convergence_core.objective.reward import RewardModel
+from convergence_core.ports import Metric
+from convergence_core.records import Case, Json, Params, Reply
+from tasks.calls.metric_calls import Asker, PaidMetric
+from tasks.metrics.judge.judge import LlmJudge
+from tasks.metrics.metrics import SuccessRate
+from tasks.secrets.redaction import shortened
+
+MAX_ERROR_CHARS: Final = 4000
+
+CONSTRAINT: Final = "constraint"
+"""Error type of an answer that is well and breaks a hard constraint: reward 0, status ``ok``."""
+
+_KINDS: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A metric that holds threads or connections."""
+
+    async def aclose(self) -> None:
+        """Free them; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an evaluation is worth, and why."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    reward: float | None = None
+    fault: FaultName | None = None
+    error_type: str | None = None
+    error: str | None = None
+    """Message and original traceback, redacted and shortened."""
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal verdict."""
+        return {
+            "metrics": dict(self.metrics),
+            "reward": self.reward,
+            "fault": self.fault,
+            "error_type": self.error_type,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> "Verdict":
+        """Rebuild a verdict from ``to_json``."""
+        assert isinstance(value, dict)  # noqa: S101 - only ``to_json`` writes it
+        return cls(**value)  # type: ignore[arg-type]  # as written
+
+
+def error_text(message: str, details: str, redact: Callable[[str], str]) -> str:
+    """Return message and traceback as one redacted text of bounded length."""
+    told = shortened(message, MAX_ERROR_CHARS // 2, redact)
+    if details and details.rstrip() != message:
+        return f"{told}\n\n{shortened(details, MAX_ERROR_CHARS - len(told) - 2, redact)}"
+    return told
+
+
+class Scorer:
+    """Measures replies with the run's metrics."""
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric | PaidMetric],
+        rewards: RewardModel,
+        redact: Callable[[str], str],
+    ) -> None:
+        self._metrics = tuple(metrics)
+        self._rewards = rewards
+        self._redact = redact
+        self._failed = {m.name: 0.0 for m in metrics if isinstance(m, SuccessRate)}
+
+    def verdict_of_fault(self, fault: EvaluationFault) -> Verdict:
+        """Return the verdict on a cell whose target or metric failed: 0 if it is the candidate's."""
+        is_candidates = fault.fault == "candidate"
+        return Verdict(
+            metrics=dict(self._failed) if is_candidates else {},
+            reward=0.0 if is_candidates else None,
+            fault=fault.fault,
+            error_type=fault.error_type,
+            error=error_text(str(fault), fault.details, self._redact),
+        )
+
+    async def verdict(self, reply: Reply, case: Case, params: Params, asker: Asker) -> Verdict:
+        """Measure a reply; faults of metrics become verdicts.
+
+        Args:
+            reply: the answer, redacted.
+            case: what was asked.
+            params: the candidate's.
+            asker: makes the paid calls of metrics that need some.
+        """
+        metrics: dict[str, float] = {}
+        for metric in self._metrics:
+            try:
+                if isinstance(metric, LlmJudge):
+                    judgement = await metric.judgement(reply, case, params, asker)
+                    metrics |= metric.numbers(judgement)
+                    continue
+                if isinstance(metric, PaidMetric):
+                    value = await metric.judge(reply, case, params, asker)
+                else:
+                    value = await metric.measure(reply, case, params)
+            except EvaluatorFault as fault:
+                return replace(self.verdict_of_fault(fault), metrics=metrics)
+            except EvaluationFault as fault:
+                return replace(self.verdict_of_fault(fault), metrics={**metrics, **self._failed})
+            if value is not None:
+                metrics[metric.name] = value
+        scored = self._rewards.score(metrics)
+        return Verdict(
+            metrics=metrics,
+            reward=scored.reward,
+            fault=scored.fault,
+            error_type=_KINDS.get(scored.fault),
+            error=scored.reason,
+        )

@@ -1,0 +1,111 @@
+"""What a function's result means: a value, or an envelope that says more than its value."""
+
+import sys
+from collections.abc import Mapping
+
+from convergence_core.errors import Billed, CandidateFault
+from convergence_core.records import NO_USAGE, Json, Reply, Usage
+from tasks.functions.workers import Outcome
+from tasks.json_values import MOST_BILLED, NotJsonError, as_text, to_json
+
+ENVELOPE = frozenset(
+    {"result", "success", "error", "cost_usd", "tokens_in", "tokens_out", "metrics", "model"}
+)
+"""Keys of a result that says more than its value; ``result`` must be among them."""
+
+
+def result_json(value: object) -> Json:
+    """Return a function's result as JSON.
+
+    Raises:
+        NotJsonError: it has no JSON form; the message says where and why.
+    """
+    try:
+        return to_json(value)
+    except NotJsonError as error:
+        raise NotJsonError(f"in the result, {error}", error_type=error.error_type) from error
+
+
+def reply_of(outcome: Outcome, *, provider: str) -> Reply:
+    """Return the reply that a function's converted result means.
+
+    Raises:
+        CandidateFault: the function reports a failure, or numbers that are none.
+    """
+    value: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
+    rest: dict[str, Json] = {}
+    if isinstance(value, dict):
+        _raise_if_reported(value)
+        if "result" in value and value.keys() <= ENVELOPE:
+            rest, value = value, value["result"]
+    bill = _bill(rest)
+    return Reply(
+        value=value,
+        latency_ms=outcome.latency_ms,
+        cost_usd=bill.cost_usd,
+        usage=bill.usage,
+        model=bill.model,
+        provider=provider,
+        extra=_metrics(rest),
+    )
+
+
+def _raise_if_reported(value: Mapping[str, Json]) -> None:
+    if value.get("success") is False and value.keys() & {"result", "error"}:
+        reason = value.get("error")
+        why = "the function reported a failure" if reason is None else as_text(reason)
+        bill = _bill(value) if value.keys() <= ENVELOPE else None
+        says_nothing = bill is None or (bill.cost_usd is None and bill.usage == NO_USAGE)
+        raise CandidateFault(
+            why,
+            error_type="reported_failure",
+            billed=None if says_nothing else bill,
+        )
+
+
+def _bill(rest: Mapping[str, Json]) -> Billed:
+    model = rest.get("model")
+    return Billed(
+        usage=Usage(
+            prompt_tokens=_count(rest, "tokens_in"), completion_tokens=_count(rest, "tokens_out")
+        ),
+        cost_usd=_number(rest, "cost_usd"),
+        model=model if isinstance(model, str) else None,
+    )
+
+
+def _number(rest: Mapping[str, Json], key: str) -> float | None:
+    value = rest.get(key)
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= MOST_BILLED:  # type: ignore[operator]
+        raise CandidateFault(
+            f"the function returned `{key}` = {as_text(value)}, not a number from 0 to "
+            f"{MOST_BILLED:g}",
+            error_type="bad_result",
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _count(rest: Mapping[str, Json], key: str) -> int | None:
+    number = _number(rest, key)
+    return None if number is None else int(number)
+
+
+def _is_finite(number: float) -> bool:
+    """Whether a number is one as a float as well; whole numbers can be too large."""
+    return abs(number) <= sys.float_info.max
+
+
+def _metrics(rest: Mapping[str, Json]) -> dict[str, float]:
+    found = rest.get("metrics")
+    if found is None:
+        return {}
+    if isinstance(found, dict):
+        numbers = {name: n for name, n in found.items() if isinstance(n, (bool, int, float))}
+        if len(numbers) == len(found) and all(_is_finite(n) for n in numbers.values()):
+            return {name: float(number) for name, number in numbers.items()}
+    raise CandidateFault(
+        "the function returned `metrics` that are not numbers by name", error_type="bad_result"
+    )

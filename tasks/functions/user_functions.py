@@ -1,0 +1,267 @@
+"""Functions of the user: found by ``module:name`` or ``file.py:name``.
+
+A configuration that names a function is as trusted as that function's code.
+"""
+
+import difflib
+import functools
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType
+from typing import Any, TypeAlias
+
+from convergence_core.errors import ConfigurationError, Problem, ProcessEnding
+from tasks.functions.workers import failure_of
+
+UserFunction: TypeAlias = Callable[..., Any]
+"""A function of the user's: sync or async, of any signature."""
+
+_IMPORT_LOCK = threading.RLock()
+_OUR_FOLDERS = tuple(
+    str(Path(__file__).parents[2] / name) for name in ("convergence/", "tasks/", "flows/")
+)
+_IMPORTS = threading.local()
+"""``n``: imports of a user's module that this thread is in the middle of."""
+_SIBLINGS: dict[str, Path] = {}
+"""Modules that lie beside a user's file → their folder; replaced when another folder has them."""
+
+
+def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
+    """Import ``module:name`` or ``path/to/file.py:name``.
+
+    Modules beside the file, or beside the configuration, can be imported by it.
+
+    Args:
+        path: the function as the configuration names it.
+        base_dir: folder that relative paths start from.
+        key: configuration key, for errors.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is no function; file and line are named
+            where they are known.
+    """
+    source, _, name = path.rpartition(":")
+    with _IMPORT_LOCK:
+        if source.endswith(".py"):
+            module = _load_file(Path(os.path.realpath(Path(base_dir, source))), path, key)
+        else:
+            with _importable(base_dir.resolve()):
+                module = _guarded(lambda: importlib.import_module(source), path, key, source)
+        found: UserFunction = _guarded(
+            lambda: _attribute(module, name, path, key), path, key, source
+        )
+    return found
+
+
+class ImportedScriptError(ConfigurationError):
+    """A module starts an optimization while it is imported."""
+
+
+def refuse_while_importing() -> None:
+    """Refuse to begin a run in a module that is only being imported, as for a function of its own.
+
+    Raises:
+        ImportedScriptError: this thread is importing a user's module.
+    """
+    if getattr(_IMPORTS, "n", 0):
+        raise ImportedScriptError(
+            [Problem(key="", rule="must not begin an optimization while it is imported", value="",
+                     fix=_MAIN_GUARD)]
+        )  # fmt: skip
+
+
+_MAIN_GUARD = 'Put what begins it under `if __name__ == "__main__":`.'
+
+
+def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFunction:
+    """Return a function given as itself, as ``module:name`` or as ``module.name``.
+
+    Raises:
+        ConfigurationError: the name leads to no function.
+    """
+    if not isinstance(function, str):
+        return function
+    if ":" not in function:
+        module, _, name = function.rpartition(".")
+        function = f"{module}:{name}"
+    return load_function(function, base_dir, key=key)
+
+
+def _load_file(file: Path, path: str, key: str) -> object:
+    # Not by `Path.is_file`, which raises for a name that is too long.
+    if not os.path.isfile(file):  # noqa: PTH113 - as above
+        raise ConfigurationError(
+            [Problem(key=key, rule="must name a file that exists", value=repr(path),
+                     fix=f"There is no file {file}; paths start from the configuration's folder.")]
+        )  # fmt: skip
+    # The content is in the name: a file that was edited is another module.
+    digest = hashlib.sha256(str(file).encode() + b"\0" + file.read_bytes()).hexdigest()[:16]
+    module_name = f"convergence_user_{file.stem}_{digest}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    loader = _FromSource(module_name, str(file))
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=loader)
+    assert spec is not None  # noqa: S101 - a loader is given
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        with _importable(file.parent):
+            _guarded(lambda: loader.exec_module(module), path, key, str(file))
+    except ConfigurationError:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles a file as it is now.
+
+    Compiled modules are told apart by the second of their source's last change and its size, so a
+    file that was edited twice within a second would be loaded as it was. None is written either:
+    the folder is the user's.
+    """
+
+    def get_code(self, _fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Put a folder first on the import path, and leave it there as the last when done.
+
+    It stays as the last so that imports inside of functions work too.
+    """
+    for name, seen in list(_SIBLINGS.items()):
+        if seen != folder and (folder / f"{name}.py").exists():
+            sys.modules.pop(name, None)
+            del _SIBLINGS[name]
+    text = str(folder)
+    before = set(sys.modules)
+    sys.path.insert(0, text)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(text)
+        if text not in sys.path:
+            sys.path.append(text)
+        for name in set(sys.modules) - before:
+            if (folder / f"{name}.py").exists():
+                _SIBLINGS[name] = folder
+
+
+def _guarded(load: Callable[[], Any], path: str, key: str, source: str) -> Any:
+    _IMPORTS.n = getattr(_IMPORTS, "n", 0) + 1
+    try:
+        return load()
+    except ImportedScriptError as error:
+        raise ConfigurationError([_script_problem(error, path, key)]) from error
+    except (ConfigurationError, KeyboardInterrupt, ProcessEnding):
+        raise
+    except BaseException as error:
+        raise ConfigurationError([_import_problem(error, path, key, source)]) from error
+    finally:
+        _IMPORTS.n -= 1
+
+
+def _script_problem(error: ImportedScriptError, path: str, key: str) -> Problem:
+    frames = traceback.extract_tb(error.__traceback__)
+    at = next((f for f in reversed(frames) if _is_users(f.filename)), None)
+    return Problem(
+        key=key,
+        rule="must be importable, and importing it begins an optimization",
+        value=repr(path),
+        fix=_MAIN_GUARD,
+        file=None if at is None else at.filename,
+        line=None if at is None else at.lineno,
+    )
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith(_OUR_FOLDERS) and "importlib" not in file
+
+
+def _import_problem(error: BaseException, path: str, key: str, source: str) -> Problem:
+    if isinstance(error, ModuleNotFoundError) and error.name == source.split(".", maxsplit=1)[0]:
+        return Problem(
+            key=key,
+            rule="must name a module that can be imported",
+            value=repr(path),
+            fix=f"There is no module {error.name!r}; write `{error.name}.py:…` for a file beside "
+            "the configuration, or install the package.",
+        )
+    file: str | None = None
+    line: int | None = None
+    if isinstance(error, SyntaxError):
+        file, line = error.filename, error.lineno
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        users = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
+        if users:
+            file, line = users[-1].filename, users[-1].lineno
+    return Problem(
+        key=key,
+        rule=f"must be importable; importing it raised {type(error).__name__}: "
+        + " ".join(failure_of(error).message.split()),
+        value=repr(path),
+        fix="Mend the module, then run `convergence validate`.",
+        file=file,
+        line=line,
+    )
+
+
+def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
+    found: object = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, [n for n in dir(found) if n[0] != "_"], n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else "Check the name after the colon."
+            raise ConfigurationError(
+                [Problem(key=key, rule="must name something the module has", value=repr(path), fix=hint)]
+            )  # fmt: skip
+        found = getattr(found, part)
+    if not callable(found):
+        raise ConfigurationError(
+            [Problem(key=key, rule="must name a function", value=f"{path!r}, a {type(found).__name__}",
+                     fix="Name a `def` or `async def` of the module.")]
+        )  # fmt: skip
+    return found
+
+
+def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | None:
+    """Return a function's arguments; ``None`` if it does not tell them, as some builtins."""
+    try:
+        return inspect.signature(function).parameters
+    except Exception:  # noqa: BLE001 - an object of the user's may raise anything when asked
+        return None
+
+
+def is_async(function: UserFunction) -> bool:
+    """Whether calling the function gives something to await."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    try:
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - a callable object may be async
+        )
+    except Exception:  # noqa: BLE001 - as above
+        return False
+
+
+def describe(function: UserFunction) -> str:
+    """Return a short name of a function for people and requests."""
+    try:
+        module, name = function.__module__, function.__qualname__
+    except Exception:  # noqa: BLE001 - an object may have neither, and raise anything when asked
+        module, name = None, None
+    return f"{module or type(function).__module__}:{name or type(function).__qualname__}"

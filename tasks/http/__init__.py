@@ -1,0 +1,1 @@
+"""HTTP: clients, authentication, bounded bodies, retries."""

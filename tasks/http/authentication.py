@@ -1,0 +1,138 @@
+"""Headers that say who sends a request; secrets are read when the request is made."""
+
+import base64
+from collections.abc import Callable
+from functools import partial
+
+from pydantic import SecretStr
+
+from convergence_core.config import ApiConfig, Configuration
+from convergence_core.errors import ConfigurationError, InfrastructureFault, Problem
+from tasks.secrets.redaction import ENV_REFERENCE, Secrets, journal_name
+
+
+def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
+    """Return the headers of ``api.auth``.
+
+    Raises:
+        ConfigurationError: a variable it names is not set.
+    """
+    auth = api.auth
+    if auth.type == "none":
+        return {}
+    if auth.type == "basic":
+        password = ""
+        if auth.password_env is not None:
+            found = secrets.get(auth.password_env, key="api.auth.password_env")
+            password = found.get_secret_value()
+        pair = f"{auth.username or ''}:{password}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    token = secrets.get(auth.token_env or "", key="api.auth.token_env")
+    if auth.type == "bearer":
+        return {"Authorization": f"Bearer {token.get_secret_value()}"}
+    return {auth.header_name: token.get_secret_value()}
+
+
+def request_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
+    """Return all headers of a request, secrets and ``${NAME}`` filled in.
+
+    Raises:
+        ConfigurationError: a variable is not set.
+    """
+    expanded = {
+        name: _expanded(name, text, secrets).get_secret_value()
+        for name, text in api.request.headers.items()
+    }
+    return {**expanded, **auth_headers(api, secrets)}
+
+
+def _expanded(name: str, text: str, secrets: Secrets) -> SecretStr:
+    return secrets.expand(text, key=f"api.request.headers.{name}")
+
+
+def header_fault(error: BaseException, variable: str | None) -> InfrastructureFault | None:
+    """Return the fault of a header that HTTP cannot carry; ``None``: the error is another one.
+
+    The client's own message would repeat the header.
+
+    Args:
+        error: what the client raised; of the ``UnicodeError`` only those of headers.
+        variable: environment variable of the key, if one was sent.
+    """
+    import httpx  # noqa: PLC0415 - functions as targets do without
+
+    is_illegal = isinstance(error, httpx.LocalProtocolError) and "header" in str(error)
+    if not is_illegal and not isinstance(error, UnicodeError):
+        return None
+    what = variable or "`api.request.headers`"
+    return InfrastructureFault(
+        f"nothing was sent: a header holds what HTTP cannot carry. Check {what}.",
+        error_type="bad_header",
+        retryable=False,
+    )
+
+
+def secret_name(api: ApiConfig) -> str | None:
+    """Return the variable to look at when access is refused."""
+    if api.auth.type == "basic":
+        return api.auth.password_env
+    if api.auth.type != "none":
+        return api.auth.token_env
+    named = [name for text in api.request.headers.values() for name in ENV_REFERENCE.findall(text)]
+    return named[0] if named else None
+
+
+def check_environment(configuration: Configuration, secrets: Secrets | None = None) -> None:
+    """Check that all variables a run will need are set, before anything is paid.
+
+    Raises:
+        ConfigurationError: names every variable that is not.
+    """
+    api, secrets = configuration.api, secrets or Secrets()
+    needed: list[Callable[[], object]] = [
+        partial(_expanded, name, text, secrets) for name, text in api.request.headers.items()
+    ]
+    needed.append(partial(auth_headers, api, secrets))
+    for variable, key in _judge_keys(configuration).items():
+        needed.append(partial(secrets.get, variable, key=key))
+    needed.append(partial(journal_url, configuration, secrets))
+    problems: list[Problem] = []
+    for read in needed:
+        try:
+            read()
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def journal_url(configuration: Configuration, secrets: Secrets) -> SecretStr | None:
+    """Return the URL of a shared journal, closed; ``None``: the journal is a file of the store.
+
+    Raises:
+        ConfigurationError: the variable is not set, or holds another URL.
+    """
+    name = journal_name(configuration)
+    if name is None:
+        return None
+    url = secrets.get(name, key="storage.journal")
+    if not url.get_secret_value().startswith(("postgresql://", "postgres://")):
+        raise ConfigurationError(
+            [Problem(key="storage.journal", rule="must name a variable that holds a URL of Postgres",
+                     value=f"{name}, whose value is none",
+                     fix=f"Set {name} to a URL such as postgresql://db.example.com:5432/journal.")]
+        )  # fmt: skip
+    return url
+
+
+def _judge_keys(configuration: Configuration) -> dict[str, str]:
+    """Return the variables that judges' keys are in, each with the key that names it."""
+    found: dict[str, str] = {}
+    for name, metric in configuration.evaluation.metrics.items():
+        if metric.type != "llm_judge":
+            continue
+        key = "llm" if metric.llm is None else f"evaluation.metrics.{name}.llm"
+        llm = metric.llm or configuration.llm
+        if llm is not None and llm.api_key_env is not None:
+            found.setdefault(llm.api_key_env, f"{key}.api_key_env")
+    return found

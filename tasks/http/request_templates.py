@@ -1,0 +1,103 @@
+"""Placeholders in requests: ``{name}`` for a parameter, ``{input.field}`` for the test case.
+
+``{templates.name}`` stands for a text file of ``search_space.templates`` with its own placeholders
+filled. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
+else are plain braces, and ``{{name}}`` is the plain text ``{name}``. A parameter that is not active
+leaves nothing: its text is empty, and a field that it would fill alone is left out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from convergence_core.errors import CandidateFault
+from convergence_core.records import Json, Params
+from tasks.json_values import MISSING, Missing, as_text, pick
+
+_PLACEHOLDER = re.compile(
+    r"\{(?P<plain>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}(?(plain)\})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What placeholders stand for, for one candidate and one case."""
+
+    params: Params
+    case_input: Json
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def fill(self, template: Json) -> Json:
+        """Return a JSON template with its placeholders filled.
+
+        Raises:
+            CandidateFault: the case has no such input.
+        """
+        filled = self._fill(template)
+        return None if isinstance(filled, Missing) else filled
+
+    def text(self, template: str) -> str:
+        """Return a text with its placeholders filled; values that are no texts as JSON.
+
+        Raises:
+            CandidateFault: the case has no such input.
+        """
+        return _PLACEHOLDER.sub(self._replacement, template)
+
+    def _fill(self, template: Json) -> "Json | Missing":
+        if isinstance(template, str):
+            match = _PLACEHOLDER.fullmatch(template)
+            if match is not None and not match["plain"]:
+                return self._value(match)
+            return self.text(template)
+        if isinstance(template, dict):
+            filled = {key: self._fill(item) for key, item in template.items()}
+            return {key: item for key, item in filled.items() if not isinstance(item, Missing)}
+        if isinstance(template, list):
+            items = [self._fill(item) for item in template]
+            return [item for item in items if not isinstance(item, Missing)]
+        return template
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        if match["plain"]:
+            return match[0][1:-1]
+        value = self._value(match)
+        return "" if isinstance(value, Missing) else as_text(value)
+
+    def _value(self, match: re.Match[str]) -> "Json | Missing":
+        name, path = match["name"], match["rest"].removeprefix(".")
+        if name == "templates":
+            return Values(self.params, self.case_input).text(self.templates[path])
+        if name != "input":
+            return self.params.get(name, MISSING)
+        found = pick(self.case_input, path) if path else self.case_input
+        if isinstance(found, Missing):
+            raise CandidateFault(
+                f"the request needs `{path}` of the test case's input, which has none",
+                error_type="missing_input",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """One placeholder as it is written."""
+
+    name: str
+    path: str
+    text: str
+
+
+def placeholders(template: Json) -> Iterator[Placeholder]:
+    """Yield all placeholders of a JSON template or text."""
+    if isinstance(template, str):
+        for match in _PLACEHOLDER.finditer(template):
+            if not match["plain"]:
+                yield Placeholder(match["name"], match["rest"].removeprefix("."), match[0])
+    elif isinstance(template, dict):
+        for item in template.values():
+            yield from placeholders(item)
+    elif isinstance(template, list):
+        for item in template:
+            yield from placeholders(item)

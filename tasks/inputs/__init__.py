@@ -1,0 +1,1 @@
+"""What a run is given: configuration, test cases, prices, environment."""

@@ -1,0 +1,447 @@
+"""Reads test-case files: JSON, JSONL, YAML, CSV and parquet, with positions for messages."""
+
+import csv
+import io
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from convergence_core.config.positions import read_yaml, shown_key
+from convergence_core.config.shown import shown
+from convergence_core.errors import Problem
+from tasks.json_values import NotJsonError, to_json
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+LIST_KEYS = ("test_cases", "cases")
+"""Under which a JSON or YAML file may hold its list."""
+
+SUFFIXES = {
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawCase:
+    """One test case as it is written, and where."""
+
+    value: Any
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawCases:
+    """What a file holds."""
+
+    cases: tuple[RawCase, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+class FileProblem(Exception):  # noqa: N818 - it carries a Problem
+    """A file cannot be read."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Makes problems of one file."""
+
+    file: str | None
+    """As the user gave it; ``None`` for Python data."""
+    key: str
+    """What messages name; places within it are appended."""
+
+    def problem(
+        self,
+        rule: str,
+        fix: str,
+        *,
+        value: str = "",
+        line: int | None = None,
+        column: int | None = None,
+        at: str = "",
+    ) -> Problem:
+        """Return a problem of the file, or of a place in it."""
+        return Problem(
+            key=f"{self.key}{at}",
+            rule=rule,
+            value=value,
+            fix=fix,
+            file=self.file,
+            line=line,
+            column=column,
+        )
+
+    def below(self, problem: Problem) -> Problem:
+        """Return a problem of a place in the file's document as one of this file."""
+        dot = "." if problem.key and not problem.key.startswith("[") else ""
+        return replace(problem, key=f"{self.key}{dot}{problem.key}")
+
+
+def read_bytes(path: Path, report: Reporter) -> bytes:
+    """Return a file's content.
+
+    Raises:
+        FileProblem: it is missing, no file, not readable or empty.
+    """
+    where = repr(str(path))
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_given_pipe(path, mode)):
+            rule, fix = "must name a file, not a pipe or a device", "Name a regular file."
+            raise FileProblem(report.problem(rule, fix, value=where))
+        content = path.read_bytes()
+    except FileNotFoundError:
+        rule, fix = "must name a file that exists", "Paths start from the configuration's folder."
+        raise FileProblem(report.problem(rule, fix, value=where)) from None
+    except IsADirectoryError:
+        rule, fix = "must name a file, not a folder", "Name a file in it."
+        raise FileProblem(report.problem(rule, fix, value=where)) from None
+    except (OSError, ValueError) as error:  # ValueError: a path with the character 0
+        code = getattr(error, "errno", None)
+        why = os.strerror(code) if code else str(error)
+        rule, fix = "must name a file that can be read", "Check its permissions."
+        raise FileProblem(report.problem(rule, fix, value=f"{where} ({why})")) from None
+    if not content:
+        rule, fix = "must name a file that is not empty", "The file has 0 bytes; write it again."
+        raise FileProblem(report.problem(rule, fix, value=where))
+    return content
+
+
+def _is_given_pipe(path: Path, mode: int) -> bool:
+    """Whether a path is a pipe that a shell hands over, as in ``<(…)``: it has a writer."""
+    return stat.S_ISFIFO(mode) and str(path).startswith(("/dev/", "/proc/self/fd/"))
+
+
+def decode(content: bytes, report: Reporter) -> str:
+    """Return a file's text.
+
+    Raises:
+        FileProblem: it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        value = f"byte 0x{content[error.start]:02x}"
+        fix = "Save the file as UTF-8."
+        raise FileProblem(
+            report.problem("must be UTF-8 text", fix, value=value, line=line)
+        ) from None
+
+
+def read_cases(path: Path, report: Reporter) -> RawCases:
+    """Read a file by its suffix.
+
+    Raises:
+        FileProblem: it cannot be read at all; problems of single cases are in the result.
+    """
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        rule = "must be a .json, .jsonl, .yaml, .csv or .parquet file"
+        fix = "Rename it by what it holds, or convert it."
+        raise FileProblem(report.problem(rule, fix, value=repr(path.name)))
+    content = read_bytes(path, report)
+    if kind == "parquet":
+        return _parquet(path, report)
+    text = decode(content, report)
+    if not text.strip():
+        rule, fix = "must name a file that is not empty", "It holds white space only."
+        raise FileProblem(report.problem(rule, fix, value=repr(str(path))))
+    readers: dict[str, Callable[[str, Reporter], RawCases]] = {
+        "json": _json,
+        "jsonl": _jsonl,
+        "yaml": _yaml,
+        "csv": lambda text, report: _csv(text, report, ","),
+        "tsv": lambda text, report: _csv(text, report, "\t"),
+    }
+    return readers[kind](text, report)
+
+
+def load_json(text: str, report: Reporter, *, line: int = 1) -> Any:
+    """Return the JSON value of a text.
+
+    Raises:
+        FileProblem: it is no JSON, or an object has a key twice; the message has the line.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_of_pairs)
+    except json.JSONDecodeError as error:
+        rule, fix = f"must be valid JSON: {error.msg}", "Correct the text at this place."
+        at = {"line": line + error.lineno - 1, "column": error.colno}
+        raise FileProblem(report.problem(rule, fix, **at)) from None  # type: ignore[arg-type]
+    except _TwiceError as error:
+        raise FileProblem(_twice(error, report, line=line)) from None
+    except (ValueError, RecursionError) as error:
+        rule, fix = f"must be valid JSON: {error}", "JSON has finite numbers of moderate size."
+        raise FileProblem(report.problem(rule, fix, line=line)) from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+class _TwiceError(Exception):
+    """An object has a key twice."""
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return made
+
+
+def _twice(
+    error: _TwiceError, report: Reporter, *, line: int | None = None, column: int | None = None
+) -> Problem:
+    rule = f"must not have the key {shown_key(str(error))} twice in one object"
+    return report.problem(rule, "Remove or rename one of them.", line=line, column=column)
+
+
+def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
+    """Return the list of cases and the key it stands under.
+
+    Raises:
+        FileProblem: there is none.
+    """
+    if isinstance(data, list):
+        return data, ""
+    if isinstance(data, dict):
+        for key in LIST_KEYS:
+            if isinstance(data.get(key), list):
+                return data[key], key
+    rule = "must hold a list of test cases, or a mapping with `test_cases:`"
+    raise FileProblem(
+        report.problem(rule, 'Write `[{"input": …, "expected": …}]`.', value=shown(data))
+    )
+
+
+def _json(text: str, report: Reporter) -> RawCases:
+    try:
+        found, key = _cases_of(load_json(text, report), report)
+    except FileProblem:
+        problems = _twice_in_cases(text, report)
+        if not problems:
+            raise
+        return RawCases((), tuple(problems))
+    places = _places(text, _starts(text, key))
+    return RawCases(
+        tuple(RawCase(value, *place) for value, (_, *place) in zip(found, places, strict=True))
+    )
+
+
+def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield rising places of a text, each with its line and column."""
+    line, seen = 1, 0
+    for start in starts:
+        line += text.count("\n", seen, start)
+        seen = start
+        yield start, line, start - text.rfind("\n", 0, start)
+
+
+def _twice_in_cases(text: str, report: Reporter) -> list[Problem]:
+    """Return a problem for each case with a key twice, at the line where the case begins."""
+    try:
+        _, key = _cases_of(json.loads(text), report)
+    except (ValueError, RecursionError, FileProblem):
+        return []
+    problems = []
+    for start, line, column in _places(text, _starts(text, key)):
+        try:
+            _STRICT_DECODER.raw_decode(text, start)
+        except _TwiceError as error:
+            problems.append(_twice(error, report, line=line, column=column))
+    return problems
+
+
+_DECODER = json.JSONDecoder()
+_STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_of_pairs)
+
+
+def _starts(text: str, key: str) -> Iterator[int]:
+    """Yield where each element of the list of cases begins, in a text that is valid JSON."""
+    position = _skip(text, 0)
+    if key:
+        position = _find_list(text, position, key)
+    position = _skip(text, position + 1)
+    while text[position] != "]":
+        yield position
+        _, position = _DECODER.raw_decode(text, position)
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+
+
+def _find_list(text: str, position: int, key: str) -> int:
+    """Return where the list under a key of the outermost object begins; the last such key counts."""
+    found = -1
+    position = _skip(text, position + 1)
+    while text[position] != "}":
+        name, position = _DECODER.raw_decode(text, position)
+        position = _skip(text, _skip(text, position) + 1)  # over the colon
+        start = position
+        _, position = _DECODER.raw_decode(text, position)
+        found = start if name == key else found
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return found
+
+
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position
+
+
+def _jsonl(text: str, report: Reporter) -> RawCases:
+    cases: list[RawCase] = []
+    problems: list[Problem] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                cases.append(RawCase(load_json(line, report, line=number), number))
+            except FileProblem as error:
+                problems.append(error.problem)
+    return RawCases(tuple(cases), tuple(problems))
+
+
+def _yaml(text: str, report: Reporter) -> RawCases:
+    source = read_yaml(text, report.file)
+    if source.problems:
+        return RawCases((), tuple(report.below(problem) for problem in source.problems))
+    found, key = _cases_of(source.data, report)
+    cases = []
+    for i, value in enumerate(found):
+        at = source.position((key, i) if key else (i,), of_key=False)
+        cases.append(RawCase(value, at.line if at else None, at.column if at else None))
+    return RawCases(tuple(cases))
+
+
+def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    cases: list[RawCase] = []
+    problems: list[Problem] = []
+    names: list[str] | None = None
+    try:
+        before = 0
+        for row in reader:
+            line, before = before + 1, reader.line_num
+            if not any(cell.strip() for cell in row):
+                continue
+            if names is None:
+                names = [name.strip() for name in row]
+                problems += _column_problems(names, report)
+            elif len(row) != len(names):
+                rule = f"must have {len(names)} cells, as the first line has"
+                fix = "Put cells that hold commas or line breaks in double quotes."
+                problems.append(report.problem(rule, fix, value=f"{len(row)} cells", line=line))
+            else:
+                cases.append(
+                    RawCase(_of_row(dict(zip(names, row, strict=True)), is_typed=False), line)
+                )
+    except csv.Error as error:
+        rule, fix = f"must be valid CSV: {error}", "Check the double quotes before this line."
+        problems.append(report.problem(rule, fix, line=reader.line_num))
+    return RawCases(tuple(cases), tuple(problems))
+
+
+def _column_problems(names: list[str], report: Reporter) -> list[Problem]:
+    problems = []
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        rule, fix = f"must not have two columns `{name}`", "Rename one of them."
+        problems.append(report.problem(rule, fix, line=1))
+    if not any(name == "input" or name.startswith("input.") for name in names):
+        rule = "must have a column `input`, or columns `input.…`"
+        problems.append(
+            report.problem(
+                rule,
+                "Name the columns in the first line.",
+                value=one_line(", ".join(names), 80, redacted_text),
+                line=1,
+            )
+        )
+    return problems
+
+
+def _of_row(row: Mapping[str, Any], *, is_typed: bool) -> dict[str, Any]:
+    """Return a case from columns: ``input.a.b`` nests, empty cells are absent, JSON is decoded."""
+    case: dict[str, Any] = {}
+    for name, cell in row.items():
+        value = _decoded(cell, is_part=not is_typed and ("." in name or name == "expected"))
+        if value is None or value == "":
+            continue
+        first, *rest = name.split(".") if name.startswith(("input.", "expected.")) else [name]
+        here = case
+        for part in (first, *rest)[:-1]:
+            if not isinstance(here.get(part), dict):
+                here[part] = {}
+            here = here[part]
+        here[(first, *rest)[-1]] = value
+    if isinstance(case.get("tags"), str):
+        case["tags"] = [
+            tag.strip() for tag in case["tags"].replace(";", ",").split(",") if tag.strip()
+        ]
+    if isinstance(case.get("weight"), str):
+        case["weight"] = _as_number(case["weight"])
+    return case
+
+
+def _decoded(cell: Any, *, is_part: bool) -> Any:
+    """Decode JSON objects and lists in a cell; in parts of a case without types any JSON."""
+    if not isinstance(cell, str):
+        return cell
+    text = cell.strip()
+    if text[:1] in ("{", "[") or (is_part and text):
+        try:
+            return json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            return cell
+    return cell
+
+
+def _as_number(text: str) -> float | str:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+def _parquet(path: Path, report: Reporter) -> RawCases:
+    import polars as pl  # noqa: PLC0415 - only those who have parquet files pay for it
+
+    try:
+        rows = pl.read_parquet(path).to_dicts()
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        told = one_line(str(error), 200, redacted_text)
+        rule, fix = f"must be a parquet file: {told}", "Write it again."
+        raise FileProblem(report.problem(rule, fix, value=repr(str(path)))) from None
+    cases: list[RawCase] = []
+    problems: list[Problem] = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            plain = {name: to_json(cell) for name, cell in row.items()}
+            cases.append(RawCase(_of_row(plain, is_typed=True)))
+        except NotJsonError as error:
+            rule = f"must hold values that JSON can carry, but in row {number} {error}"
+            problems.append(report.problem(rule, "Convert the column to text or numbers."))
+    return RawCases(tuple(cases), tuple(problems))

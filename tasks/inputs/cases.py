@@ -1,0 +1,221 @@
+"""Raw test cases → ``Case``: checks of each, ids, the held-out share, and the cases' hash."""
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from convergence_core.config import EvaluationConfig
+from convergence_core.config.shown import shown
+from convergence_core.errors import Problem
+from convergence_core.records import Case, canonical_json, sha256_hex
+from tasks.inputs.case_files import RawCase, Reporter
+from tasks.json_values import MISSING, Missing, NotJsonError, pick, to_json
+from tasks.metrics.comparisons import check_expected, needs_expected
+
+CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description")
+MAX_WEIGHT = 1_000_000_000
+"""Of a case, as of a metric: sums of more are no numbers."""
+_MAX_PROBLEMS = 50
+
+
+def build_cases(
+    raw: Sequence[RawCase], evaluation: EvaluationConfig, report: Reporter
+) -> tuple[tuple[Case, ...], list[Problem]]:
+    """Return the cases that are well, and the problems of the others.
+
+    A case without an id gets one from its content.
+    """
+    builder = _Builder(evaluation, report)
+    for index, case in enumerate(raw):
+        builder.add(index, case)
+        if len(builder.problems) >= _MAX_PROBLEMS:
+            break
+    if not raw:
+        rule, fix = "must hold at least one test case", "Write e.g. `{input: …, expected: …}`."
+        builder.problems.append(report.problem(rule, fix))
+    return tuple(builder.cases), builder.problems
+
+
+def split_holdout(
+    cases: Sequence[Case], share: float
+) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
+    """Return search cases and held-out cases: stable over runs, seeds and the order of the file.
+
+    Which cases are held out depends on their ids and groups alone; each side has at least one, and
+    a group lies whole on one of them.
+    """
+    n_units = len({_unit(case) for case in cases})
+    if share <= 0 or n_units < 2:
+        return tuple(cases), ()
+    sizes = Counter(_unit(case) for case in cases)
+    ranked = sorted(sizes, key=lambda unit: sha256_hex(f"holdout:{unit}"))
+    wanted = max(1, round(share * len(cases)))
+    held: set[str] = set()
+    n_held = 0
+    for unit in ranked:
+        # What would overshoot by more than it is short of now stays with the search.
+        if len(held) < n_units - 1 and n_held + sizes[unit] - wanted <= wanted - n_held:
+            held.add(unit)
+            n_held += sizes[unit]
+    held = held or {min(ranked, key=lambda unit: sizes[unit])}
+    search = tuple(case for case in cases if _unit(case) not in held)
+    return search, tuple(case for case in cases if _unit(case) in held)
+
+
+def _unit(case: Case) -> str:
+    """Return the name of what is held out as a whole."""
+    return case.case_id if case.group is None else f"group:{case.group}"
+
+
+def groups_of(cases: Sequence[Case]) -> dict[str, str]:
+    """Return case → group, of the cases that have one."""
+    return {case.case_id: case.group for case in cases if case.group is not None}
+
+
+def hash_of(cases: Sequence[Case]) -> str:
+    """Return a hash of all that shapes evaluations; the order of the file does not matter."""
+    rows = [
+        [
+            *(case.case_id, case.input, case.expected, case.weight, list(case.tags)),
+            *([] if case.group is None else [case.group]),
+        ]
+        for case in sorted(cases, key=lambda case: case.case_id)
+    ]
+    return sha256_hex(canonical_json(rows))
+
+
+class _Builder:
+    def __init__(self, evaluation: EvaluationConfig, report: Reporter) -> None:
+        self._metrics = evaluation.metrics
+        self._report = report
+        self._id_to_place: dict[str, str] = {}
+        self.cases: list[Case] = []
+        self.problems: list[Problem] = []
+
+    def add(self, index: int, raw: RawCase) -> None:
+        n_before = len(self.problems)
+        if not isinstance(raw.value, dict):
+            self._add(index, raw, "", "must be a mapping", "Write `{input: …}`.", raw.value)
+            return
+        try:
+            value = to_json(raw.value)
+        except NotJsonError as error:
+            fix = "Use texts, numbers, lists and mappings."
+            self._add(index, raw, "", f"must be made of JSON values: {error}", fix)
+            return
+        assert isinstance(value, dict)  # noqa: S101 - a mapping stays one
+        self._check_keys(index, raw, value)
+        if value.get("input") is None:
+            self._add(index, raw, ".input", "is required", "Add `input:`, what is asked.")
+        weight = value.get("weight", 1.0)
+        if not _is_positive(weight):
+            rule = f"must be a number above 0 and at most {MAX_WEIGHT:,}"
+            fix = "Write e.g. 1, or remove the case."
+            self._add(index, raw, ".weight", rule, fix, weight)
+        tags = _tags(value.get("tags"))
+        if tags is None:
+            fix = "Write e.g. `[easy, english]`."
+            self._add(index, raw, ".tags", "must be a list of texts", fix, value.get("tags"))
+        group = value.get("group")
+        if isinstance(group, int) and not isinstance(group, bool):
+            group = str(group)
+        if group is not None and (not isinstance(group, str) or not group.strip()):
+            fix = "Write one name for all cases that are alike, or remove it."
+            self._add(index, raw, ".group", "must be a text that is not empty", fix, group)
+        description = value.get("description") or ""
+        if not isinstance(description, str):
+            self._add(
+                index, raw, ".description", "must be a text", "Put it in quotes.", description
+            )
+        self._check_expected(index, raw, value)
+        case_id = self._id(index, raw, value)
+        if len(self.problems) == n_before:
+            assert case_id is not None and tags is not None  # noqa: S101, PT018 - no problem
+            self.cases.append(
+                Case(
+                    case_id=case_id,
+                    input=value["input"],
+                    expected=value.get("expected"),
+                    weight=float(weight),  # type: ignore[arg-type]  # checked above
+                    tags=tags,
+                    group=None if group is None else str(group),
+                    description=str(description),
+                )
+            )
+
+    def _check_keys(self, index: int, raw: RawCase, value: dict[str, Any]) -> None:
+        """Refuse misspelt keys; others, such as further columns of a table, are nobody's."""
+        for key in value:
+            if key not in CASE_KEYS and (
+                near := difflib.get_close_matches(key.lower(), CASE_KEYS, 1, 0.75)
+            ):
+                self._add(
+                    index, raw, f".{key}", "is not a known key", f"Did you mean `{near[0]}`?"
+                )
+
+    def _id(self, index: int, raw: RawCase, value: dict[str, Any]) -> str | None:
+        written = value.get("id")
+        if written is None:
+            content = [value.get("input"), value.get("expected")]
+            case_id = f"case-{sha256_hex(canonical_json(content))[:12]}"
+            rule, fix = "must differ from all others", "Remove it, or give both an `id`."
+        elif isinstance(written, (str, int)) and not isinstance(written, bool) and written != "":
+            case_id = str(written)
+            rule, fix = "must be unique", "Give each case an id of its own."
+        else:
+            fix = "Write e.g. `id: refund-1`, or leave it out."
+            self._add(index, raw, ".id", "must be a text that is not empty", fix, written)
+            return None
+        if case_id in self._id_to_place:
+            at = ".id" if written is not None else ""
+            rule += f", but {self._id_to_place[case_id]} has the same"
+            self._add(index, raw, at, rule, fix, *([case_id] if at else []))
+            return None
+        place = f"case {index + 1}" if raw.line is None else f"line {raw.line}"
+        self._id_to_place[case_id] = place
+        return case_id
+
+    def _check_expected(self, index: int, raw: RawCase, value: dict[str, Any]) -> None:
+        for name, metric in self._metrics.items():
+            if not needs_expected(metric):
+                continue
+            at, expected = ".expected", value.get("expected", MISSING)
+            if not isinstance(expected, Missing) and metric.expected_field is not None:
+                at, expected = (
+                    f".expected.{metric.expected_field}",
+                    pick(expected, metric.expected_field),
+                )
+            if isinstance(expected, Missing):
+                fix = f"Add it, or give metric `{name}` another type."
+                self._add(index, raw, at, f"is required by metric `{name}`", fix)
+            elif (wrong := check_expected(metric, expected)) is not None:
+                fix = f"Metric `{name}` of type `{metric.type}` compares with it."
+                self._add(index, raw, at, wrong, fix, expected)
+
+    def _add(self, index: int, raw: RawCase, at: str, rule: str, fix: str, *value: Any) -> None:
+        self.problems.append(
+            self._report.problem(
+                rule,
+                fix,
+                value=shown(value[0]) if value else "",
+                line=raw.line,
+                column=raw.column,
+                at=f"[{index}]{at}",
+            )
+        )
+
+
+def _is_positive(value: object) -> bool:
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= MAX_WEIGHT
+    )
+
+
+def _tags(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return ()
+    tags = [value] if isinstance(value, str) else value
+    if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
+        return tuple(tags)
+    return None

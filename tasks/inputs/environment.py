@@ -1,0 +1,82 @@
+"""What a run reaches outside: secrets, prices, and where its requests really go."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import Configuration
+from tasks.http.authentication import check_environment, journal_url
+from tasks.inputs.prices import prices_of
+from tasks.secrets.process_redaction import hide
+from tasks.secrets.redaction import Redactor, Secrets
+
+_PLACEHOLDER = "offline"
+"""What is sent in place of every key when nobody outside is asked."""
+
+
+class _AnyName(Mapping[str, str]):
+    """An environment in which every variable is set, and to nothing worth hiding."""
+
+    def __getitem__(self, name: str) -> str:
+        return _PLACEHOLDER
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The outside of one run."""
+
+    secrets: Secrets
+    prices: PriceTable
+    mock_url: str | None = None
+    """Server that answers in place of all chat models; ``None``: the real ones are asked."""
+
+    @classmethod
+    def of(cls, configuration: Configuration, *, mock_url: str | None = None) -> Self:
+        """Return the world of a configuration, checked before anything is paid.
+
+        From here on, nothing that this process logs or fails with shows its secrets.
+
+        Raises:
+            ConfigurationError: a variable that it names is not set.
+        """
+        prices = prices_of(configuration)
+        if mock_url is None:
+            check_environment(configuration)
+            world = cls(secrets=Secrets(), prices=prices)
+        else:
+            journal_url(configuration, Secrets())  # the journal is the real one
+            world = cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
+        hide(world.redactor(configuration))
+        return world
+
+    @classmethod
+    def unchecked(cls, configuration: Configuration) -> Self:
+        """Return the world of a configuration whose keys may not be set; for validation."""
+        world = cls(secrets=Secrets(), prices=prices_of(configuration))
+        hide(world.redactor(configuration))
+        return world
+
+    def redactor(self, configuration: Configuration) -> Redactor:
+        """Return what keeps this configuration's secrets out of every text."""
+        if self.mock_url is not None:
+            return Redactor.of_journal(configuration)
+        return Redactor.from_configuration(configuration, self.secrets)
+
+    def journal_url(self, configuration: Configuration) -> str | None:
+        """Return the URL of a shared journal, open; ``None``: it is a file of the store.
+
+        Raises:
+            ConfigurationError: the variable is not set.
+        """
+        url = journal_url(configuration, Secrets())
+        return None if url is None else url.get_secret_value()

@@ -1,0 +1,390 @@
+"""Loads a configuration with all files it names; the problems of all of them are told at once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from convergence_core.config import Configuration, TextParam, parse_mapping
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.loader import configuration_of
+from convergence_core.config.positions import read_yaml
+from convergence_core.config.shown import dotted
+from convergence_core.config.source import Path as KeyPath, Source
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.records import Case, Json, sha256_hex
+from convergence_core.space import Space
+from tasks.http.request_templates import placeholders
+from tasks.inputs.case_files import (
+    FileProblem,
+    RawCase,
+    RawCases,
+    Reporter,
+    decode,
+    load_json,
+    read_bytes,
+    read_cases,
+)
+from tasks.inputs.cases import build_cases, hash_of, split_holdout
+from tasks.inputs.facts import facts_of
+from tasks.json_values import Missing, names, pick
+from tasks.metrics import judge
+from tasks.metrics.comparisons import check_schema
+
+TEXT_SUFFIXES = (".md", ".txt", ".prompt")
+"""A variant that ends so, on one line and without a space, is the path of a file."""
+
+_CASES = "evaluation.test_cases"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A configuration and the content of its files."""
+
+    configuration: Configuration
+    base_dir: Path
+    """Folder that relative paths start from."""
+    config_path: Path | None
+    """``None`` when the configuration came from Python."""
+    space: Space
+    cases: tuple[Case, ...]
+    search_cases: tuple[Case, ...]
+    """Those the search may see."""
+    holdout_cases: tuple[Case, ...]
+    """Those it never sees."""
+    cases_sha256: str
+    texts: Mapping[str, str]
+    """Text variant as written → its text."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Name in ``search_space.templates`` → the file's text."""
+    schemas: Mapping[str, Json] = field(default_factory=dict)
+    """Metric → its JSON Schema."""
+    rubrics: Mapping[str, str] = field(default_factory=dict)
+    """Metric → the text of its ``rubric_path``."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a run should remember of the world it was made in; see ``tasks.inputs.facts``."""
+        rubrics = {
+            f"sha256 of the rubric of {name}": sha256_hex(text)
+            for name, text in self.rubrics.items()
+        }
+        return {**facts_of(self.configuration, self.base_dir), **rubrics}
+
+
+def load(path: str | Path) -> Loaded:
+    """Load a configuration file and all files it names.
+
+    Raises:
+        ConfigurationError: holds every problem of all files.
+    """
+    path = Path(path)
+    content = read_config(path)
+    source = read_yaml(content, str(path))
+    try:
+        configuration = configuration_of(source)
+    except ConfigurationError as error:
+        found = _problems_of_named_cases(source, path.parent)
+        raise ConfigurationError([*error.problems, *found]) from None
+    return _Loader(configuration, path.parent, source, path).load()
+
+
+def read_config(path: Path) -> bytes:
+    """Return the content of a configuration file.
+
+    Raises:
+        ConfigurationError: it is missing, no file, not readable or empty.
+    """
+    try:
+        return read_bytes(path, Reporter(file=str(path), key=""))
+    except FileProblem as error:
+        raise ConfigurationError([_of_config(error.problem, path)]) from None
+
+
+def load_mapping(
+    mapping: Mapping[str, Any], base_dir: str | Path = ".", *, allow_callable: bool = False
+) -> Loaded:
+    """Load a configuration given as Python data, and all files it names.
+
+    Args:
+        mapping: of the same form as the file.
+        base_dir: folder that relative paths start from.
+        allow_callable: whether target and evaluator will be passed as callables.
+
+    Raises:
+        ConfigurationError: holds every problem of all files.
+    """
+    configuration = parse_mapping(mapping, allow_callable=allow_callable)
+    return _Loader(configuration, Path(base_dir), Source(), None).load()
+
+
+def is_text_path(variant: str) -> bool:
+    """Whether a text variant is the path of a file, and not the text itself."""
+    return variant.lower().endswith(TEXT_SUFFIXES) and not any(c.isspace() for c in variant)
+
+
+def _of_config(problem: Problem, path: Path) -> Problem:
+    return Problem(
+        key="",
+        rule=problem.rule.replace("must name a file", "the configuration must be a file"),
+        value=problem.value or repr(str(path)),
+        fix="`convergence init` writes an example." if "exists" in problem.rule else problem.fix,
+    )
+
+
+def _problems_of_named_cases(source: Source, base_dir: Path) -> list[Problem]:
+    """Look at the test-case file of a configuration that is itself wrong, as far as that goes."""
+    found = pick(source.data, _CASES) if isinstance(source.data, dict) else None
+    named = found.get("path") if isinstance(found, dict) else found
+    if not isinstance(named, str):
+        return []
+    path = base_dir / named
+    try:
+        return list(read_cases(path, Reporter(file=str(path), key=_CASES)).problems)
+    except FileProblem as error:
+        return [error.problem]
+
+
+class _Loader:
+    def __init__(
+        self, configuration: Configuration, base_dir: Path, source: Source, path: Path | None
+    ) -> None:
+        self._configuration = configuration
+        self._base_dir = base_dir
+        self._source = source
+        """Of the configuration, for positions; empty when it came from Python."""
+        self._path = path
+        self._problems: list[Problem] = []
+
+    def load(self) -> Loaded:
+        space_config = self._configuration.search_space
+        templates = self._templates()
+        texts = self._texts()
+        schemas = self._schemas()
+        rubrics = self._rubrics()
+        cases = self._cases()
+        self._check_templates(templates, cases)
+        self._check_request(templates)
+        space = None
+        if texts is not None:
+            known = texts
+            space = self._collect(lambda: Space.from_config(space_config, known))
+        if space is not None and texts is not None:
+            self._check_judges(space, texts, cases)
+        if self._problems or space is None or texts is None:
+            raise ConfigurationError(list(dict.fromkeys(self._problems)))
+        share = self._configuration.evaluation.test_cases.holdout
+        search_cases, holdout_cases = split_holdout(cases, share)
+        return Loaded(
+            configuration=self._configuration,
+            base_dir=self._base_dir,
+            config_path=self._path,
+            space=space,
+            cases=cases,
+            search_cases=search_cases,
+            holdout_cases=holdout_cases,
+            cases_sha256=hash_of(cases),
+            texts=texts,
+            templates=templates,
+            schemas=schemas,
+            rubrics=rubrics,
+        )
+
+    def _check_judges(
+        self, space: Space, texts: Mapping[str, str], cases: tuple[Case, ...]
+    ) -> None:
+        configuration = self._configuration
+        found = [
+            *judge.problems(configuration),
+            *judge.champion_problems(configuration, space, texts),
+            *judge.label_problems(configuration, cases),
+        ]
+        self._problems += map(self._source.located, found)
+        if judge.judge_configs(configuration) and not configuration.storage.keep_text:
+            self._problem(
+                ("storage", "keep_text"),
+                "must be true with a metric of type `llm_judge`: its verdicts are read from text",
+                "Remove it, or measure by another type.",
+                value="false",
+            )
+
+    def _rubrics(self) -> dict[str, str]:
+        rubrics: dict[str, str] = {}
+        for name, metric in self._configuration.evaluation.metrics.items():
+            if metric.rubric_path is None:
+                continue
+            at: KeyPath = ("evaluation", "metrics", name, "rubric_path")
+            text = self._read_text(metric.rubric_path, at)
+            if text is None:
+                continue
+            if not text.strip():
+                fix = "Say in words what a good answer is."
+                self._problem(at, "must not be empty", fix, value=repr(metric.rubric_path))
+            rubrics[name] = text
+        return rubrics
+
+    def _collect(self, load: Callable[[], T]) -> T | None:
+        """Return what ``load`` returns, or keep its problems."""
+        try:
+            return load()
+        except ConfigurationError as error:
+            self._problems += error.problems
+        except FileProblem as error:
+            self._problems.append(error.problem)
+        return None
+
+    def _problem(self, path: KeyPath, rule: str, fix: str, *, value: str = "") -> None:
+        self._problems.append(self._source.problem(path, rule, fix, value=value))
+
+    def _read_text(self, named: str, path: KeyPath) -> str | None:
+        """Return a file's text; a problem stands where the configuration names the file."""
+        file = self._base_dir / named
+        at = self._source.position(path, of_key=False) if self._source.values else None
+        try:
+            report = Reporter(file=str(file), key="")
+            return decode(read_bytes(file, report), report)
+        except FileProblem as error:
+            found = error.problem
+            self._problem(path, found.rule, found.fix, value=found.value or repr(str(file)))
+            if at is None:
+                self._problems[-1] = found
+            return None
+
+    def _texts(self) -> dict[str, str] | None:
+        texts: dict[str, str] = {}
+        is_well = True
+        for name, parameter in self._configuration.search_space.parameters.items():
+            if not isinstance(parameter, TextParam):
+                continue
+            for i, variant in enumerate(parameter.variants):
+                if not is_text_path(variant):
+                    texts[variant] = variant
+                    continue
+                at: KeyPath = ("search_space", "parameters", name, "variants", i)
+                text = self._read_text(variant, at)
+                is_well = is_well and text is not None
+                texts[variant] = text or ""
+        return texts if is_well else None
+
+    def _templates(self) -> dict[str, str]:
+        templates: dict[str, str] = {}
+        for name, config in self._configuration.search_space.templates.items():
+            at: KeyPath = ("search_space", "templates", name, "path")
+            text = self._read_text(config.path, at)
+            if text is not None:
+                templates[name] = text
+        return templates
+
+    def _schemas(self) -> dict[str, Json]:
+        schemas: dict[str, Json] = {}
+        for name, metric in self._configuration.evaluation.metrics.items():
+            schema = metric.json_schema
+            if schema is None:
+                continue
+            at: KeyPath = ("evaluation", "metrics", name, "schema")
+            value: Json = schema
+            if isinstance(schema, str):
+                text = self._read_text(schema, at)
+                report = Reporter(file=str(self._base_dir / schema), key=dotted(at))
+                if text is None:
+                    continue
+                value = self._collect(partial(load_json, text, report))
+                if value is None:
+                    continue
+            if (wrong := check_schema(value)) is not None:
+                self._problem(at, wrong, "See json-schema.org for its rules.")
+            schemas[name] = value
+        return schemas
+
+    def _cases(self) -> tuple[Case, ...]:
+        config = self._configuration.evaluation.test_cases
+        if config.path is not None:
+            file = self._base_dir / config.path
+            report = Reporter(file=str(file), key=_CASES)
+            raw = self._collect(lambda: read_cases(file, report))
+        else:
+            report = Reporter(file=self._source.file, key=f"{_CASES}.inline")
+            raw = RawCases(tuple(self._inline(i, v) for i, v in enumerate(config.inline or ())))
+        if raw is None:
+            return ()
+        self._problems += raw.problems
+        cases, problems = build_cases(raw.cases, self._configuration.evaluation, report)
+        # A file of which no line can be read holds no case for that reason.
+        self._problems += [] if raw.problems and not raw.cases else problems
+        units = {case.group or (case.case_id,) for case in cases}
+        if config.holdout > 0 and len(units) == 1 and not problems:
+            rule = "needs at least two test cases, one for each side"
+            if len(cases) > 1:
+                rule += f", but all {len(cases)} are of one group"
+            self._problem(("evaluation", "test_cases", "holdout"), rule, "Add cases, or write 0.")
+        return cases
+
+    def _inline(self, index: int, value: Any) -> RawCase:
+        for path in ((*_INLINE, index), (*_INLINE[:-1], index)):
+            if path in self._source.values:
+                at = self._source.values[path]
+                return RawCase(value, at.line, at.column)
+        return RawCase(value)
+
+    def _check_templates(self, templates: Mapping[str, str], cases: tuple[Case, ...]) -> None:
+        """Check that every template is used, and what the placeholders of all of them name."""
+        request = self._configuration.api.request
+        written: list[tuple[KeyPath, Json]] = [(("api", "request", "body"), request.body)]
+        written += [(("api", "request", "query", k), text) for k, text in request.query.items()]
+        written.append((("api", "request", "options"), dict(request.options)))
+        for i, message in enumerate(request.messages or ()):
+            written.append((("api", "request", "messages", i, "content"), message.content))
+        used = set()
+        for path, template in written:
+            used |= {p.path for p in placeholders(template) if p.name == "templates"}
+            self._check_placeholders(path, template, cases)
+        for name, text in templates.items():
+            at: KeyPath = ("search_space", "templates", name)
+            if name not in used:
+                rule = "has no effect: no request names it"
+                self._problem(
+                    at, rule, f"Write `{{templates.{name}}}` into a message or the body."
+                )
+            self._check_placeholders((*at, "path"), text, cases)
+            wanted = set(self._configuration.search_space.templates[name].variables)
+            missing = wanted - {p.text[1:-1] for p in placeholders(text)}
+            if missing:
+                rule = f"must hold the placeholder {names(sorted(missing))}"
+                self._problem((*at, "path"), rule, "Add it, or correct `variables`.")
+
+    def _check_placeholders(self, path: KeyPath, template: Json, cases: tuple[Case, ...]) -> None:
+        parameters = self._configuration.search_space.parameters
+        in_template = path[:2] == ("search_space", "templates")
+        for found in placeholders(template):
+            if found.name == "input" and found.path:
+                lacking = [
+                    c.case_id for c in cases if isinstance(pick(c.input, found.path), Missing)
+                ]
+                if lacking:
+                    rule = f"must name a field that every test case's input has, but {found.text}"
+                    fix = f"{len(lacking)} of {len(cases)} cases lack it, e.g. {lacking[0]!r}."
+                    self._problem(path, rule + " is not always there", fix)
+            elif found.name not in parameters and found.name not in ("input", "templates"):
+                rule, fix = "must name parameters or `{input}` only", _known(parameters)
+                self._problem(path, rule, fix, value=found.text)
+            elif found.name == "templates" and in_template:
+                rule = "must not hold another template"
+                self._problem(path, rule, "Copy its text here.", value=found.text)
+
+    def _check_request(self, templates: Mapping[str, str]) -> None:
+        if self._configuration.api.kind in CHAT_KINDS:
+            from tasks.targets.chat import check_parameters  # noqa: PLC0415 - brings httpx
+
+            found = check_parameters(self._configuration, templates)
+            self._problems += map(self._source.located, found)
+
+
+_INLINE: KeyPath = ("evaluation", "test_cases", "inline")
+
+
+def _known(parameters: Mapping[str, object]) -> str:
+    return (
+        f"Known are {names([*parameters, 'input'])}. For plain braces double them: `{{{{` `}}}}`."
+    )

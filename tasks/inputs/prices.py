@@ -1,0 +1,109 @@
+"""The price table: the dated one that is shipped, with the configuration's own prices on top."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import Configuration
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.errors import CandidateFault, ConfigurationError, Problem
+from convergence_core.ports import Target
+from tasks.inputs.shipped_files import shipped
+from tasks.metrics.judge.factory import judge_configs, llm_of
+
+if TYPE_CHECKING:
+    from tasks.inputs.loader import Loaded
+
+N_PROBES = 64
+"""Candidates whose worst case is looked at before the first call."""
+
+_NAME = "prices/prices.yaml"
+
+
+def shipped_prices() -> PriceTable:
+    """Return the table that comes with this version.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    return PriceTable.from_mapping(_read())
+
+
+def prices_of(configuration: Configuration) -> PriceTable:
+    """Return the prices that a configuration's calls are settled at."""
+    written = {name: price.model_dump() for name, price in configuration.prices.items()}
+    return shipped_prices().with_overrides(written)
+
+
+def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str, ...]:
+    """Return what a run would ask without knowing the most it can cost; no call is made.
+
+    Each entry is a model, or the kind of a target that has none. Candidates are drawn as the
+    search would draw them, with a seed of their own.
+    """
+    unknown: dict[str, None] = {}
+    case = loaded.cases[0]
+    rng = np.random.default_rng(0)
+    baseline = loaded.space.baseline()
+    probes = [loaded.space.sample(rng) for _ in range(N_PROBES)]
+    for params in [baseline, *probes] if baseline is not None else probes:
+        try:
+            worst = target.worst_case(params, case)
+            request = target.request(params, case)
+        except CandidateFault:
+            continue  # it is never asked
+        if worst.usd is None:
+            model = request.get("model") if isinstance(request, dict) else None
+            unknown[str(model) if isinstance(model, str) else target.provider] = None
+    for metric in judge_configs(loaded.configuration).values():
+        llm = llm_of(loaded.configuration, metric)
+        if llm is not None:
+            from tasks.providers import seller_of  # noqa: PLC0415 - brings httpx
+
+            if prices.find(*seller_of(llm)) is None:
+                unknown[llm.model] = None
+    return tuple(unknown)
+
+
+def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | None:
+    """Return a warning when some prices are unknown; ``None``: all are known, or do not matter.
+
+    Raises:
+        ConfigurationError: under ``budget.max_usd``, which an unknown price would make worthless.
+    """
+    configuration = loaded.configuration
+    budget = configuration.budget
+    unknown = unpriced(loaded, target, prices)
+    if not unknown:
+        return None
+    names = ", ".join(f"`{name}`" for name in unknown)
+    if budget.max_usd is not None and not budget.allow_unknown_prices:
+        example = "{input: 0.15, output: 0.6}"
+        if configuration.api.kind not in CHAT_KINDS:
+            example = "{request: 0.002}"
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="budget.max_usd",
+                    rule=f"needs to know what every call may cost, but not for {names}",
+                    value=f"{budget.max_usd:g}",
+                    fix=f"Write `prices: {{{unknown[0]}: {example}}}` and, for a chat, a "
+                    "`max_tokens`; or `allow_unknown_prices: true` under `budget`.",
+                )
+            ]
+        )
+    if configuration.api.kind not in CHAT_KINDS and not judge_configs(configuration):
+        return None  # most functions and endpoints of one's own cost nothing by the call
+    return f"The price of {names} is unknown: these calls are counted, and their dollars are not."
+
+
+@cache
+def _read() -> Mapping[str, Any]:
+    # The loader in C, where the system has it, takes a tenth of the time of half a second.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: Mapping[str, Any] = yaml.load(shipped(_NAME).read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
+    return found

@@ -1,0 +1,1 @@
+"""Metrics: measured numbers of an answer, user evaluators, judges."""

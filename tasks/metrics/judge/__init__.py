@@ -1,0 +1,26 @@
+"""Judges: metrics of type ``llm_judge``, whose value a chat model gives."""
+
+from tasks.metrics.judge.factory import (
+    champion_problems,
+    judge_configs,
+    label_problems,
+    llm_of,
+    make_judges,
+    problems,
+)
+from tasks.metrics.judge.judge import INCONSISTENT, Judgement, LlmJudge, call_count
+from tasks.metrics.judge.prompts import EVALUATOR_VERSION
+
+__all__ = [
+    "EVALUATOR_VERSION",
+    "INCONSISTENT",
+    "Judgement",
+    "LlmJudge",
+    "call_count",
+    "champion_problems",
+    "judge_configs",
+    "label_problems",
+    "llm_of",
+    "make_judges",
+    "problems",
+]

@@ -1,0 +1,208 @@
+"""From a configuration to its judges: what is wrong with them, and the judges themselves."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config.budget import LlmConfig
+from convergence_core.config.shown import dotted
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.ports import LLM
+from convergence_core.records import Case, Params, canonical_json
+from convergence_core.space import Space
+from tasks.json_values import Missing
+from tasks.metrics.judge.judge import LlmJudge
+from tasks.metrics.judge.labels import is_label, is_label_path, label_at
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+JUDGE_TYPE: Final = "llm_judge"
+_FORMS: Final = {"rating": "a number from 1 to 10", "pass_fail": "true or false"}
+
+
+class OpenLlm(Protocol):
+    """Opens a chat model; ``tasks.providers.make_llm`` with its secrets."""
+
+    def __call__(self, config: LlmConfig, /, *, key: str) -> LLM:
+        """Return the model; ``key`` is that of ``config`` in the configuration, for errors."""
+        ...
+
+
+def judge_configs(configuration: Configuration) -> dict[str, MetricConfig]:
+    """Return the metrics that a model judges, by name."""
+    metrics = configuration.evaluation.metrics
+    return {name: metric for name, metric in metrics.items() if metric.type == JUDGE_TYPE}
+
+
+def llm_of(configuration: Configuration, metric: MetricConfig) -> LlmConfig | None:
+    """Return the model that judges a metric; ``None``: the configuration names none."""
+    return metric.llm or configuration.llm
+
+
+def _key_of_llm(name: str, metric: MetricConfig) -> str:
+    return "llm" if metric.llm is None else f"{_key(name)}.llm"
+
+
+def _key(name: str) -> str:
+    return dotted(("evaluation", "metrics", name))
+
+
+def problems(configuration: Configuration) -> list[Problem]:
+    """Return what is wrong with the judges of a configuration that keeps its section's rules."""
+    found: list[Problem] = []
+    for name, metric in judge_configs(configuration).items():
+        key = _key(name)
+        llm, at = llm_of(configuration, metric), _key_of_llm(name, metric)
+        if metric.votes > 1 and llm is not None and llm.temperature == 0:
+            found.append(
+                Problem(
+                    key=f"{key}.votes",
+                    rule=f"must be 1 while `{at}.temperature` is 0: equal votes add nothing",
+                    value=str(metric.votes),
+                    fix=f"Write `votes: 1`, or e.g. `temperature: 0.7` under `{at}`.",
+                )
+            )
+        path = metric.label_field
+        if path is not None and not is_label_path(path):
+            rule = "must be a dotted path that begins with `input` or `expected`"
+            found.append(
+                Problem(
+                    key=f"{key}.label_field",
+                    rule=rule,
+                    value=f"`{path}`",
+                    fix="Write e.g. `expected.label`.",
+                )
+            )
+    return found
+
+
+def champion_problems(
+    configuration: Configuration, space: Space, texts: Mapping[str, str]
+) -> list[Problem]:
+    """Return what is wrong with the champions that pairs are compared with.
+
+    Args:
+        configuration: its sections' rules hold.
+        space: of the configuration.
+        texts: text variant as written → its text.
+    """
+    found: list[Problem] = []
+    for name, metric in judge_configs(configuration).items():
+        if metric.mode == "pairwise":
+            found += _champion(name, metric, space, texts)[1]
+    return found
+
+
+def label_problems(configuration: Configuration, cases: Sequence[Case]) -> list[Problem]:
+    """Return what is wrong with the labels in the test cases: none at all, or of a wrong form."""
+    found: list[Problem] = []
+    for name, metric in judge_configs(configuration).items():
+        path = metric.label_field
+        if path is None or metric.mode == "pairwise" or not is_label_path(path):
+            continue
+        labels = {case.case_id: label_at(case, path) for case in cases}
+        known = {key: label for key, label in labels.items() if not isinstance(label, Missing)}
+        bad = [key for key, label in known.items() if not is_label(metric.mode, label)]
+        key = f"{_key(name)}.label_field"
+        form = _FORMS[metric.mode]
+        if cases and not known:
+            rule = "must lead to a label in at least one test case"
+            fix = f"Write {form} there, or remove `label_field`."
+            found.append(Problem(key=key, rule=rule, value=f"`{path}`", fix=fix))
+        elif bad:
+            rule = f"must lead to {form} wherever it leads anywhere"
+            value = one_line(canonical_json(known[bad[0]]), 60, redacted_text)
+            fix = f"Correct the label of {len(bad)} of {len(cases)} cases, e.g. {bad[0]!r}."
+            found.append(Problem(key=key, rule=rule, value=value, fix=fix))
+    return found
+
+
+def make_judges(
+    configuration: Configuration,
+    *,
+    space: Space,
+    texts: Mapping[str, str],
+    rubrics: Mapping[str, str],
+    make_llm: OpenLlm,
+    prices: PriceTable,
+) -> dict[str, LlmJudge]:
+    """Return the judges of a configuration by metric; those of one model share its connections.
+
+    Args:
+        configuration: checked already.
+        space: makes the champion's parameters canonical.
+        texts: text variant as written → its text.
+        rubrics: metric → text of its ``rubric_path``.
+        make_llm: opens a model.
+        prices: what calls cost.
+
+    Raises:
+        ConfigurationError: a judge cannot be as it is written; holds all problems.
+    """
+    from tasks.providers import split_model  # noqa: PLC0415 - brings httpx, which reports do not need
+
+    wrong = problems(configuration) + champion_problems(configuration, space, texts)
+    if wrong:
+        raise ConfigurationError(wrong)
+    key_to_llm: dict[str, tuple[LLM, asyncio.Semaphore]] = {}
+    judges: dict[str, LlmJudge] = {}
+    for name, metric in judge_configs(configuration).items():
+        config, at = llm_of(configuration, metric), _key_of_llm(name, metric)
+        assert config is not None  # noqa: S101 - the section's rules ask for one
+        key = config.model_dump_json()
+        if key not in key_to_llm:
+            key_to_llm[key] = make_llm(config, key=at), asyncio.Semaphore(config.parallel_workers)
+        llm, slots = key_to_llm[key]
+        judges[name] = LlmJudge(
+            name,
+            metric,
+            config,
+            llm=llm,
+            model=split_model(config.model)[1],
+            prices=prices,
+            rubric=rubrics.get(name),
+            champion=_champion(name, metric, space, texts)[0]
+            if metric.mode == "pairwise"
+            else None,
+            slots=slots,
+        )
+    return judges
+
+
+def _champion(
+    name: str, metric: MetricConfig, space: Space, texts: Mapping[str, str]
+) -> tuple[Params | None, list[Problem]]:
+    """Return the champion's canonical parameters, or why there are none."""
+    key = f"{_key(name)}.champion"
+    if not isinstance(metric.champion, dict):
+        baseline = space.baseline()
+        if baseline is not None:
+            return baseline, []
+        rule = "`default` needs parameters with a `default`, and no parameter has one"
+        fix = "Write `default:` of the parameters under `search_space`, or the champion's values."
+        return None, [Problem(key=key, rule=rule, value="", fix=fix)]
+    written = {
+        # The space knows texts, not the files they were read from.
+        param: texts.get(value, value) if isinstance(value, str) else value
+        for param, value in metric.champion.items()
+    }
+    wrong = space.validate(written)
+    if wrong:
+        return None, [_moved(problem, key) for problem in wrong]
+    try:
+        return space.canonical(written), []  # type: ignore[arg-type]  # validated above
+    except ValueError as error:
+        fix = "Write a value for each parameter that is active."
+        rule = f"must be a point of the search space: {error}"
+        return None, [Problem(key=key, rule=rule, value="", fix=fix)]
+
+
+def _moved(problem: Problem, key: str) -> Problem:
+    return Problem(
+        key=f"{key}.{dotted((problem.key,))}" if problem.key else key,
+        rule=problem.rule,
+        value=problem.value,
+        fix=problem.fix,
+    )

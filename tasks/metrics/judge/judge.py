@@ -1,0 +1,348 @@
+"""The judge: a chat model that measures an answer, asked and paid like any other call."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from convergence_core.budget.bounds import prompt_bound
+from convergence_core.budget.prices import PriceTable, provider_of
+from convergence_core.config import MetricConfig
+from convergence_core.config.budget import LlmConfig
+from convergence_core.errors import (
+    CandidateFault,
+    EvaluationFault,
+    EvaluatorFault,
+    InfrastructureFault,
+)
+from convergence_core.judges.agreement import JudgeMode
+from convergence_core.ports import LLM, WorstCase
+from convergence_core.records import Case, Json, Params, Reply, Usage, canonical_json
+from tasks.calls.metric_calls import Asker, PaidCall
+from tasks.json_values import MISSING, as_text, pick
+from tasks.metrics.judge.labels import hidden
+from tasks.metrics.judge.prompts import (
+    EVALUATOR_VERSION,
+    judge_messages,
+    response_format,
+)
+from tasks.metrics.judge.verdicts import UnreadableError, Verdict, read_verdict, worth
+
+PURPOSE: Final = "judge"
+UNREADABLE: Final = "judge_unreadable"
+"""Error type of a reply that holds no verdict."""
+INCONSISTENT: Final = "position_inconsistent"
+"""Ending of the number that tells how often a verdict changed with the order of the answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the votes of one evaluation say together."""
+
+    value: float
+    """Mean of the votes that could be read, in [0, 1]."""
+    n_votes: int = 0
+    """Votes behind it; 0: nobody had to be asked."""
+    n_unread: int = 0
+    """Votes that held no verdict, left out."""
+    n_inconsistent: int = 0
+    """Votes whose verdict changed with the order of the answers (pairs only)."""
+
+
+def call_count(config: MetricConfig) -> int:
+    """Return the calls that one judgement makes at most, retries left out."""
+    return config.votes * (2 if config.mode == "pairwise" else 1)
+
+
+class LlmJudge:
+    """Measures answers with a chat model; a ``PaidMetric``.
+
+    It sees the rubric, the case without its label, and answers; never parameters, models or
+    which answer is whose.
+
+    Args:
+        name: key under ``evaluation.metrics``.
+        config: of the metric, type ``llm_judge``.
+        llm_config: of the model.
+        llm: asked through the ``Asker`` alone; closed with the judge.
+        model: what its provider calls the model.
+        prices: what its calls cost.
+        rubric: text of ``rubric_path``; ``None``: ``rubric`` of the configuration.
+        champion: canonical parameters of the candidate that pairs are compared with.
+        slots: limits calls in flight; shared by judges of one model. ``None``: its own, with
+            ``parallel_workers`` places.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: MetricConfig,
+        llm_config: LlmConfig,
+        *,
+        llm: LLM,
+        model: str,
+        prices: PriceTable,
+        rubric: str | None = None,
+        champion: Params | None = None,
+        slots: asyncio.Semaphore | None = None,
+    ) -> None:
+        text = config.rubric if rubric is None else rubric
+        if text is None or not text.strip():
+            raise ValueError(f"judge `{name}` needs a rubric")
+        if config.mode == "pairwise" and champion is None:
+            raise ValueError(f"judge `{name}` compares pairs and needs a champion")
+        self._name = name
+        self._config = config
+        self._rubric = text
+        self._llm_config = llm_config
+        self._llm = llm
+        self._prices = prices
+        self._champion = champion
+        self._slots = slots or asyncio.Semaphore(llm_config.parallel_workers)
+        self._model = model
+        # A compatible endpoint may be that of another provider, at other prices.
+        self._seller = provider_of(llm.provider, llm.base_url)
+        options: dict[str, Json] = {"max_tokens": llm_config.max_tokens}
+        if llm_config.temperature is not None:
+            options["temperature"] = llm_config.temperature
+        self._options = {**options, "response_format": response_format(config.mode)}
+
+    @property
+    def name(self) -> str:
+        """Key under ``evaluation.metrics``."""
+        return self._name
+
+    @property
+    def mode(self) -> JudgeMode:
+        """What the judge says."""
+        return self._config.mode
+
+    @property
+    def model(self) -> str:
+        """As the provider calls it."""
+        return self._model
+
+    async def judge(self, reply: Reply, case: Case, params: Params, asker: Asker) -> float:
+        """Return the mean of the votes, in [0, 1].
+
+        Raises:
+            CandidateFault: the answer lacks the metric's ``field``.
+            EvaluatorFault: the judge failed; the value is missing.
+        """
+        return (await self.judgement(reply, case, params, asker)).value
+
+    def numbers(self, judgement: Judgement) -> dict[str, float]:
+        """Return a judgement as metrics: the value, and beside it what is told of its votes."""
+        found = {self._name: judgement.value}
+        if self.mode == "pairwise" and judgement.n_votes:
+            share = judgement.n_inconsistent / judgement.n_votes
+            found[f"{self._name}.{INCONSISTENT}"] = share
+        return found
+
+    async def judgement(self, reply: Reply, case: Case, params: Params, asker: Asker) -> Judgement:
+        """Return what the votes say of an answer; see ``judge``."""
+        answer = self._shown(reply)
+        if answer is None:
+            raise CandidateFault(
+                f"metric `{self._name}`: the answer has no field `{self._config.field}`",
+                error_type="missing_field",
+            )
+        if self.mode == "pairwise":
+            return await self._compared(answer, case, params, asker)
+        votes = await self._votes([_Question(self._messages(case, answer))], asker)
+        return self._together(votes)
+
+    async def aclose(self) -> None:
+        """Close the model's connections; safe to call twice."""
+        await self._llm.aclose()
+
+    # -- pairs
+
+    async def _compared(self, answer: str, case: Case, params: Params, asker: Asker) -> Judgement:
+        champion = self._champion
+        assert champion is not None  # noqa: S101 - checked when the judge was made
+        if canonical_json(dict(params)) == canonical_json(dict(champion)):
+            return Judgement(value=0.5)
+        try:
+            other = self._shown(await asker.answer_of(champion, case))
+        except CandidateFault:
+            other = None
+        except InfrastructureFault as fault:
+            raise self._failed("the champion's answer is missing", fault) from fault
+        if other is None:  # an answer beats none
+            return Judgement(value=1.0)
+        if other == answer:
+            return Judgement(value=0.5)
+        questions = [
+            _Question(self._messages(case, answer, other), candidate="A"),
+            _Question(self._messages(case, other, answer), candidate="B"),
+        ]
+        return self._together(await self._votes(questions, asker))
+
+    # -- votes
+
+    async def _votes(
+        self, questions: "Sequence[_Question]", asker: Asker
+    ) -> "list[list[float | _Unread]]":
+        """Ask every question once per vote; return what each is worth to the candidate.
+
+        All are seen to their end before a fault is raised, so that nothing in flight is paid and
+        thrown away.
+
+        Raises:
+            EvaluatorFault: a call failed in a way that may heal, or the budget is spent.
+        """
+        n_votes = self._config.votes
+        asked = [(question, vote) for vote in range(n_votes) for question in questions]
+        ended = await asyncio.gather(
+            *(self._said(question, vote, asker) for question, vote in asked),
+            return_exceptions=True,
+        )
+        errors = [end for end in ended if isinstance(end, BaseException)]
+        for error in sorted(errors, key=lambda error: isinstance(error, EvaluationFault)):
+            raise error
+        said = [end for end in ended if not isinstance(end, BaseException)]
+        n = len(questions)
+        return [said[n * vote : n * (vote + 1)] for vote in range(n_votes)]
+
+    async def _said(self, question: "_Question", vote: int, asker: Asker) -> "float | _Unread":
+        try:
+            async with self._slots:
+                reply = await asker.ask(self._call(question.messages, vote))
+        except CandidateFault as fault:  # the journal keeps it: asking again gives the same
+            return _Unread(self._failed("the judge refused", fault))
+        except InfrastructureFault as fault:
+            raise self._failed("the judge gave no answer", fault) from fault
+        try:
+            verdict: Verdict = read_verdict(self.mode, reply.value)
+        except UnreadableError as error:
+            text = f"metric `{self._name}`: the judge's reply cannot be read: {error}"
+            details = as_text(reply.value)
+            return _Unread(EvaluatorFault(text, error_type=UNREADABLE, details=details))
+        return worth(verdict, candidate=question.candidate)
+
+    def _together(self, votes: "Sequence[Sequence[float | _Unread]]") -> Judgement:
+        """Return the mean of the votes that could be read.
+
+        Raises:
+            EvaluatorFault: fewer than half of them could.
+        """
+        values: list[float] = []
+        unread: list[_Unread] = []
+        n_inconsistent = 0
+        for vote in votes:
+            failed = [part for part in vote if isinstance(part, _Unread)]
+            parts = {part for part in vote if not isinstance(part, _Unread)}
+            if failed:
+                unread.append(failed[0])
+            elif len(parts) == 1:
+                values += parts
+            else:
+                values.append(0.5)
+                n_inconsistent += 1
+        if 2 * len(values) < len(votes):
+            raise unread[0].fault
+        return Judgement(
+            value=sum(values) / len(values),
+            n_votes=len(values),
+            n_unread=len(unread),
+            n_inconsistent=n_inconsistent,
+        )
+
+    def _failed(self, what: str, fault: EvaluationFault) -> EvaluatorFault:
+        return EvaluatorFault(
+            f"metric `{self._name}`: {what}: {fault}",
+            error_type=fault.error_type,
+            details=fault.details,
+        )
+
+    # -- one call
+
+    def _shown(self, reply: Reply) -> str | None:
+        """Return the text of an answer that the judge sees; ``None``: it lacks the field."""
+        value: Json = reply.value
+        if self._config.field is not None:
+            found = pick(value, self._config.field)
+            if found is MISSING:
+                return None
+            value = found
+        return as_text(value)
+
+    def _messages(self, case: Case, *answers: str) -> list[dict[str, Json]]:
+        case_input, expected = hidden(case, self._config.label_field)
+        if self._config.expected_field is not None:
+            found = pick(expected, self._config.expected_field)
+            expected = None if found is MISSING else found
+        blocks = [("INPUT", as_text(case_input))]
+        if expected is not None:
+            blocks.append(("REFERENCE", as_text(expected)))
+        names = ("ANSWER",) if len(answers) == 1 else ("ANSWER A", "ANSWER B")
+        blocks += zip(names, answers, strict=True)
+        return judge_messages(self.mode, rubric=self._rubric, blocks=blocks)
+
+    def _call(self, messages: Sequence[Mapping[str, Json]], vote: int) -> PaidCall:
+        limit = self._llm_config.max_tokens
+        shown: list[Json] = [dict(message) for message in messages]
+        body: dict[str, Json] = {"model": self._model, "messages": shown, **self._options}
+        n_prompt = prompt_bound(body)
+        return PaidCall(
+            purpose=PURPOSE,
+            provider=self._llm.provider,
+            model=self._model,
+            request={
+                "evaluator_version": EVALUATOR_VERSION,
+                "base_url": self._llm.base_url,
+                "model": self._model,
+                "body": body,
+            },
+            repeat=vote,
+            credential=self._llm_config.api_key_env,
+            worst=WorstCase(
+                usd=self._prices.worst_case(self._seller, self._model, n_prompt, limit),
+                tokens=None if n_prompt is None else n_prompt + limit,
+            ),
+            timeout_s=self._llm_config.timeout_seconds,
+            send=lambda: self._send(messages),
+        )
+
+    async def _send(self, messages: Sequence[Mapping[str, Json]]) -> Reply:
+        try:
+            done = await self._llm.complete(messages, model=self._model, **self._options)
+        except EvaluationFault as fault:
+            if fault.billed is not None:
+                cost_usd, version = self._priced(fault.billed.usage)
+                fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
+            raise
+        cost_usd, version = self._priced(done.usage)
+        return Reply(
+            value=done.text,
+            latency_ms=done.latency_ms,
+            cost_usd=cost_usd,
+            price_version=version,
+            usage=done.usage,
+            model=done.model,
+            provider=self._llm.provider,
+            first_token_ms=done.first_token_ms,
+            dropped=done.dropped,
+        )
+
+    def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
+        """Return what a call cost, and by which price."""
+        cost_usd = self._prices.cost(self._seller, self._model, usage)
+        version = self._prices.version_of(self._seller, self._model)
+        return cost_usd, None if cost_usd is None else version
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked, and which answer in it is the candidate's."""
+
+    messages: list[dict[str, Json]]
+    candidate: Literal["A", "B"] = "A"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A call that was answered without a verdict."""
+
+    fault: EvaluatorFault

@@ -1,0 +1,132 @@
+"""What a judge said: one JSON object read out of its reply, and what the verdict is worth.
+
+Forgiving about the wrapping, strict about the content: a reply may fence its object or talk
+around it, but it must hold exactly one object, with a verdict in range. Whatever else it is, it
+is no verdict; a bad one is never made up in its place.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from convergence_core.judges.agreement import JudgeMode
+from convergence_core.records import Json
+from tasks.metrics.judge.prompts import verdict_key
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+Winner: TypeAlias = Literal["A", "B", "tie"]
+Verdict: TypeAlias = int | bool | Winner
+
+BEST: Final = 10
+"""Highest rating; the lowest is 1."""
+
+_OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
+"""A brace that opens a JSON object: braces of formulas and templates do not."""
+_WINNERS: Final[Mapping[str, Winner]] = {"a": "A", "b": "B", "tie": "tie"}
+
+
+class UnreadableError(ValueError):
+    """A judge's reply holds no verdict."""
+
+
+def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
+    """Return the verdict that a judge's reply holds.
+
+    Raises:
+        UnreadableError: there is no JSON object or several, or the verdict is absent, of the
+            wrong type or out of range.
+    """
+    if not isinstance(text, str):
+        raise UnreadableError(f"must be a text, not {type(text).__name__}")
+    found = _the_object(text)
+    key = verdict_key(mode)
+    if key not in found:
+        raise UnreadableError(f"its JSON object has no `{key}`")
+    said = found[key]
+    verdict = _READERS[mode](said)
+    if verdict is None:
+        raise UnreadableError(f"its `{key}` must be {_RULES[mode]}, not {_shown(said)}")
+    return verdict
+
+
+def worth(verdict: Verdict, *, candidate: Literal["A", "B"] = "A") -> float:
+    """Return what a verdict is worth to the candidate, in [0, 1].
+
+    Args:
+        verdict: a rating, pass or fail, or the winner.
+        candidate: which of the two answers is the candidate's.
+    """
+    if isinstance(verdict, bool):
+        return 1.0 if verdict else 0.0
+    if isinstance(verdict, int):
+        return (verdict - 1) / (BEST - 1)
+    if verdict == "tie":
+        return 0.5
+    return 1.0 if verdict == candidate else 0.0
+
+
+def _the_object(text: str) -> dict[str, Any]:
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+    found: list[dict[str, Any]] = []
+    position = 0
+    while (opening := _OPENING.search(text, position)) is not None:
+        try:
+            value, position = decoder.raw_decode(text, opening.start())
+        except RecursionError:
+            raise UnreadableError("its JSON object is nested too deeply") from None
+        except UnreadableError:
+            raise
+        except ValueError as error:
+            raise UnreadableError(
+                f"its JSON object is broken or cut off ({error}); if it is cut off, raise "
+                "`max_tokens` of the judge"
+            ) from None
+        found.append(value)
+    if len(found) != 1:
+        n = len(found) or "none"
+        raise UnreadableError(f"must hold exactly one JSON object, but holds {n}")
+    return found[0]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise UnreadableError("its JSON object has a key twice")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise UnreadableError(f"its JSON object holds {constant}, which is no JSON")
+
+
+def _rating(said: Any) -> int | None:
+    is_number = isinstance(said, (int, float)) and not isinstance(said, bool)
+    if not is_number or not 1 <= said <= BEST or said != int(said):
+        return None
+    return int(said)
+
+
+def _passed(said: Any) -> bool | None:
+    return said if isinstance(said, bool) else None
+
+
+def _winner(said: Any) -> Winner | None:
+    return _WINNERS.get(said.strip().casefold()) if isinstance(said, str) else None
+
+
+_READERS: Final[Mapping[JudgeMode, Callable[[Any], Verdict | None]]] = {
+    "rating": _rating,
+    "pass_fail": _passed,
+    "pairwise": _winner,
+}
+_RULES: Final[Mapping[JudgeMode, str]] = {
+    "rating": "an integer from 1 to 10",
+    "pass_fail": "true or false",
+    "pairwise": '"A", "B" or "tie"',
+}
+
+
+def _shown(said: Any) -> str:
+    return one_line(json.dumps(said, ensure_ascii=False), 80, redacted_text)

@@ -1,0 +1,209 @@
+"""Metrics that are functions of the user's, in both call forms of the original.
+
+``f(result, expected, params, metric)`` returns a number; ``f(prediction={"result": …}, expected=…,
+context={"params": …})`` returns a dictionary or a number. Arguments are given by name where the
+function has them, else by position. Sync functions run in threads, async ones in a loop of their
+own, so that a slow metric holds up no call.
+"""
+
+import asyncio
+import functools
+import inspect
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from convergence_core.config.shown import shown
+from convergence_core.errors import ConfigurationError, EvaluatorFault, Problem
+from convergence_core.records import Case, Params, Reply
+from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
+from tasks.functions.workers import (
+    LoopPool,
+    Outcome,
+    ThreadPool,
+    WorkersHungError,
+    WorkTimeoutError,
+    measured,
+    measured_async,
+)
+from tasks.json_values import NotJsonError, to_json
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+EVALUATOR_TIMEOUT_S = 300.0
+"""How long a user's metric may take for one answer."""
+_N_REMEMBERED = 1024
+
+_NAMES = ("result", "expected", "params", "metric")
+_MORE_NAMES = ("prediction", "context", "input", "case", "reply")
+
+
+class Evaluator:
+    """One function of the user's; metrics that share it share its calls."""
+
+    def __init__(self, function: UserFunction, *, n_workers: int, key: str) -> None:
+        self._function = function
+        self._arguments = _Arguments(function, key=key)
+        self._is_async = is_async(function)
+        self._threads = ThreadPool(n_workers, name="metric")
+        self._own_loop = LoopPool(n_workers, name="metric-loop")
+        self._calls: OrderedDict[tuple[int, str | None], tuple[Reply, asyncio.Task[Outcome]]]
+        self._calls = OrderedDict()
+
+    async def value(self, metric: str, reply: Reply, case: Case, params: Params) -> float | None:
+        """Return the metric's value, ``None`` when the function says that it is unknown.
+
+        Raises:
+            EvaluatorFault: the function raised, took too long, or returned no finite number.
+        """
+        outcome = await self._outcome(metric, reply, case, params)
+        if outcome.failure is not None:
+            raise EvaluatorFault(
+                f"metric `{metric}`: {outcome.failure.error_type}: {outcome.failure.message}",
+                error_type=outcome.failure.error_type,
+                details=outcome.failure.details,
+            )
+        found = outcome.value
+        if isinstance(found, Mapping):
+            found = self._of_mapping(found, metric, reply)
+        if found is None:
+            return None
+        if not isinstance(found, (bool, int, float)):
+            told = one_line(str(found), 100, redacted_text)
+            raise self._no_number(metric, f"returned {told!r}")
+        if not abs(found) <= sys.float_info.max:  # a whole number can be too large for a float
+            told = shown(found)
+            raise self._no_number(metric, f"returned {told}", error_type="not_finite")
+        return float(found)
+
+    async def aclose(self) -> None:
+        """End its threads; safe to call twice."""
+        await self._threads.aclose()
+        await self._own_loop.aclose()
+
+    async def _outcome(self, metric: str, reply: Reply, case: Case, params: Params) -> Outcome:
+        """Call the function, or wait for the same call made for another metric."""
+        key = (id(reply), metric if self._arguments.wants_metric else None)
+        found = self._calls.get(key)
+        if found is None or found[0] is not reply:
+            task = asyncio.ensure_future(self._call(metric, reply, case, params))
+            self._calls[key] = (reply, task)  # holding the reply keeps its id its own
+            while len(self._calls) > _N_REMEMBERED:
+                self._calls.popitem(last=False)
+        else:
+            task = found[1]
+        try:
+            return await asyncio.shield(task)
+        except WorkTimeoutError:
+            why = f"took longer than {EVALUATOR_TIMEOUT_S:g} s"
+            raise EvaluatorFault(f"metric `{metric}` {why}", error_type="timeout") from None
+        except WorkersHungError:
+            why = "hangs in every one of its threads, so nothing more can be measured"
+            raise EvaluatorFault(f"metric `{metric}` {why}", error_type="hung") from None
+
+    async def _call(self, metric: str, reply: Reply, case: Case, params: Params) -> Outcome:
+        args, keywords = self._arguments.bind(metric, reply, case, params)
+        call = functools.partial(self._function, *args, **keywords)
+        if self._is_async:
+            work = functools.partial(measured_async, call, _plain)
+            return await self._own_loop.run(work, EVALUATOR_TIMEOUT_S)
+        return await self._threads.run(
+            functools.partial(measured, call, _plain), EVALUATOR_TIMEOUT_S
+        )
+
+    def _of_mapping(self, found: Mapping[str, Any], metric: str, reply: Reply) -> Any:
+        for name in (metric, "score", "value"):
+            if name in found:
+                return found[name]
+        if metric in reply.extra:
+            return reply.extra[metric]
+        names = ", ".join(str(name) for name in list(found)[:8]) or "nothing"
+        raise self._no_number(metric, f"returned a dictionary of {names}, without `{metric}`")
+
+    def _no_number(
+        self, metric: str, what: str, *, error_type: str = "no_number"
+    ) -> EvaluatorFault:
+        return EvaluatorFault(
+            f"metric `{metric}`: {describe(self._function)} {what}, not a finite number",
+            error_type=error_type,
+        )
+
+
+def _plain(value: object) -> object:
+    """Return numbers and dictionaries of numbers without numpy; NaN is judged by the caller."""
+    if isinstance(value, (float, int)) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    tolist = getattr(value, "tolist", None)  # numpy's scalars and 0-d arrays
+    if callable(tolist):
+        return tolist()
+    try:
+        return to_json(value)
+    except NotJsonError:
+        return f"a {type(value).__name__}"
+
+
+class _Arguments:
+    """How a user's metric takes its arguments."""
+
+    def __init__(self, function: UserFunction, *, key: str) -> None:
+        self._names: frozenset[str] | None = None
+        self._n_positional = len(_NAMES)
+        self.wants_metric = True
+        arguments = arguments_of(function)
+        if arguments is None:
+            return
+        parameters = arguments.values()
+        kinds = inspect.Parameter
+        named = [p for p in parameters if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
+        required = [p for p in named if p.default is kinds.empty]
+        known = frozenset((*_NAMES, *_MORE_NAMES))
+        by_name = frozenset(p.name for p in named if p.kind is not kinds.POSITIONAL_ONLY) & known
+        takes_any = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
+        takes_positions = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
+        if all(p.name in by_name for p in required) and (by_name or takes_any):
+            self._names = by_name | (frozenset(_NAMES) if takes_any else frozenset())
+            self.wants_metric = "metric" in self._names
+            return
+        positional = [p for p in required if p.kind is not kinds.KEYWORD_ONLY]
+        if (
+            len(positional) < len(required)
+            or len(positional) > len(_NAMES)
+            or not (positional or takes_positions)
+        ):
+            raise ConfigurationError([_signature_problem(function, key)])
+        self._n_positional = len(positional) or len(_NAMES)
+        self.wants_metric = self._n_positional == len(_NAMES)
+
+    def bind(
+        self, metric: str, reply: Reply, case: Case, params: Params
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and the keyword arguments of one call."""
+        plain_params = dict(params)
+        core = (reply.value, case.expected, plain_params, metric)
+        if self._names is None:
+            return core[: self._n_positional], {}
+        offered: dict[str, Any] = dict(zip(_NAMES, core, strict=True))
+        if self._names & frozenset(_MORE_NAMES):
+            numbers = {"latency_ms": reply.latency_ms, "cost_usd": reply.cost_usd, **reply.extra}
+            whole = {"id": case.case_id, "input": case.input, "expected": case.expected,
+                     "weight": case.weight, "tags": list(case.tags), "group": case.group, "description": case.description}  # fmt: skip
+            offered |= {
+                "prediction": {"result": reply.value},
+                "context": {"params": plain_params, "test_case": whole, **numbers},
+                "input": case.input,
+                "case": whole,
+                "reply": {"result": reply.value, **numbers},
+            }
+        return (), {name: offered[name] for name in self._names}
+
+
+def _signature_problem(function: UserFunction, key: str) -> Problem:
+    return Problem(
+        key=key,
+        rule="must take (result, expected, params, metric) or (prediction, expected, context)",
+        value=describe(function),
+        fix="Known arguments are " + ", ".join((*_NAMES, *_MORE_NAMES)) + ".",
+    )

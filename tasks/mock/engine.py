@@ -1,0 +1,155 @@
+"""What the endpoints share: the tiny model with its fault modes, and the cache of prefixes."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tasks.mock.fault_modes import FaultMode
+from tasks.mock.protocol import ApiError, Tokens
+from tasks.mock.requests import Ask, Written
+from tasks.mock.responder import respond
+from tasks.mock.tiny_model import (
+    Floats,
+    Sample,
+    TinyModel,
+    UnknownWordError,
+    decode,
+    encode,
+    is_trained,
+    tempered,
+    tiny_model,
+)
+from tasks.mock.word_pieces import PER_MESSAGE, PER_REQUEST, PrefixCache, pieces
+
+_SHARED = 4
+"""Words that a prompt must share with the one before to meet its stale probabilities."""
+_TINY_LIMIT = 64
+"""Most words that the tiny model writes when no limit is given."""
+
+
+class UntrainedError(Exception):
+    """The tiny model is needed and not trained yet; train it outside the event loop, ask again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One choice of an answer."""
+
+    written: Written
+    sample: Sample | None = None
+    """The tiny model's words; ``None``: the general responder wrote."""
+
+
+class Brain:
+    """Answers questions; safe to use from several threads."""
+
+    def __init__(self, *, fault_modes: Iterable[FaultMode] = (), strict: bool = False) -> None:
+        self.fault_modes = frozenset(fault_modes)
+        self.strict = strict
+        self._cache = PrefixCache()
+        self._lock = threading.Lock()
+        self._before: tuple[list[int], list[Floats]] = ([], [])
+
+    def reset(self) -> None:
+        """Forget earlier prompts."""
+        self._cache.clear()
+        with self._lock:
+            self._before = ([], [])
+
+    def has(self, mode: FaultMode) -> bool:
+        """Whether the server is to have this fault."""
+        return mode in self.fault_modes
+
+    def ids(self, text: str) -> list[int]:
+        """Return a text's words as the tiny model knows them.
+
+        Raises:
+            ApiError: one of them is unknown.
+        """
+        try:
+            return encode(text)
+        except UnknownWordError as error:
+            raise ApiError(str(error), code="unknown_word") from error
+
+    def speaks_tiny(self, text: str) -> bool:
+        """Whether the tiny model answers a text: it knows every word, or the server is strict.
+
+        Raises:
+            ApiError: the server is strict and a word is unknown.
+        """
+        if self.strict:
+            self.ids(text)
+            return True
+        try:
+            return bool(encode(text))
+        except UnknownWordError:
+            return False
+
+    def expected(self, ids: Sequence[int], temperature: float) -> list[Floats]:
+        """Return the distributions after each word of a text, as this server reports them."""
+        model = _model()
+        rows = [model.row(ids[:n]) for n in range(1, len(ids) + 1)]
+        if self.has("stale"):
+            rows = self._stale(list(ids), rows)
+        return [self.reported(row, temperature) for row in rows]
+
+    def reported(self, row: Floats, temperature: float) -> Floats:
+        """Return a distribution as this server reports it."""
+        return tempered(row, temperature) if self.has("temperature") else row
+
+    def choose(self, ask: Ask, n: int, *, tiny: bool) -> list[Chosen]:
+        """Write ``n`` answers."""
+        if not tiny:
+            return [Chosen(written=respond(ask, index)) for index in range(n)]
+        ids = self.ids(ask.text)
+        return [self._continue(ids, ask, index) for index in range(n)]
+
+    def tokens(self, ask: Ask, chosen: Sequence[Chosen], *, tiny: bool) -> Tokens:
+        """Return what an answer is billed for."""
+        if tiny:
+            prompt, n_prompt = ask.text.split(), len(ask.text.split())
+        else:
+            prompt = [piece for m in ask.messages for piece in (m.role, *pieces(m.text))]
+            # The role is one of the four tokens that a message costs beside its text.
+            n_prompt = len(prompt) + (PER_MESSAGE - 1) * len(ask.messages) + PER_REQUEST
+        reasoning = sum(choice.written.n_reasoning for choice in chosen)
+        return Tokens(
+            prompt=n_prompt,
+            cached=self._cache.cached_tokens(ask.model, prompt),
+            completion=sum(choice.written.n_tokens for choice in chosen) + reasoning,
+            reasoning=reasoning,
+        )
+
+    def _continue(self, ids: Sequence[int], ask: Ask, index: int) -> Chosen:
+        sample = _model().sample(
+            ids,
+            n=_TINY_LIMIT if ask.limit is None else ask.limit,
+            temperature=ask.temperature,
+            chance=("sample", ask.model, ask.seed, ask.temperature, index, *ids),
+        )
+        words = decode(sample.ids).split()
+        ends = [words.index(stop) for stop in ask.stop if stop in words]
+        if ends:
+            n = min(ends)
+            sample = Sample(ids=sample.ids[:n], rows=sample.rows[:n], ended=True)
+        written = Written(text=decode(sample.ids), n_tokens=len(sample.ids), complete=sample.ended)
+        return Chosen(written=written, sample=sample)
+
+    def _stale(self, ids: list[int], rows: list[Floats]) -> list[Floats]:
+        with self._lock:
+            ids_before, rows_before = self._before
+            self._before = (ids, rows)
+        pairs = zip(ids, ids_before, strict=False)
+        shared = next(
+            (i for i, (a, b) in enumerate(pairs) if a != b), min(len(ids), len(ids_before))
+        )
+        if ids == ids_before or shared < _SHARED:
+            return rows
+        last = len(rows_before) - 1
+        return [row if i < shared else rows_before[min(i, last)] for i, row in enumerate(rows)]
+
+
+def _model() -> TinyModel:
+    if not is_trained():
+        raise UntrainedError
+    return tiny_model()

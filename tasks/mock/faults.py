@@ -1,0 +1,98 @@
+"""Faults on purpose: which fate an attempt meets, and how a limit turns requests away."""
+
+import email.utils
+import math
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from tasks.mock.hash_uniform import uniform
+from tasks.mock.options import MockOptions
+
+Fate = Literal["429", "500", "hang", "cut", "invalid", "answer"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+
+UNLIMITED_RPM = 6e8
+"""What the headers call the limit where there is none: more than any client sends, so that one
+which heeds the headers is not slowed down."""
+TOKENS_PER_MINUTE = 6e11
+"""What the headers call the limit of tokens, which is never enforced."""
+
+
+def fate_of(options: MockOptions, digest: str, attempt: int) -> Fate:
+    """Return what happens to the ``attempt``-th attempt at a request, whenever it arrives."""
+    u = uniform("fate", options.seed, digest, attempt)
+    rates: tuple[tuple[Fate, float], ...] = (
+        ("429", options.rate_429),
+        ("500", options.rate_500),
+        ("hang", options.rate_hang),
+        ("cut", options.rate_cut),
+        ("invalid", options.rate_invalid),
+    )
+    for fate, rate in rates:
+        if u < rate:
+            return fate
+        u -= rate
+    return "answer"
+
+
+class Bucket:
+    """A token bucket: ``per_minute`` flow in evenly, at most one second's worth lies in it."""
+
+    def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
+        self._rate = per_minute / 60.0
+        self._capacity = max(1.0, self._rate)
+        self._level = self._capacity
+        self._clock = clock
+        self._filled_at = clock()
+
+    def take(self, n: float = 1.0) -> float:
+        """Take ``n`` if they are there and return 0, else return the seconds until they are."""
+        self._fill()
+        wanted = min(n, self._capacity)
+        if self._level >= wanted - 1e-9:
+            self._level -= wanted
+            return 0.0
+        return (wanted - self._level) / self._rate
+
+    def drain(self, n: float) -> None:
+        """Take ``n``, or all there is."""
+        self._fill()
+        self._level = max(0.0, self._level - n)
+
+    @property
+    def remaining(self) -> int:
+        """What lies in it."""
+        self._fill()
+        return int(self._level)
+
+    @property
+    def reset_s(self) -> float:
+        """Seconds until it is full."""
+        self._fill()
+        return (self._capacity - self._level) / self._rate
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._level = min(self._capacity, self._level + (now - self._filled_at) * self._rate)
+        self._filled_at = now
+
+
+def retry_after(
+    options: MockOptions, seconds: float, now_s: float
+) -> tuple[dict[str, str], float]:
+    """Return the headers that ask for a pause, and the seconds that they ask for.
+
+    Args:
+        options: which form is used.
+        seconds: the pause.
+        now_s: seconds since the epoch, for dates.
+    """
+    match options.retry_after_form:
+        case "seconds":
+            return {"retry-after": f"{seconds:.6g}"}, float(f"{seconds:.6g}")
+        case "ms":
+            milliseconds = math.ceil(seconds * 1000.0)
+            return {"retry-after-ms": str(milliseconds)}, milliseconds / 1000.0
+        case "date":
+            until = math.ceil(now_s + seconds)
+            return {"retry-after": email.utils.formatdate(until, usegmt=True)}, until - now_s

@@ -1,0 +1,121 @@
+"""Gemini's native ``models/{model}:generateContent`` and ``:streamGenerateContent``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.mock.chat import MOST_TOKENS
+from tasks.mock.engine import Brain, Chosen
+from tasks.mock.protocol import HOTTEST, ApiError, Payload, Tokens, mapping, number, whole
+from tasks.mock.requests import Ask, Form, Message
+from tasks.mock.word_pieces import pieces
+
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+}
+_MOST_CANDIDATES = 8
+
+
+def generate(brain: Brain, body: Mapping[str, Any], model: str, *, stream: bool) -> Payload:
+    """Answer a conversation.
+
+    Raises:
+        ApiError: the request is wrong, or strict and with an unknown word.
+        UntrainedError: the tiny model must be trained first.
+    """
+    settings = mapping(body, "generationConfig")
+    ask = _read_ask(body, settings, model)
+    n = whole(settings, "candidateCount", 1, _MOST_CANDIDATES) or 1
+    tiny = ask.form == "text" and brain.speaks_tiny(ask.text)
+    chosen = brain.choose(ask, n, tiny=tiny)
+    tokens = brain.tokens(ask, chosen, tiny=tiny)
+    frame = {"usageMetadata": _usage(tokens), "modelVersion": model}
+    if not stream:
+        candidates = [_candidate(one, i, one.written.text) for i, one in enumerate(chosen)]
+        return Payload(body={"candidates": candidates, **frame}, model=model, tokens=tokens)
+    events = [
+        {"candidates": [{"index": i, "content": _content(piece)}], "modelVersion": model}
+        for i, one in enumerate(chosen)
+        for piece in pieces(one.written.text)
+    ]
+    last = {"candidates": [_candidate(one, i, "") for i, one in enumerate(chosen)], **frame}
+    return Payload(events=[*events, last], ends_with_done=False, model=model, tokens=tokens)
+
+
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """Return an error in Google's shape."""
+    name = _STATUSES.get(status, "UNKNOWN")
+    return {"error": {"code": status, "message": message, "status": name}}
+
+
+def _read_ask(body: Mapping[str, Any], settings: Mapping[str, Any], model: str) -> Ask:
+    contents = body.get("contents")
+    if not isinstance(contents, list) or not contents:
+        raise ApiError("`contents` must be a list of contents, not empty.", param="contents")
+    said = [Message(role="system", text=_text(mapping(body, "systemInstruction")))]
+    for content in contents:
+        if not isinstance(content, Mapping):
+            raise ApiError("`contents` must hold objects with `parts`.", param="contents")
+        role = "assistant" if content.get("role") == "model" else "user"
+        said.append(Message(role=role, text=_text(content)))
+    temperature = number(settings, "temperature", 0.0, HOTTEST)
+    form, schema = _form(settings)
+    thinking = mapping(settings, "thinkingConfig")
+    return Ask(
+        model=model,
+        messages=tuple(m for m in said if m.text),
+        temperature=1.0 if temperature is None else temperature,
+        limit=whole(settings, "maxOutputTokens", 1, MOST_TOKENS),
+        seed=whole(settings, "seed", -(2**63), 2**63),
+        effort=_effort(thinking),
+        stop=tuple(str(entry) for entry in settings.get("stopSequences") or ()),
+        form=form,
+        schema=schema,
+    )
+
+
+def _effort(thinking: Mapping[str, Any]) -> str:
+    level = thinking.get("thinkingLevel")
+    if isinstance(level, str):
+        return level.casefold()
+    budget = whole(thinking, "thinkingBudget", -1, MOST_TOKENS) or 0
+    return "low" if 0 < budget < 128 else "high" if budget >= 512 else "medium" if budget else ""
+
+
+def _form(settings: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
+    if settings.get("responseMimeType") != "application/json":
+        return "text", {}
+    schema = mapping(settings, "responseSchema") or mapping(settings, "responseJsonSchema")
+    return ("schema", schema) if schema else ("json", {})
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    parts = content.get("parts")
+    listed = parts if isinstance(parts, list) else [parts]
+    texts = [p.get("text") for p in listed if isinstance(p, Mapping)]
+    return "\n".join(t for t in texts if isinstance(t, str))
+
+
+def _content(text: str) -> dict[str, Any]:
+    return {"role": "model", "parts": [{"text": text}]}
+
+
+def _candidate(chosen: Chosen, index: int, text: str) -> dict[str, Any]:
+    reason = "STOP" if chosen.written.complete else "MAX_TOKENS"
+    return {"index": index, "content": _content(text), "finishReason": reason}
+
+
+def _usage(tokens: Tokens) -> dict[str, int]:
+    # Google counts thoughts beside the candidates, OpenAI within the completion.
+    return {
+        "promptTokenCount": tokens.prompt,
+        "cachedContentTokenCount": tokens.cached,
+        "candidatesTokenCount": tokens.completion - tokens.reasoning,
+        "thoughtsTokenCount": tokens.reasoning,
+        "totalTokenCount": tokens.prompt + tokens.completion,
+    }

@@ -1,0 +1,70 @@
+"""Choosing one of the options that a prompt lists."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tasks.mock.hash_uniform import uniform
+from tasks.mock.prompt_text import words
+
+_LINES = re.compile(
+    r"^\s*[-*•]\s+[\"'`*]*([\w-]+)[\"'`*]*\s*[:\u2013\u2014]\s*(.+)$", re.MULTILINE
+)
+_LIST = re.compile(
+    r"[\"'`]?[\w-]+[\"'`]?(?:,\s+[\"'`]?[\w-]+[\"'`]?)*,?\s+or\s+[\"'`]?[\w-]+[\"'`]?"
+)
+_ANNOUNCED = re.compile(
+    r"\b(?:one of|one word|either|options?|labels?|category|categories|classes|choose)\b[^:\n]*:\s*(.+)",
+    re.IGNORECASE,
+)
+_SENSES: Sequence[tuple[frozenset[str], frozenset[str]]] = tuple(
+    (frozenset(names.split()), frozenset(signs.split()))
+    for names, signs in (
+        (
+            "happy positive joy good satisfied praise",
+            "best delighted early enjoy excellent glad great happy jacket love perfect saved "
+            "thank thanks wonderful",
+        ),
+        (
+            "angry anger negative bad complaint dissatisfied",
+            "angry anybody awful bad broken complaint hate lawyer never terrible third twice "
+            "worst",
+        ),
+        (
+            "sad sadness loss negative",
+            "died gone grief hoped lost miss pity sad sorry unfortunately",
+        ),
+        ("neutral other question information", "address how invoice please send size when where"),
+    )
+)
+
+
+def options(text: str) -> Mapping[str, str]:
+    """Return the options that a text lists, with what it says about each; empty if it lists none.
+
+    Options are lines ``- name: meaning``, or a list ``a, b or c`` after words like *one of*.
+    """
+    lines = dict(_LINES.findall(text))
+    if len(lines) >= 2:
+        return lines
+    announced = _ANNOUNCED.search(text)
+    listed = _LIST.search(announced[1]) if announced is not None else None
+    if listed is None:
+        return {}
+    names = re.split(r",\s+(?:or\s+)?|\s+or\s+", listed[0])
+    return {name.strip("\"'`"): "" for name in names}
+
+
+def choose(listed: Mapping[str, str], text: str, *, good: bool, chance: Sequence[object]) -> str:
+    """Return the option whose meaning and senses share most words with a text, or another one."""
+    said = set(words(text))
+    ranked = sorted(listed, key=lambda name: (-_fit(name, listed[name], said), name))
+    if good:
+        return ranked[0]
+    others = ranked[1:]
+    return others[int(len(others) * uniform("other", *chance))]
+
+
+def _fit(name: str, meaning: str, said: set[str]) -> int:
+    own = set(words(name))
+    fit = len(said & (own | set(words(meaning))))
+    return fit + sum(2 * len(said & signs) for names, signs in _SENSES if own & names)

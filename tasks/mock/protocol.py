@@ -1,0 +1,254 @@
+"""Reading request bodies, and the shapes of answers and errors, as OpenAI's API has them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from tasks.mock.requests import Message
+
+MOST_LOGPROBS = 20
+MOST_CHOICES = 128
+HOTTEST = 2.0
+
+
+class ApiError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = dict(headers or {})
+        self.body = {
+            "error": {
+                "message": message,
+                "type": _TYPES.get(status, "server_error"),
+                "param": param,
+                "code": code,
+            }
+        }
+
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "invalid_request_error",
+    404: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Tokens that an answer is billed for."""
+
+    prompt: int = 0
+    """The whole prompt, what came from the cache included."""
+    cached: int = 0
+    completion: int = 0
+    """The whole answer, reasoning included."""
+    reasoning: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """Return the numbers by the names of ``convergence_core.records.Usage``."""
+        return {
+            "prompt_tokens": self.prompt,
+            "cached_tokens": self.cached,
+            "completion_tokens": self.completion,
+            "reasoning_tokens": self.reasoning,
+        }
+
+    def usage(self) -> dict[str, Any]:
+        """Return OpenAI's usage block of chats and completions."""
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached, "audio_tokens": 0},
+            "completion_tokens_details": {
+                "reasoning_tokens": self.reasoning,
+                "audio_tokens": 0,
+                "accepted_prediction_tokens": 0,
+                "rejected_prediction_tokens": 0,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """An answer that is ready to be sent."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[Mapping[str, Any]] = ()
+    """Server-sent events in place of the body; empty: the body is sent."""
+    ends_with_done: bool = True
+    """Whether the events end with OpenAI's ``[DONE]``."""
+    model: str
+    tokens: Tokens
+    tells_usage: bool = True
+    """Whether the client can read the tokens in the answer."""
+
+
+def number(body: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
+    """Return an optional number of a body.
+
+    Raises:
+        ApiError: it is no number, or out of range.
+    """
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ApiError(f"`{name}` must be a number, but got {_shown(value)}.", param=name)
+    if not low <= value <= high:
+        raise ApiError(
+            f"`{name}` must lie between {low:g} and {high:g}, but got {value:g}.", param=name
+        )
+    return float(value)
+
+
+def whole(body: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
+    """Return an optional integer of a body.
+
+    Raises:
+        ApiError: it is no integer, or out of range.
+    """
+    value = number(body, name, low, high)
+    if value is not None and value != int(value):
+        raise ApiError(f"`{name}` must be an integer, but got {value:g}.", param=name)
+    return None if value is None else int(value)
+
+
+def flag(body: Mapping[str, Any], name: str) -> bool:
+    """Return an optional truth of a body, false by default.
+
+    Raises:
+        ApiError: it is neither true nor false.
+    """
+    value = body.get(name)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise ApiError(f"`{name}` must be true or false, but got {_shown(value)}.", param=name)
+    return value
+
+
+def text(body: Mapping[str, Any], name: str) -> str:
+    """Return a required text of a body.
+
+    Raises:
+        ApiError: it is missing, empty or no text.
+    """
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise ApiError(f"`{name}` must be a text, but got {_shown(value)}.", param=name)
+    return value
+
+
+def mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an optional object of a body, empty by default.
+
+    Raises:
+        ApiError: it is no object.
+    """
+    value = body.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ApiError(f"`{name}` must be an object, but got {_shown(value)}.", param=name)
+    return value
+
+
+class Sampling(TypedDict):
+    """What every protocol's body says of how words are drawn."""
+
+    temperature: float
+    seed: int | None
+    stop: tuple[str, ...]
+
+
+def sampling(body: Mapping[str, Any]) -> Sampling:
+    """Return how words are drawn.
+
+    Raises:
+        ApiError: a setting is wrong.
+    """
+    temperature = number(body, "temperature", 0.0, HOTTEST)
+    return {
+        "temperature": 1.0 if temperature is None else temperature,
+        "seed": whole(body, "seed", -(2**63), 2**63),
+        "stop": stops(body),
+    }
+
+
+def tells_usage(body: Mapping[str, Any]) -> bool:
+    """Return whether a stream ends with the tokens used.
+
+    Raises:
+        ApiError: the option is no truth.
+    """
+    return flag(mapping(body, "stream_options"), "include_usage")
+
+
+def stops(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the texts that end an answer.
+
+    Raises:
+        ApiError: they are not texts.
+    """
+    value = body.get("stop")
+    listed = [value] if isinstance(value, str) else value or []
+    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
+        raise ApiError(f"`stop` must be texts, but got {_shown(value)}.", param="stop")
+    return tuple(entry for entry in listed if entry)
+
+
+def messages(body: Mapping[str, Any], name: str = "messages") -> tuple[Message, ...]:
+    """Return the messages of a body.
+
+    Raises:
+        ApiError: there are none, or one has no role.
+    """
+    listed = body.get(name)
+    if not isinstance(listed, list) or not listed:
+        raise ApiError(f"`{name}` must be a list of messages, not empty.", param=name)
+    found = []
+    for i, message in enumerate(listed):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise ApiError(f"`{name}[{i}]` must be an object with a role.", param=name)
+        found.append(Message(role=message["role"], text=_content(message.get("content"))))
+    return tuple(found)
+
+
+def refuse_prompt_logprobs(body: Mapping[str, Any]) -> None:
+    """Refuse vLLM's way of asking for a prompt's log-probabilities where it is not known.
+
+    Raises:
+        ApiError: they are asked for.
+    """
+    if body.get("prompt_logprobs") is not None:
+        raise ApiError(
+            "`prompt_logprobs` is not known here. Use `/v1/completions` with `echo: true` and "
+            "`logprobs`, or a server of chats that has it.",
+            param="prompt_logprobs",
+        )
+
+
+def _content(content: Any) -> str:
+    """Return the text of a message's content; parts that are no text are left out."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [part for part in content if isinstance(part, Mapping)]
+    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:60]

@@ -1,0 +1,1 @@
+"""Notices for people, and events of optimized systems."""

@@ -1,0 +1,99 @@
+"""What happens to an optimized system, as Prefect events: automations start on them.
+
+The resource of each is the system, ``convergence.system.NAME``; the payload's ``text`` says it to
+people. ``convergence deploy`` makes automations that pass these texts on.
+"""
+
+import contextvars
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from prefect.events import emit_event
+
+from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
+from convergence_core.result import RunResult
+from tasks.report.phrases import counted
+from tasks.secrets.process_redaction import redacted_text
+from tasks.store.runtime.rows import StoredAlarm
+
+DRIFT: Final = "convergence.drift"
+BUDGET: Final = "convergence.budget"
+GATE: Final = "convergence.gate.passed"
+SHARE: Final = "convergence.share"
+"""Label of a budget event's resource: the share that was crossed, e.g. ``80``, percent."""
+
+
+def resource_of(system: str) -> str:
+    """Return the id under which events name a system."""
+    return f"convergence.system.{system}"
+
+
+def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
+    """Emit one event for each alarm of drift."""
+    for alarm in alarms:
+        _emit(
+            DRIFT,
+            alarm.system,
+            f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "
+            f"{alarm.after:.3g}.",
+            {
+                "arm_id": alarm.arm_id,
+                "before": alarm.before,
+                "after": alarm.after,
+                "n": alarm.n,
+                "created_us": alarm.created_us,
+            },
+            {"convergence.agent-type": alarm.agent_type},
+        )
+
+
+def emit_gate(result: RunResult) -> None:
+    """Emit an event if the promotion gate says that a run's candidate is ahead."""
+    gate, winner = result.gate, result.winner
+    if gate is None or winner is None or gate.decision != "promote":
+        return
+    _emit(
+        GATE,
+        result.system,
+        f"The gate of {result.label} says promote: {winner.label} is ahead of the {gate.opponent} "
+        f"by {gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on "
+        f"{counted(gate, 'held-out case')}. `convergence promote {result.label}` adopts it.",
+        {"run_id": result.run_id, "label": result.label, "candidate_id": winner.candidate_id},
+    )
+
+
+def budget_events(
+    system: str,
+) -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
+    """Return what emits an event for each share of a limit that is crossed; for any thread.
+
+    Notices come from the session's own thread, which would not know which server the settings
+    of this flow run name.
+    """
+    settings = contextvars.copy_context()
+
+    def tell(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
+        if isinstance(notice, BudgetWarned) and notice.share is not None:
+            labels = {SHARE: f"{notice.share:.0%}".removesuffix("%")}
+            text = f"Budget of {system}: {notice.text}"
+            settings.copy().run(_emit, BUDGET, system, text, {"share": notice.share}, labels)
+
+    return tell
+
+
+def _emit(
+    event: str,
+    system: str,
+    text: str,
+    payload: Mapping[str, Any],
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    emit_event(
+        event=event,
+        resource={
+            "prefect.resource.id": resource_of(system),
+            "prefect.resource.name": system,
+            **(labels or {}),
+        },
+        payload={"text": redacted_text(text), **payload},
+    )

@@ -1,0 +1,155 @@
+"""Prefect's server for the length of one process, which does not outlive it.
+
+Prefect would start the same one by itself, but only after importing the server's code into our
+process (three seconds), and would wait for it before anything else. Ours starts while we import the
+flows, and it ends if this process is killed: otherwise it would keep its port, its memory and our
+standard output.
+"""
+
+import atexit
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from convergence_core.errors import PrefectServerError
+from tasks.prefect_support.parent_watch import PARENT
+
+_OF_A_TEMPORARY_SERVER = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+}
+"""What Prefect itself sets for its own temporary server."""
+ROOM: Final = 16 * 2**20
+"""Bytes that must be free for Prefect's database: a new one takes a few megabytes."""
+_STOP_S = 5.0
+"""What the server has to end by itself, before it is killed."""
+
+
+def full_disk() -> str | None:
+    """Return what to do where the disk under Prefect's home is full; ``None``: it is not."""
+    from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - takes a second
+
+    home = Path(PREFECT_HOME.value())
+    try:
+        free = shutil.disk_usage(home).free
+    except OSError:
+        return None  # there is no such folder, which is told by whoever needs it
+    if free >= ROOM:
+        return None
+    return (
+        f"Prefect's server keeps its database in {home}, and the disk there is full: "
+        f"{free / 2**20:.1f} MB are free, and it needs {ROOM // 2**20}; fix: free some space, or set "
+        "PREFECT_HOME to a folder elsewhere. Nothing paid is lost: `convergence resume` goes on with a run "
+        "that had begun"
+    )
+
+
+class TemporaryServer:
+    """A Prefect server on a free port of loopback, in a process of its own."""
+
+    def __init__(self) -> None:
+        """Start it; ``wait`` returns when it answers.
+
+        It is handed a listening socket: no other process can take the port between our choice and
+        its start, and a request waits in the socket's queue until the server is there. It has a
+        session of its own: signals to the whole group, as of Ctrl-C in a terminal or of ``timeout``,
+        would end it before the run, which needs it to end cleanly.
+        """
+        from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
+
+        settings = get_current_settings().to_environment_variables(exclude_unset=True)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            # Answers go out in two writes; the second must not wait for word of the first. asyncio
+            # sees to that on sockets it opens, and those accepted here inherit it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            descriptor = listener.fileno()
+            self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
+                [
+                    sys.executable, "-m", "tasks.prefect_support.program", "uvicorn", "--factory",
+                    "tasks.prefect_support.temporary_app:create_app",
+                    "--fd", str(descriptor), "--log-level", "error", "--lifespan", "on",
+                ],
+                env={
+                    **os.environ, **_OF_A_TEMPORARY_SERVER, **settings, PARENT: str(os.getpid()),
+                },
+                pass_fds=[descriptor],
+                start_new_session=True,
+            )  # fmt: skip
+        atexit.register(self.stop)
+
+    def wait(self) -> None:
+        """Return when the server answers.
+
+        Raises:
+            PrefectServerError: it ended, or did not answer in
+                ``PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS``.
+        """
+        import httpx  # noqa: PLC0415 - comes with Prefect's client
+        from prefect.settings import (  # noqa: PLC0415 - takes a second
+            PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
+        )
+
+        patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
+        try:
+            httpx.get(f"{self.api_url}/health", timeout=patience, trust_env=False)
+        except httpx.TimeoutException as error:
+            self.stop()
+            raise PrefectServerError(
+                f"Prefect's temporary server did not answer within {patience} s; "
+                "fix: raise PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
+            ) from error
+        except httpx.TransportError as error:  # its socket was closed, so it is ending
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_S)
+            code = self._process.poll()
+            self.stop()
+            raise PrefectServerError(
+                full_disk()
+                or f"Prefect's temporary server ended with exit code {code} at its start; "
+                "fix: see what `prefect server start` says"
+            ) from error
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is alive."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """End the server; does nothing the second time."""
+        atexit.unregister(self.stop)
+        if self.is_running:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+_LOCK = threading.Lock()
+_servers: list[TemporaryServer] = []
+"""The one of this process, once it is needed."""
+
+
+def temporary_server() -> TemporaryServer:
+    """Return this process's temporary server; start it if there is none."""
+    with _LOCK:
+        if _servers and not _servers[0].is_running:
+            _servers.pop().stop()
+        if not _servers:
+            _servers.append(TemporaryServer())
+        return _servers[0]
+
+
+def stop_server() -> None:
+    """End this process's temporary server, if there is one."""
+    for server in _servers:
+        server.stop()

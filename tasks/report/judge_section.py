@@ -1,0 +1,275 @@
+"""What a run says of its judges: how far they agree with a person's labels, and with themselves.
+
+A label belongs to the answer that the person saw, usually one of the system as it is. So labels
+are compared with the judgements of the default configuration's answers; where none is given, with
+those of all configurations asked. Several judgements of one case are averaged first: one label is
+one pair.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from convergence_core.config import Configuration, MetricConfig
+from convergence_core.judges.agreement import (
+    Agreement,
+    Figure,
+    JudgeReport,
+    pass_fail_agreement,
+    rating_agreement,
+    wilson,
+)
+from convergence_core.ports import Store
+from convergence_core.records import Case, Json
+from tasks.json_values import Missing
+from tasks.metrics.judge.factory import judge_configs
+from tasks.metrics.judge.judge import INCONSISTENT
+from tasks.metrics.judge.labels import label_at, passed_of, rating_of
+from tasks.metrics.judge.verdicts import BEST
+from tasks.report import phrases
+from tasks.report.blocks import Block, Bullets, Code, Heading, Inline, Paragraph
+from tasks.report.phrases import clean, plural
+
+_JUDGED = """
+SELECT case_id, metric, value FROM metrics
+WHERE run_id = $run AND list_contains($names, metric) AND value IS NOT NULL
+  AND ($candidate IS NULL OR candidate_id = $candidate)
+ORDER BY metric, case_id, eval_id
+"""
+
+_CHANGED = """
+SELECT metric, count(*) AS n, sum(value) AS n_changed FROM metrics
+WHERE run_id = $run AND list_contains($names, metric) AND value IS NOT NULL GROUP BY metric
+"""
+
+_BIAS = (
+    "A judge is a model: it may prefer long answers, its own style, or the answer that comes "
+    "first. Its agreement with a person holds for answers like those that were labelled."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One evaluation with a judgement, and the case's label."""
+
+    case_id: str
+    value: float
+    """The metric's, in [0, 1]."""
+    label: Json
+    """As the case holds it."""
+
+
+def judge_reports(
+    store: Store,
+    run_id: str,
+    *,
+    configuration: Configuration,
+    cases: Iterable[Case],
+    baseline_id: str | None,
+) -> tuple[JudgeReport, ...]:
+    """Return what a run's committed generations say of its judges, in the configuration's order.
+
+    Args:
+        store: holds the run.
+        run_id: the run.
+        configuration: of the run.
+        cases: test cases, for their labels.
+        baseline_id: the default configuration; ``None``: there is none.
+    """
+    judges = judge_configs(configuration)
+    if not judges:
+        return ()
+    cases = tuple(cases)
+    run = {"run": run_id}
+    judged = _rows(store, _JUDGED, {**run, "names": list(judges), "candidate": baseline_id})
+    kept = {f"{name}.{INCONSISTENT}": name for name in judges}
+    changed = {
+        kept[row["metric"]]: (int(row["n"]), float(row["n_changed"]))
+        for row in _rows(store, _CHANGED, {**run, "names": list(kept)})
+    }
+    reports = []
+    for name, metric in judges.items():
+        rows = None
+        if metric.label_field is not None:
+            labels = _labels(cases, metric.label_field)
+            rows = [
+                Judged(case_id=row["case_id"], value=row["value"], label=labels[row["case_id"]])
+                for row in judged
+                if row["metric"] == name and row["case_id"] in labels
+            ]
+        n_pairs, n_changed = changed.get(name, (0, 0.0))
+        reports.append(
+            judge_report(
+                name,
+                metric,
+                rows,
+                of_default=baseline_id is not None,
+                n_pairs=n_pairs,
+                n_inconsistent=n_changed,
+            )
+        )
+    return tuple(reports)
+
+
+def judge_report(
+    name: str,
+    metric: MetricConfig,
+    rows: Sequence[Judged] | None,
+    *,
+    of_default: bool = False,
+    n_pairs: int = 0,
+    n_inconsistent: float = 0.0,
+    level: float = 0.95,
+) -> JudgeReport:
+    """Return what one judge's evaluations say of it; pure.
+
+    Args:
+        name: the metric.
+        metric: its configuration.
+        rows: evaluations of labelled cases; ``None``: the metric names no label.
+        of_default: whether they are the default configuration's alone.
+        n_pairs: evaluations whose answers were compared in both orders.
+        n_inconsistent: of them, those whose verdict changed with the order; a part of one where
+            there were several votes.
+        level: of the intervals.
+    """
+    agreement, n_bad, n_undecided = None, 0, 0
+    if rows is not None:
+        agreement, n_bad, n_undecided = _agreement(metric, rows, level)
+    return JudgeReport(
+        name=name,
+        mode=metric.mode,
+        agreement=agreement,
+        of_default=of_default,
+        n_bad_labels=n_bad,
+        n_undecided=n_undecided,
+        n_pairs=n_pairs,
+        inconsistent=wilson(n_inconsistent, n_pairs, level=level),
+    )
+
+
+def judge_sentences(report: JudgeReport) -> tuple[str, ...]:
+    """Return what is to be said of a judge; names of metrics stand in back ticks."""
+    name = f"`{clean(report.name)}`"
+    said = []
+    found = report.agreement
+    if found is not None:
+        said.append(_agreement_sentence(name, report, found))
+        if found.unknown:
+            said.append(f"{found.unknown[0].upper()}{found.unknown[1:]}.")
+    if report.n_undecided:
+        cases = plural(report.n_undecided, "labelled case")
+        said.append(f"Its votes were evenly split on {cases}, left out.")
+    if report.n_bad_labels:
+        labels = plural(report.n_bad_labels, "label")
+        said.append(f"{labels} of another form than the judge's left out.")
+    if report.inconsistent is not None:
+        said.append(
+            f"The judge {name} changed its verdict with the order of the answers in "
+            f"{_percent(report.inconsistent.value)} of {plural(report.n_pairs, 'comparison')} "
+            f"({_range(report.inconsistent, 0.95)}); each of these counts as a tie."
+        )
+    return tuple(said)
+
+
+def judge_blocks(reports: Sequence[JudgeReport]) -> list[Block]:
+    """Return the report's section on judges; nothing where nothing is known of any."""
+    items = [parts for report in reports if (parts := _parts(judge_sentences(report)))]
+    if not items:
+        return []
+    return [Heading("Judges"), Bullets(tuple(items)), Paragraph((_BIAS,), "note")]
+
+
+def _parts(sentences: Sequence[str]) -> tuple[Inline, ...]:
+    parts = enumerate(" ".join(sentences).split("`"))
+    return tuple(Code(part) if i % 2 else part for i, part in parts if part)
+
+
+def _agreement_sentence(name: str, report: JudgeReport, found: Agreement) -> str:
+    answers = "the default configuration's answers" if report.of_default else "all answers"
+    if found.n < 2:
+        return f"The judge {name} cannot be compared with labels yet."
+    if report.mode == "rating":
+        assert found.difference is not None  # noqa: S101 - two cases have one
+        said = (
+            f"The judge {name} differs from {plural(found.n, 'label')} by "
+            f"{found.difference.value:.2f} points of 1 to {BEST} on average"
+            f"{_in_brackets(found.difference, found.level)}, on {answers}"
+        )
+        said += "" if found.kappa is None else f"; weighted kappa {_figure(found.kappa)}"
+        said += "" if found.spearman is None else f"; rank correlation {_figure(found.spearman)}"
+        return said + "."
+    assert found.rate is not None and found.n_equal is not None  # noqa: S101, PT018 - as above
+    said = (
+        f"The judge {name} agrees with {found.n_equal:,} of {plural(found.n, 'label')} "
+        f"({_percent(found.rate.value)}, {_range(found.rate, found.level)}) on {answers}"
+    )
+    return said + ("." if found.kappa is None else f"; kappa {_figure(found.kappa)}.")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _range(found: Figure, level: float) -> str:
+    if found.low is None or found.high is None:
+        return "interval unknown"
+    low, high = 100 * found.low, 100 * found.high
+    return f"{phrases.percent(level)} interval {low:.0f}\N{EN DASH}{high:.0f} %"
+
+
+def _in_brackets(found: Figure, level: float) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f" ({phrases.percent(level)} interval {found.low:.2f} to {found.high:.2f})"
+
+
+def _figure(found: Figure) -> str:
+    if found.low is None or found.high is None:
+        return _number(found.value)
+    return f"{_number(found.value)} [{_number(found.low)}, {_number(found.high)}]"
+
+
+def _number(value: float) -> str:
+    text = f"{abs(value):.2f}"
+    return text if value >= 0 or float(text) == 0 else "\N{MINUS SIGN}" + text
+
+
+# -- from rows to pairs
+
+
+def _agreement(
+    metric: MetricConfig, rows: Sequence[Judged], level: float
+) -> tuple[Agreement, int, int]:
+    """Return the agreement, and how many labels were of no use and how many cases undecided."""
+    values: dict[str, list[float]] = {}
+    labels: dict[str, Json] = {}
+    for row in rows:
+        values.setdefault(row.case_id, []).append(row.value)
+        labels[row.case_id] = row.label
+    means = {case_id: math.fsum(found) / len(found) for case_id, found in values.items()}
+    order = sorted(means)
+    rng = np.random.default_rng(0)  # a report made twice reads the same
+    if metric.mode == "rating":
+        known = [(means[c], r) for c in order if (r := rating_of(labels[c])) is not None]
+        judged = [1 + (BEST - 1) * value for value, _ in known]
+        found = rating_agreement(judged, [r for _, r in known], rng=rng, level=level)
+        return found, len(order) - len(known), 0
+    passed = [(means[c], p) for c in order if (p := passed_of(labels[c])) is not None]
+    decided = [(value > 0.5, p) for value, p in passed if abs(value - 0.5) > 1e-9]
+    found = pass_fail_agreement(
+        [said for said, _ in decided], [p for _, p in decided], rng=rng, level=level
+    )
+    return found, len(order) - len(passed), len(passed) - len(decided)
+
+
+def _labels(cases: Iterable[Case], path: str) -> dict[str, Json]:
+    found = {case.case_id: label_at(case, path) for case in cases}
+    return {key: label for key, label in found.items() if not isinstance(label, Missing)}
+
+
+def _rows(store: Store, sql: str, parameters: Mapping[str, object]) -> Sequence[dict[str, Any]]:
+    return store.rows(sql, parameters)

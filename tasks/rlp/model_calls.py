@@ -1,0 +1,223 @@
+"""Calls of thinker, predictor and judge of preferences: each a ``PaidCall`` like any other, never made twice.
+
+What the journal keeps of an answer is what scoring reads: a text, or numbers. So a resumed run
+reads the very numbers that were committed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
+
+from convergence_core.budget.bounds import prompt_bound
+from convergence_core.budget.prices import PriceTable
+from convergence_core.budget.usage import usage_of
+from convergence_core.errors import Billed, CandidateFault, EvaluationFault
+from convergence_core.ports import LLM, Completion, WorstCase
+from convergence_core.records import Json, Reply, Usage
+from tasks.calls.metric_calls import PaidCall
+
+THOUGHT: Final = "thought"
+PREDICTION: Final = "prediction"
+SAO: Final = "sao"
+Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
+RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
+"""Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
+
+
+class UnreadableError(ValueError):
+    """An answer does not hold what was asked for."""
+
+
+class ThoughtAsker(Protocol):
+    """Makes paid calls for thoughts; see ``tasks.calls.metric_calls.Asker.ask``."""
+
+    async def ask(self, call: PaidCall, label: str) -> "Answered":
+        """Return the stored or new answer, and when it was durable.
+
+        Args:
+            call: to be made once.
+            label: what it is for: part of its key, so that no two purposes share an answer.
+
+        Raises:
+            EvaluationFault: it failed, was refused, or the budget is spent.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A reply, and its entry in the journal."""
+
+    reply: Reply
+    ended_us: int | None
+    """When it was durable; ``None``: no journal keeps it."""
+
+
+@runtime_checkable
+class Exchanger(Protocol):
+    """A model whose server may have endpoints beside chat; see ``OpenAIChat.exchange``."""
+
+    async def exchange(
+        self, path: RawPath, body: Mapping[str, Json], /
+    ) -> tuple[dict[str, Json], float]:
+        """Ask an endpoint once; return its JSON and the milliseconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """The model that thinks and predicts."""
+
+    llm: LLM
+    name: str
+    """As its provider calls it."""
+    wording_version: str
+    timeout_s: float = 60.0
+    credential: str | None = None
+    """Name of the environment variable of the key."""
+    reads_for: Purpose = PREDICTION
+    """Who pays where probabilities are read."""
+    prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
+
+    def chat(
+        self,
+        purpose: Purpose,
+        messages: Sequence[Mapping[str, Json]],
+        *,
+        limit: int,
+        repeat: int = 0,
+        read: Callable[[Completion], Json],
+        **options: Json,
+    ) -> PaidCall:
+        """Return a call of the chat endpoint.
+
+        Args:
+            purpose: who pays.
+            messages: what is asked.
+            limit: longest answer, in tokens.
+            repeat: number among equal requests.
+            read: what of the answer is kept.
+            options: further settings; those the model has no field for are left out.
+        """
+        shown: list[Json] = [dict(message) for message in messages]
+        settings = {"max_tokens": limit, **options}
+        body: dict[str, Json] = {"model": self.name, "messages": shown, **settings}
+
+        async def send() -> Reply:
+            done = await self.llm.complete(messages, model=self.name, **settings)
+            value = self._read(lambda: read(done), done.usage, done.model)
+            return self._reply(
+                value, done.usage, done.latency_ms, model=done.model, dropped=done.dropped
+            )
+
+        return self._call(purpose, "chat/completions", body, limit, repeat, send)
+
+    def exchange(
+        self,
+        purpose: Purpose,
+        path: RawPath,
+        body: dict[str, Json],
+        *,
+        limit: int = 0,
+        repeat: int = 0,
+        read: Callable[[Mapping[str, Json]], Json],
+    ) -> PaidCall:
+        """Return a call of an endpoint by a body of its own.
+
+        Args:
+            purpose: who pays.
+            path: of the endpoint.
+            body: without the model.
+            limit: longest answer, in tokens.
+            repeat: number among equal requests.
+            read: what of the answer is kept.
+        """
+        body = {"model": self.name, **body}
+        llm = cast("Exchanger", self.llm)  # the ladder looks before it asks
+
+        async def send() -> Reply:
+            raw, latency_ms = await llm.exchange(path, body)
+            told, usage = raw.get("model"), usage_of(raw)
+            model = told if isinstance(told, str) else None
+            value = self._read(lambda: read(raw), usage, model)
+            return self._reply(value, usage, latency_ms, model=model)
+
+        return self._call(purpose, path, body, limit, repeat, send)
+
+    def _call(  # noqa: PLR0917 - of one place, twice
+        self,
+        purpose: Purpose,
+        path: str,
+        body: dict[str, Json],
+        limit: int,
+        repeat: int,
+        send: Callable[[], Awaitable[Reply]],
+    ) -> PaidCall:
+        n_prompt = prompt_bound(body)
+        provider = self.llm.provider
+        return PaidCall(
+            purpose=purpose,
+            provider=provider,
+            model=self.name,
+            request={
+                "wording_version": self.wording_version,
+                "base_url": self.llm.base_url,
+                "path": path,
+                "model": self.name,
+                "body": body,
+            },
+            repeat=repeat,
+            credential=self.credential,
+            worst=WorstCase(
+                usd=self.prices.worst_case(provider, self.name, n_prompt, limit),
+                tokens=None if n_prompt is None else n_prompt + limit,
+            ),
+            timeout_s=self.timeout_s,
+            send=lambda: self._priced_faults(send),
+        )
+
+    def _read(self, read: Callable[[], Json], usage: Usage, model: str | None) -> Json:
+        """Return what is kept of an answer; one that cannot be read is kept as a fault."""
+        try:
+            return read()
+        except UnreadableError as error:
+            raise CandidateFault(
+                str(error),
+                error_type="unreadable",
+                billed=Billed(usage=usage, cost_usd=None, model=model),
+            ) from None
+
+    async def _priced_faults(self, send: Callable[[], Awaitable[Reply]]) -> Reply:
+        try:
+            return await send()
+        except EvaluationFault as fault:
+            if fault.billed is not None:
+                cost_usd, version = self._priced(fault.billed.usage)
+                fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
+            raise
+
+    def _reply(
+        self,
+        value: Json,
+        usage: Usage,
+        latency_ms: float,
+        *,
+        model: str | None,
+        dropped: tuple[str, ...] = (),
+    ) -> Reply:
+        cost_usd, version = self._priced(usage)
+        return Reply(
+            value=value,
+            latency_ms=latency_ms,
+            cost_usd=cost_usd,
+            price_version=version,
+            usage=usage,
+            model=model,
+            provider=self.llm.provider,
+            dropped=dropped,
+        )
+
+    def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
+        cost_usd = self.prices.cost(self.llm.provider, self.name, usage)
+        version = self.prices.version_of(self.llm.provider, self.name)
+        return cost_usd, None if cost_usd is None else version

@@ -1,0 +1,363 @@
+"""Ways to read a distribution of outcomes off a model's probabilities: the exact rungs.
+
+=============  =====================================================================
+``chat_echo``  log-probabilities of the options as the assistant's answer, in the model's own template
+``echo``       log-probabilities of the options, fed in after the prompt
+``chat``       log-probabilities of the next token, of which the options are among
+=============  =====================================================================
+
+The rung for models that tell no probability is in ``written``. All options are read before any outcome
+is known. An answer that cannot be read voids its candidate in that arm; a proxy is never made up in
+its place.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from convergence_core.errors import EvaluationFault
+from convergence_core.ports import Completion
+from convergence_core.records import Json
+from convergence_core.rlp.bins import normalized
+from convergence_core.rlp.commitments import Estimator
+from tasks.calls.metric_calls import PaidCall
+from tasks.rlp.model_calls import Answered, Model, ThoughtAsker, UnreadableError
+from tasks.rlp.prompts import Options, prompt
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+TAIL: Final = 24
+"""Tokens at the end of a prompt that are kept: more than an option has."""
+TOP: Final = 20
+"""Most log-probabilities that a chat answers with."""
+CENSORED: Final = -9999.0
+"""What some servers write for "outside of the top"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One side of a prediction: with a thought, or without."""
+
+    label: str
+    """For keys and notes, unique within a generation."""
+    context: str
+    questions: Mapping[str, str]
+    """Candidate → what is asked about it, in the order they were chosen."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What an arm was told."""
+
+    forecasts: dict[str, np.ndarray]
+    """Subject → distribution; a subject that could not be read is absent."""
+    ended_us: int | None = None
+    """When the last of it was durable."""
+    notes: tuple[str, ...] = ()
+    """Why something is absent."""
+    censored: dict[str, tuple[bool, ...]] = field(default_factory=dict)
+    """Subject → which of its options lay outside of what the server told; none: absent."""
+
+
+class Channel(Protocol):
+    """One rung."""
+
+    @property
+    def estimator(self) -> Estimator:
+        """Its name, recorded with every reward."""
+        ...
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """Ask for all of an arm's distributions; faults become notes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What all rungs are made of."""
+
+    model: Model
+    wording: Options
+
+
+class ChatEcho(Rung):
+    """Teacher forcing of a chat model: vLLM's ``prompt_logprobs`` of each option as the last message.
+
+    The server's chat template puts question and answer together, and the answer stays open
+    (``continue_final_message``), so what is read is how likely the model's own turn begins with the option.
+    All options have the same tokens before it, whose probabilities cancel.
+    """
+
+    estimator: Estimator = "chat_echo"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        return await each(arm, lambda name: self._one(arm, name, asker))
+
+    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+        text = prompt(arm.context, arm.questions[name])
+        answered = await asyncio.gather(
+            *(
+                asker.ask(self.call(text, option), f"{arm.label}/{name}/{option}")
+                for option in self.wording.options
+            )
+        )
+        logs = forced([one.reply.value for one in answered])
+        latest = max(answered, key=lambda one: one.ended_us or 0)
+        return normalized(np.exp(logs - logs.max())), latest
+
+    def call(
+        self, text: str, option: str, *, temperature: float = 1.0, repeat: int = 0
+    ) -> PaidCall:
+        """Return the request of the log-probabilities of a prompt that an option answers."""
+        return self.model.exchange(
+            self.model.reads_for,
+            "chat/completions",
+            {
+                "messages": [
+                    {"role": "user", "content": text},
+                    {"role": "assistant", "content": option},
+                ],
+                "prompt_logprobs": 0,
+                "add_generation_prompt": False,
+                "continue_final_message": True,
+                "max_tokens": 1,
+                "temperature": temperature,
+            },
+            limit=1,
+            repeat=repeat,
+            read=prompt_tail,
+        )
+
+
+def prompt_tail(raw: Mapping[str, Json]) -> Json:
+    """Return number, ids and log-probabilities of a prompt's last tokens, and how many it was billed.
+
+    Raises:
+        UnreadableError: the server told no log-probability of each token.
+    """
+    entries: Any = raw.get("prompt_logprobs")
+    if not isinstance(entries, list) or not entries:
+        raise UnreadableError("the server told no `prompt_logprobs`")
+    tail: list[tuple[str, float]] = []
+    for entry in entries[1:][-TAIL:]:
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise UnreadableError("`prompt_logprobs` must hold one token for each of the prompt's")
+        ((token, told),) = entry.items()
+        log = told.get("logprob") if isinstance(told, dict) else None
+        if not isinstance(log, int | float) or not CENSORED < log < math.inf:
+            raise UnreadableError("`prompt_logprobs` must hold numbers")
+        tail.append((str(token), float(log)))
+    usage: Any = raw.get("usage")
+    return {
+        "n": len(entries),
+        "n_prompt": usage.get("prompt_tokens") if isinstance(usage, dict) else None,
+        "is_first_empty": entries[0] is None,
+        "ids": [token for token, _ in tail],
+        "logs": [log for _, log in tail],
+    }
+
+
+def forced(tails: Sequence[Json]) -> np.ndarray:
+    """Return the log-probability of each option after what all prompts have in common, (n_options,).
+
+    Raises:
+        UnreadableError: the prompts differ before their last ``TAIL`` tokens, or an option has none of
+            its own.
+    """
+    found: Any = tails
+    starts = [one["n"] - len(one["ids"]) for one in found]  # number of the tail's first token
+    place = max(starts)
+    least = min(one["n"] for one in found)
+    if place >= least:
+        raise UnreadableError("an option has too many tokens")
+    first = place
+    tokens = [one["ids"][-(one["n"] - place) :] for one in found]
+    while place < least and len({of_one[place - first] for of_one in tokens}) == 1:
+        place += 1
+    if place == first and first > 1:
+        raise UnreadableError("an option has too many tokens")
+    if place == least:
+        raise UnreadableError("an option is how another one begins")
+    return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
+
+
+class Echo(Rung):
+    """Teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
+
+    estimator: Estimator = "echo"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        return await each(arm, lambda name: self._one(arm, name, asker))
+
+    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+        text = prompt(arm.context, arm.questions[name])
+        answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
+        logs = numbers(answered.reply.value, "logprobs", len(self.wording.options))
+        return normalized(np.exp(logs - logs.max())), answered
+
+    def call(self, text: str, *, temperature: float = 1.0, repeat: int = 0) -> PaidCall:
+        """Return the request of the log-probabilities of all options after a prompt."""
+        listed: list[Json] = [f"{text} {option}" for option in self.wording.options]
+        return self.model.exchange(
+            self.model.reads_for,
+            "completions",
+            {
+                "prompt": listed,
+                "echo": True,
+                "logprobs": 0,
+                "max_tokens": 0,
+                "temperature": temperature,
+            },
+            repeat=repeat,
+            read=lambda raw: {"logprobs": [*echoed(raw, len(text), len(listed))]},
+        )
+
+
+def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
+    """Return the log-probability of what stands after ``begin`` characters, of each prompt.
+
+    Raises:
+        UnreadableError: the server did not echo, or tokens straddle the end of the prompt.
+    """
+    found: dict[int, float] = {}
+    choices: Any = raw.get("choices")
+    for choice in choices if isinstance(choices, list) else []:
+        logprobs = choice.get("logprobs") or {}
+        offsets, logs = logprobs.get("text_offset"), logprobs.get("token_logprobs")
+        if not isinstance(offsets, list) or not isinstance(logs, list):
+            raise UnreadableError("the server did not echo log-probabilities")
+        # A token may begin with the blank before the option.
+        after = [log for offset, log in zip(offsets, logs, strict=False) if offset >= begin]
+        if not after or not all(isinstance(log, int | float) for log in after):
+            raise UnreadableError("no token begins where the option does")
+        found[int(choice.get("index", len(found)))] = math.fsum(after)
+    if len(found) != n:
+        raise UnreadableError(f"{len(found)} of {n} prompts were echoed")
+    return [found[i] for i in sorted(found)]
+
+
+class Chat(Rung):
+    """The next token's twenty likeliest, of which the options are among."""
+
+    estimator: Estimator = "chat"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        censored: dict[str, tuple[bool, ...]] = {}
+        told = await each(arm, lambda name: self._one(arm, name, asker, censored))
+        told.censored = censored
+        return told
+
+    async def _one(
+        self, arm: Arm, name: str, asker: ThoughtAsker, censored: dict[str, tuple[bool, ...]]
+    ) -> tuple[np.ndarray, Answered]:
+        text = prompt(arm.context, arm.questions[name])
+        answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
+        p, outside = of_options(answered.reply.value, self.wording.options)
+        if any(outside):
+            censored[name] = outside
+        return p, answered
+
+    def call(
+        self, text: str, *, temperature: float = 1.0, repeat: int = 0, top: int = TOP
+    ) -> PaidCall:
+        """Return the request of the next token's likeliest words."""
+        return self.model.chat(
+            self.model.reads_for,
+            [{"role": "user", "content": text}],
+            limit=1,
+            repeat=repeat,
+            read=next_tokens,
+            logprobs=True,
+            top_logprobs=top,
+            temperature=temperature,
+        )
+
+
+def next_tokens(done: Completion) -> Json:
+    """Return what a chat's answer tells of its first token.
+
+    Raises:
+        UnreadableError: it tells no log-probabilities.
+    """
+    raw: Any = done.raw
+    try:
+        (first, *_) = raw["choices"][0]["logprobs"]["content"]
+        listed: list[Json] = [
+            [str(top["token"]), float(top["logprob"])] for top in first["top_logprobs"]
+        ]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise UnreadableError("the server told no log-probabilities") from None
+    if not listed:
+        raise UnreadableError("the server told no log-probabilities")
+    return {"top": listed}
+
+
+def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[bool, ...]]:
+    """Return the options' distribution, and which of them lay outside of what was told.
+
+    Spellings of one option (" 7", "7") add up. One that is censored, absent or told as -9999, has at
+    most the probability of the least word told: it gets its share of what is left, and -9999 is
+    never averaged.
+
+    Raises:
+        UnreadableError: none of the options was told.
+    """
+    told: Any = value if isinstance(value, dict) else {}
+    listed = [(str(t).strip(), float(log)) for t, log in told.get("top", []) if log > CENSORED]
+    mass = {
+        option: math.fsum(math.exp(log) for t, log in listed if t == option) for option in options
+    }
+    censored = tuple(mass[option] == 0.0 for option in options)
+    if all(censored):
+        raise UnreadableError("none of the options is among the likeliest words")
+    rest = max(0.0, 1.0 - math.fsum(math.exp(log) for _, log in listed))
+    least = min(math.exp(log) for _, log in listed)
+    n = sum(censored)
+    share = min(least, rest / n) if n else 0.0
+    return normalized([mass[option] or share for option in options]), censored
+
+
+# -- helpers
+
+
+async def each(arm: Arm, ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]]) -> Told:
+    """Ask for each subject at once; faults become notes."""
+    ended = await asyncio.gather(*(ask(name) for name in arm.questions), return_exceptions=True)
+    told = Told({})
+    for name, end in zip(arm.questions, ended, strict=True):
+        if isinstance(end, EvaluationFault | UnreadableError):
+            told.notes += (note(f"{arm.label}/{name}", end),)
+        elif isinstance(end, BaseException):
+            raise end
+        else:
+            told.forecasts[name], answered = end
+            if answered.ended_us is not None:
+                told.ended_us = max(told.ended_us or 0, answered.ended_us)
+    return told
+
+
+def note(where: str, error: Exception) -> str:
+    """Return why something is absent, on one line."""
+    return one_line(f"{where}: {error}", 300, redacted_text)
+
+
+def numbers(value: Json, name: str, n: int) -> np.ndarray:
+    """Return the n finite numbers that an answer keeps under a name.
+
+    Raises:
+        UnreadableError: there are others.
+    """
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, list) or len(found) != n:
+        raise UnreadableError(f"must hold {n} numbers")
+    array = np.array([float(v) for v in found if isinstance(v, int | float)])
+    if len(array) != n or not np.isfinite(array).all():
+        raise UnreadableError(f"must hold {n} finite numbers")
+    return array

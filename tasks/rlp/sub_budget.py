@@ -1,0 +1,67 @@
+"""Who pays for thoughts: a purse with a limit of its own, and calls made within a run's session."""
+
+from dataclasses import dataclass
+
+from convergence_core.errors import EvaluationFault, EvaluatorFault
+from convergence_core.ports import WorstCase
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.session import AskApart
+from tasks.rlp.model_calls import Answered
+
+
+@dataclass(slots=True)
+class Purse:
+    """What one part of the society may still cost."""
+
+    limit_usd: float | None
+    """``None``: no limit of their own."""
+    spent_usd: float = 0.0
+    whose: str = "thoughts"
+    key: str = "society.rlp.max_share_usd"
+    """What sets the limit."""
+
+    def reserve(self, worst: WorstCase) -> float:
+        """Set aside a call's worst case; return it.
+
+        Raises:
+            EvaluatorFault: the limit is spent.
+        """
+        usd = worst.usd or 0.0
+        if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
+            raise EvaluatorFault(
+                f"the share of {self.whose} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
+                f"{self.limit_usd:.4f} USD; `{self.key}`)",
+                error_type="budget",
+            )
+        self.spent_usd += usd
+        return usd
+
+    def settle(self, reserved: float, paid: float | None) -> None:
+        """Give back what a call did not cost; an unknown price counts as the worst case."""
+        if paid is not None:
+            self.spent_usd += paid - reserved
+
+
+class RunAsker:
+    """Makes calls within a session, on behalf of one generation."""
+
+    def __init__(
+        self, ask: AskApart, generation: int, purse: Purse, *, scope: str | None = None
+    ) -> None:
+        self._ask, self._generation, self._purse = ask, generation, purse
+        self._scope = f"g{generation}" if scope is None else scope
+
+    async def ask(self, call: PaidCall, label: str) -> Answered:
+        """See ``ThoughtAsker``."""
+        reserved = self._purse.reserve(call.worst)
+        paid: float | None = 0.0
+        try:
+            place = f"{self._scope}/{label}"
+            reply, ended_us = await self._ask(call, place=place, generation=self._generation)
+            paid = reply.cost_usd
+        except EvaluationFault as fault:
+            paid = 0.0 if fault.billed is None else fault.billed.cost_usd
+            raise
+        finally:
+            self._purse.settle(reserved, paid)
+        return Answered(reply=reply, ended_us=ended_us)

@@ -1,0 +1,141 @@
+"""Adopting what the promotion gate promotes: once, whoever says yes first."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from convergence_core.config import parse_mapping
+from convergence_core.ports import RunRecord
+from convergence_core.result import RunResult
+from tasks.inputs.loader import load
+from tasks.inputs.storage import ready_store
+from tasks.run.active_runs import is_open
+from tasks.run.run import FLOW_RUN_TAG
+from tasks.serving.promotion import HOLDBACK, put_on_offer
+from tasks.store import ParquetStore
+from tasks.store.clock import wall_clock_us
+from tasks.store.runtime.promotions import champion_of, crown
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
+
+Obstacle = Literal["reigns", "changed"]
+"""``reigns``: it is the champion already; ``changed``: it was compared with another champion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded:
+    """A run that has its result."""
+
+    result: RunResult
+    store: Path
+    is_asked: bool
+    """Whether a person has to adopt its candidate: the gate says promote, and the configuration
+    wants somebody to be asked."""
+
+    @classmethod
+    def of(cls, record: RunRecord, store: Path) -> Self:
+        """Return it of a finished run.
+
+        Raises:
+            ValueError: the run has no result.
+        """
+        if record.summary_json is None:
+            raise ValueError(f"run {record.label} has no result")
+        result = RunResult.from_json(record.summary_json)
+        configuration = parse_mapping(json.loads(record.config_json), allow_callable=True)
+        passed = result.gate is not None and result.gate.decision == "promote"
+        asked = passed and configuration.promotion.require_adoption
+        return cls(result=result, store=store, is_asked=asked)
+
+
+def concluded_by(
+    config: str | None, run_id: str | None, flow_run_id: str | None
+) -> Concluded | None:
+    """Return the run that a flow run has brought to its end; ``None``: it has ended none.
+
+    Prefect runs a flow run again from its first line when a person has answered it, or when it
+    crashed; what it has finished is not begun anew.
+
+    Args:
+        config: path of the configuration.
+        run_id: the run that it was told to take; one that this process holds open has not ended.
+        flow_run_id: the flow run.
+    """
+    if config is None or flow_run_id is None or (run_id is not None and is_open(run_id)):
+        return None
+    path = ready_store(load(config))
+    if not (path / "store.json").is_file():
+        return None
+    for record in ParquetStore(path).runs():
+        if record.summary_json is not None and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
+            return Concluded.of(record, path)
+    return None
+
+
+def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
+    """Return why a run's candidate cannot become the champion now; ``None``: it can."""
+    winner, gate = result.winner, result.gate
+    assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
+    reigning = champion_of(store, result.system)
+    if reigning is None:
+        return None
+    if reigning.candidate_id == winner.candidate_id:
+        return "reigns"
+    return None if gate.opponent_id == reigning.candidate_id else "changed"
+
+
+def told(why: Obstacle, result: RunResult) -> str:
+    """Return an obstacle in words."""
+    name = "" if result.winner is None else result.winner.label
+    if why == "reigns":
+        return f"{name} is the champion of {result.system} already."
+    return (
+        f"The champion of {result.system} changed after {result.label} had ended, which was "
+        "compared with another one. Run `convergence optimize` again."
+    )
+
+
+def adopt(
+    store: RuntimeStore,
+    result: RunResult,
+    *,
+    reason: str,
+    serve: bool = True,
+    agent_type: str = "default",
+    holdback: float = HOLDBACK,
+    tolerance: float = 0.0,
+) -> tuple[str | None, str | None]:
+    """Make a run's candidate the champion; nothing may stand against it.
+
+    Args:
+        store: the runtime state.
+        result: of the run.
+        reason: why, for the list of champions.
+        serve: put it on offer to requests, under a guard.
+        agent_type: whose requests.
+        holdback: as ``put_on_offer``.
+        tolerance: as ``put_on_offer``.
+
+    Returns:
+        As ``put_on_offer``; twice ``None`` where it is not served.
+    """
+    winner = result.winner
+    assert winner is not None  # noqa: S101 - the gate has passed
+    arms: tuple[str | None, str | None] = (None, None)
+    if serve:
+        arms = put_on_offer(
+            store, result, agent_type=agent_type, holdback=holdback, tolerance=tolerance
+        )
+    crown(
+        store,
+        Champion(
+            system=result.system,
+            candidate_id=winner.candidate_id,
+            params=dict(winner.params),
+            run_id=result.run_id,
+            reason=reason,
+            created_us=wall_clock_us(),
+        ),
+    )
+    return arms

@@ -1,0 +1,91 @@
+"""A night that waits for a person: suspended on Prefect's page until somebody says yes or no.
+
+A suspended flow run holds no process, no worker's slot and no lease. When it is answered, Prefect
+runs it again from its first line; what it has finished is found (``concluded_by``), not repeated.
+"""
+
+from uuid import UUID
+
+from prefect import get_client, get_run_logger, runtime
+from prefect.client.schemas.objects import StateType
+from prefect.flow_runs import suspend_flow_run
+from prefect.input import RunInput
+from pydantic import Field
+
+from convergence_core.caveats import CASES
+from convergence_core.result import RunResult
+from tasks.report.phrases import counted
+from tasks.run.adoption import Concluded, adopt, obstacle, told
+from tasks.store.runtime.runtime_store import RuntimeStore
+
+KEY = "adoption"
+
+
+class Approval(RunInput):
+    """What Prefect's page asks."""
+
+    adopt: bool = Field(
+        default=True, description="Make the candidate the champion, and put it on offer."
+    )
+
+
+def await_adoption(concluded: Concluded) -> RunResult:
+    """Have a person adopt what the gate promotes, where one has to be asked; return the result.
+
+    Only a flow run of a deployment can wait; any other one leaves it to `convergence promote`.
+    """
+    result = concluded.result
+    if not concluded.is_asked or runtime.deployment.id is None:
+        return result
+    logger = get_run_logger()
+    _rename(result.label)
+    with RuntimeStore(concluded.store) as store:
+        why = obstacle(store, result)
+    if why is not None:
+        logger.info("%s", told(why, result))
+        return result
+    question = Approval.with_initial_data(description=_question(result), adopt=True)
+    answer = suspend_flow_run(wait_for_input=question, key=KEY)
+    with RuntimeStore(concluded.store) as store:
+        why = obstacle(store, result)
+        if why is not None:
+            logger.info("%s", told(why, result))
+        elif answer.adopt:
+            adopt(store, result, reason=f"promoted from {result.label} on Prefect's page")
+            logger.info("The candidate of %s is the champion now.", result.label)
+        else:
+            logger.info("The candidate of %s was not adopted.", result.label)
+    return result
+
+
+def release(flow_run_id: str) -> bool:
+    """Let a flow run go on that waits for an adoption which has happened; False: it does not wait.
+
+    Needs a Prefect server; raises what its client raises.
+    """
+    with get_client(sync_client=True) as client:
+        run = client.read_flow_run(UUID(flow_run_id))
+        if run.state is None or run.state.type != StateType.PAUSED:
+            return False
+        client.resume_flow_run(run.id, run_input={"adopt": True})
+    return True
+
+
+def _rename(label: str) -> None:
+    """Name the flow run after its run: Prefect names it anew each time that it begins."""
+    flow_run_id = runtime.flow_run.id
+    if flow_run_id and runtime.flow_run.name != label:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(flow_run_id), name=label)
+
+
+def _question(result: RunResult) -> str:
+    winner, gate = result.winner, result.gate
+    assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
+    return (
+        f"The gate says promote. `{winner.label}` is ahead of the {gate.opponent} by "
+        f"{gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on {counted(gate, 'held-out case')}, "
+        f"evidence {gate.log_e:.2f} of {gate.log_threshold:.2f} nats. {CASES}\n\nResume with *adopt* on: it "
+        f"becomes the champion of {result.system}. With *adopt* off it does not. "
+        f"`convergence promote {result.label}` does the same as the first."
+    )

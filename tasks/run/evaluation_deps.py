@@ -1,0 +1,144 @@
+"""What a process needs to evaluate candidates of a run: target, metrics, and a session on them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.rate_limit import AddressCheck
+from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.objective.reward import RewardModel
+from convergence_core.ports import Journal, Metric, Target
+from convergence_core.records import Evaluation
+from convergence_core.space.parameters import Choice
+from tasks.calls.call_keys import Epoch
+from tasks.calls.dispatcher import endpoint_of
+from tasks.calls.metric_calls import PaidMetric
+from tasks.calls.session import EvaluationSession
+from tasks.calls.shared_rate import Pacing
+from tasks.http.authentication import secret_name
+from tasks.inputs.environment import World
+from tasks.inputs.loader import Loaded
+from tasks.metrics.metrics import judge_workers, make_metrics
+from tasks.rlp.factory import thought_workers
+from tasks.store.journal.rates import open_rates
+from tasks.targets import make_target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What is asked, and how answers are measured."""
+
+    loaded: Loaded
+    world: World
+    target: Target
+    metrics: Sequence[Metric | PaidMetric]
+
+    @classmethod
+    def of(
+        cls,
+        loaded: Loaded,
+        world: World,
+        *,
+        local_function: Callable[..., Any] | None = None,
+        evaluator: Callable[..., Any] | None = None,
+    ) -> Self:
+        """Return what a configuration describes.
+
+        Args:
+            loaded: the configuration and its files.
+            world: the outside.
+            local_function: the target, in place of ``api.function``.
+            evaluator: the user's evaluator.
+
+        Raises:
+            ConfigurationError: something that it names cannot be used.
+        """
+        return cls(
+            loaded=loaded,
+            world=world,
+            target=make_target(loaded, world, local_function=local_function),
+            metrics=make_metrics(loaded, world, evaluator=evaluator),
+        )
+
+
+def open_session(
+    equipment: Equipment,
+    *,
+    run_id: str,
+    label: str,
+    payer: tuple[str, int],
+    world_name: str,
+    store_path: Path | str,
+    journal: Journal,
+    budget: Budget,
+    n_places: int = 1,
+    on_cell: Callable[[Evaluation], None] | None = None,
+    on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
+) -> EvaluationSession:
+    """Return a session of a run, in its own process or in one of those that share its limits.
+
+    Args:
+        equipment: closed with the session.
+        run_id: the run.
+        label: for messages.
+        payer: id and beginning, in microseconds, of the run whose answers this one shares.
+        world_name: whose answers these are; see ``Epoch``.
+        store_path: of the run.
+        journal: of the run; not closed with the session.
+        budget: what may be spent.
+        n_places: sessions among which the calls in flight are divided.
+        on_cell: see ``EvaluationSession``.
+        on_notice: see ``EvaluationSession``.
+
+    Raises:
+        StoreError: the database of moments cannot be opened.
+    """
+    loaded, world = equipment.loaded, equipment.world
+    configuration = loaded.configuration
+    execution = configuration.optimization.execution
+    pacing = None
+    if execution.calls_per_second:
+        rates = open_rates(store_path, world.journal_url(configuration))
+        pacing = Pacing(rates, execution.calls_per_second)
+    return EvaluationSession(
+        run_id=run_id,
+        target=equipment.target,
+        metrics=equipment.metrics,
+        rewards=RewardModel.from_config(configuration.evaluation.metrics),
+        cases={case.case_id: case for case in loaded.cases},
+        journal=journal,
+        budget=budget,
+        epoch=Epoch(
+            run_id=payer[0],
+            cache=configuration.cache,
+            run_started_us=payer[1],
+            world=world_name,
+        ),
+        workers=max(1, execution.parallel_workers // n_places),
+        judge_workers=max(1, judge_workers(configuration) // n_places),
+        thought_workers=thought_workers(configuration),
+        max_retries=execution.max_retries,
+        max_rate_limit_retries=execution.max_rate_limit_retries,
+        timeout_s=configuration.api.request.timeout_seconds,
+        credential=secret_name(configuration.api),
+        run_label=label,
+        redact=world.redactor(configuration),
+        keep_text=configuration.storage.keep_text,
+        on_cell=on_cell,
+        on_notice=on_notice,
+        pacing=pacing,
+        address_of=partial(_address_check, loaded),
+    )
+
+
+def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
+    """Return the check of an endpoint's address: which candidates could be asked of it."""
+    models = loaded.configuration.api.models
+    model = loaded.space.parameters.get("model")
+    n_models = len(model.choices) if isinstance(model, Choice) else 1
+    if models:
+        n_models = sum(endpoint_of({"url": one.endpoint}) == endpoint for one in models.values())
+    return AddressCheck(n_candidates=loaded.space.size(), n_models=max(1, n_models))

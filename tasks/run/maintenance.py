@@ -1,0 +1,85 @@
+"""Upkeep of a store: sweep, retention, integrity, catalogue. Safe beside runs and readers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from convergence_core.errors import StoreDamagedError
+from tasks.store import ParquetStore
+from tasks.store.clock import wall_clock_us
+from tasks.store.runtime.promotions import champion_runs
+from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.tables.retention import due, orphans, remove
+
+DAY_US = 24 * 3600 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What one maintenance did, or would do."""
+
+    n_swept: int
+    """Live files of finished runs and leftovers of killed writers that were deleted."""
+    removed: tuple[str, ...]
+    """Labels of runs whose tables were deleted, oldest last."""
+    damage: tuple[str, ...]
+    """What cannot be read, one line each."""
+    n_runs: int
+    """Runs that are left."""
+    n_bytes: int
+    """Size of all files of the store."""
+
+
+def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = False) -> Upkeep:
+    """Sweep a store, remove what is too old, check every file, and write the catalogue anew.
+
+    Args:
+        path: folder of the store.
+        keep_days: finished runs that began longer ago lose their tables, but for the two latest of
+            each system and those that a champion came from; ``None``: none do. The journal keeps
+            what was paid for.
+        dry_run: say what would be removed; change nothing.
+
+    Raises:
+        StoreDamagedError: there is no store.
+        StoreError: it cannot be read or written.
+    """
+    store = ParquetStore(path)
+    if not store.exists:
+        raise StoreDamagedError(
+            f"a store must lie at {path}, but nothing does. Name its folder: `storage.path` of "
+            "the configuration."
+        )
+    try:
+        now = wall_clock_us()
+        records = store.runs()
+        old = []
+        if keep_days is not None:
+            before_us = now - keep_days * DAY_US
+            old = due(records, before_us=before_us, protected=_champions(store.path))
+        n_swept = 0
+        if not dry_run:
+            for run_id in [*(record.run_id for record in old), *_half_removed(store.path, now)]:
+                remove(store.path, run_id)
+            n_swept = store.sweep(now)  # which writes the catalogue, too
+        damage = tuple(f"{one.path}: {one.reason}" for one in store.check())
+        return Upkeep(
+            n_swept=n_swept,
+            removed=tuple(record.label for record in old),
+            damage=damage,
+            n_runs=len(records) - len(old),
+            n_bytes=sum(file.stat().st_size for file in store.path.rglob("*") if file.is_file()),
+        )
+    finally:
+        store.close()
+
+
+def _half_removed(root: Path, now: int) -> list[str]:
+    """Return runs whose removal was killed; an hour old, so that nobody writes them."""
+    return orphans(root, before_us=now - DAY_US // 24)
+
+
+def _champions(root: Path) -> frozenset[str]:
+    if not has_runtime(root):
+        return frozenset()
+    with RuntimeStore(root) as state:
+        return champion_runs(state)

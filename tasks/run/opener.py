@@ -1,0 +1,407 @@
+"""Open a run: begin it anew, or go on where it was left."""
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.errors import ConfigurationError, Problem, ResumeError
+from convergence_core.events import Listener
+from convergence_core.ports import RunRecord
+from convergence_core.records import canonical_json, sha256_hex
+from convergence_core.result import RunResult
+from tasks.inputs.loader import Loaded, load, load_mapping
+from tasks.inputs.storage import ready_store
+from tasks.run.active_runs import is_open, run_of
+from tasks.run.assembly import OFFLINE, Notify, assemble
+from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
+from tasks.run.destinations import check_destinations
+from tasks.run.lineage import RETRY_TAG, check_missing, successor
+from tasks.run.prior_runs import ROUNDS_TAG, tags_of
+from tasks.run.run import FLOW_RUN_TAG, Run
+from tasks.run.version import code_version
+from tasks.sao.history import history_tag
+from tasks.store import ParquetStore, new_run_id
+from tasks.store.clock import wall_clock_us
+
+Notices: TypeAlias = Callable[[str], Notify]
+"""Returns what is told of budget and providers, for a system of that name."""
+Resume: TypeAlias = Literal["auto", "never"]
+"""Whether a scheduled run goes on with one that was left."""
+
+
+def with_overrides(
+    configuration: Configuration,
+    *,
+    seed: int | None = None,
+    generations: int | None = None,
+    budget: Mapping[str, float | None] | None = None,
+    save_path: str | None = None,
+) -> Configuration:
+    """Return the configuration with what the command line or the deployment overrides.
+
+    Args:
+        configuration: as written.
+        seed: in place of ``optimization.seed``.
+        generations: in place of ``optimization.evolution.generations``.
+        budget: limits by their key under ``budget``.
+        save_path: in place of ``output.save_path``.
+
+    Raises:
+        ConfigurationError: an override breaks the rule of its key.
+    """
+    tree = json.loads(configuration.to_json())
+    overrides: dict[tuple[str, ...], object] = {
+        ("optimization", "seed"): seed,
+        ("optimization", "evolution", "generations"): generations,
+        ("output", "save_path"): save_path,
+        **{("budget", name): limit for name, limit in (budget or {}).items()},
+    }
+    for path, value in overrides.items():
+        if value is None:
+            continue
+        node = tree
+        for key in path[:-1]:
+            node = node.setdefault(key, {})
+        node[path[-1]] = value
+    return parse_mapping(tree, allow_callable=True)
+
+
+def prepare_run(
+    loaded: Loaded,
+    *,
+    seed: int | None = None,
+    generations: int | None = None,
+    budget: Mapping[str, float | None] | None = None,
+    save_path: str | None = None,
+    mock_url: str | None = None,
+    local_function: Callable[..., Any] | None = None,
+    evaluator: Callable[..., Any] | None = None,
+    on_event: Listener | None = None,
+    on_notice: Notify | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Run:
+    """Begin a new run of the system that ``loaded`` describes.
+
+    Args:
+        loaded: the configuration and its files.
+        seed: in place of ``optimization.seed``.
+        generations: in place of ``optimization.evolution.generations``.
+        budget: limits by their key, e.g. ``max_usd``, in place of those under ``budget``.
+        save_path: in place of ``output.save_path``.
+        mock_url: server that answers in place of all chat models; the run is a system of its own
+            then, since what it learns says nothing about the real one.
+        local_function: the target, in place of ``api.function``.
+        evaluator: the user's evaluator.
+        on_event: listener.
+        on_notice: told of budget and providers alone, where nobody listens to all events.
+        tags: labels of the run.
+
+    Raises:
+        ConfigurationError: an override or something the configuration names is wrong.
+        LeaseHeldError: another process optimizes this system.
+        StoreError: the store cannot be used.
+    """
+    configuration = with_overrides(
+        loaded.configuration,
+        seed=seed,
+        generations=generations,
+        budget=budget,
+        save_path=save_path,
+    )
+    loaded = replace(loaded, configuration=configuration)
+    check_destinations(configuration, loaded.base_dir)
+    path = ready_store(loaded)
+    name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
+    offline = {} if mock_url is None else {OFFLINE: "true"}
+    started = wall_clock_us()
+    run_id = new_run_id(started, os.urandom(10))
+    config_json = configuration.to_json()
+    record = RunRecord(
+        run_id=run_id,
+        name=name,
+        label=f"{name}-{run_id[-4:].lower()}",
+        status="running",
+        started_us=started,
+        config_json=config_json,
+        config_sha256=sha256_hex(config_json),
+        config_path=None if loaded.config_path is None else str(loaded.config_path),
+        base_dir=str(loaded.base_dir.resolve()),
+        search_space_json=canonical_json(loaded.space.to_json()),
+        cases_sha256=loaded.cases_sha256,
+        seed=configuration.optimization.seed,
+        code_version=code_version(),
+        tags={
+            **_facts(loaded),
+            **offline,
+            **champion_tag(path, name, loaded.space),
+            **tags_of(configuration, ParquetStore(path), name),
+            **_history_tag(configuration, path, name),
+            **(tags or {}),
+        },
+    )
+    return assemble(
+        record,
+        loaded,
+        local_function,
+        evaluator,
+        on_event,
+        mock_url=mock_url,
+        on_notice=on_notice,
+    )
+
+
+def resume_run(
+    path: Path | str,
+    name: str | None = None,
+    *,
+    retry_missing: bool = False,
+    rounds: bool = False,
+    budget: Mapping[str, float | None] | None = None,
+    mock_url: str | None = None,
+    local_function: Callable[..., Any] | None = None,
+    evaluator: Callable[..., Any] | None = None,
+    on_event: Listener | None = None,
+    on_notice: Notify | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Run:
+    """Open an unfinished run where its last committed generation ended.
+
+    A finished run is never written again: a new run goes on from it, which has its generations,
+    reads the answers that it paid for, and counts what it spent against the limits.
+
+    Args:
+        path: folder of the results store.
+        name: id, label or unambiguous part of the run's id; ``None``: the latest run that can go
+            on: an unfinished one, with ``budget`` also one that a limit ended, with
+            ``retry_missing`` any.
+        retry_missing: ask the cells without a reward once more before anything else; after a
+            finished run, as a new one.
+        rounds: whether the run holds rounds of preferences alone.
+        budget: limits by their key, in place of the run's own; after a run that a limit ended,
+            as a new one.
+        mock_url: server that answers in place of all chat models, for runs begun so.
+        local_function: the target, for runs begun from Python with a callable.
+        evaluator: the user's evaluator, for runs begun from Python with one.
+        on_event: listener.
+        on_notice: as ``prepare_run``.
+        tags: labels of the run, in place of its own of the same names.
+
+    Raises:
+        RunNotFoundError: no such run.
+        ResumeError: the run is finished and nothing is to be done that it left, or its test
+            cases or facts changed since.
+    """
+    store = ParquetStore(path)
+    if store.mirror is not None:
+        store.mirror.pull()
+    raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
+
+    def goes_on(record: RunRecord) -> bool:
+        unfinished = record.status != "done"
+        if (ROUNDS_TAG in record.tags) != rounds:
+            return False
+        return unfinished or retry_missing or (bool(raised) and _ended_by_budget(record))
+
+    record = store.run(name) if name is not None else _latest(store, goes_on)
+    if not rounds and ROUNDS_TAG in record.tags:
+        raise ResumeError(
+            f"run {record.label} holds rounds of preferences alone. Run the flow `sao` again: it "
+            "goes on from the system's last saved round."
+        )
+    if not goes_on(record):
+        raise ResumeError(
+            f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
+            "ask its missing cells again, as a new run that goes on from it, with `convergence "
+            f"resume --retry-errors {record.label}`, or begin anew with `convergence optimize`."
+        )
+    _check_world(record, mock_url)
+    loaded = _loaded(record)
+    if raised:
+        configuration = with_overrides(loaded.configuration, budget=raised)
+        loaded = replace(loaded, configuration=configuration)
+        config_json = configuration.to_json()
+        record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
+    _check_unchanged(record, loaded)
+    if record.status == "done":
+        is_for_errors = not (raised and _ended_by_budget(record))
+        record = _successor(
+            store, record, loaded, retry_missing=retry_missing, is_for_errors=is_for_errors
+        )
+    record = replace(record, tags={**record.tags, **(tags or {})})
+    return assemble(
+        record,
+        loaded,
+        local_function,
+        evaluator,
+        on_event,
+        mock_url=mock_url,
+        on_notice=on_notice,
+        retry_missing=retry_missing,
+        is_raised=bool(raised),
+    )
+
+
+def open_run(  # noqa: PLR0917 - as the flow passes them
+    config: str | None,
+    run_id: str | None,
+    seed: int | None = None,
+    generations: int | None = None,
+    max_calls: int | None = None,
+    max_usd: float | None = None,
+    *,
+    resume: Resume = "never",
+    flow_run_id: str | None = None,
+    notices: Notices | None = None,
+) -> Run:
+    """Return the run behind a flow run's parameters.
+
+    A run id names a run that this process holds open, or an unfinished one in the
+    configuration's store. Without one a run is begun, or, when Prefect runs a flow run again
+    (a retry, a rescheduled crash), the one that this flow run had begun is resumed. With ``resume``
+    "auto" so is the system's latest run, if it was left unfinished with the same settings.
+
+    Raises:
+        ConfigurationError: neither a configuration nor an open run is named, or it is wrong.
+    """
+    if run_id is not None and is_open(run_id):
+        return run_of(run_id)
+    if config is None:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="config",
+                    rule="must be the path of a configuration file",
+                    value="",
+                    fix="Give `config`, e.g. `--param config=optimization.yaml`.",
+                )
+            ]
+        )
+    loaded = load(config)
+    path = ready_store(loaded)
+    on_notice = None if notices is None else notices(loaded.configuration.api.name)
+    if run_id is None and flow_run_id is not None:
+        run_id = begun_by(path, flow_run_id)
+    tags = {} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id}
+    if run_id is not None:
+        return resume_run(path, run_id, on_notice=on_notice, tags=tags)
+    budget = {"max_calls": max_calls, "max_usd": max_usd}
+    if resume == "auto":
+        wanted = with_overrides(
+            loaded.configuration, seed=seed, generations=generations, budget=budget
+        )
+        left = _left_unfinished(path, wanted)
+        # Whose cases or prompts changed since cannot go on; a night begins anew then.
+        with contextlib.suppress(ResumeError):
+            if left is not None:
+                return resume_run(path, left, on_notice=on_notice, tags=tags)
+    return prepare_run(
+        loaded,
+        on_notice=on_notice,
+        seed=seed,
+        generations=generations,
+        budget=budget,
+        tags=tags,
+    )
+
+
+def _ended_by_budget(record: RunRecord) -> bool:
+    if record.summary_json is None:
+        return False
+    return RunResult.from_json(record.summary_json).status == "budget"
+
+
+def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
+    """Return the system's latest run if it was left unfinished with this configuration."""
+    if not (path / "store.json").is_file():
+        return None
+    runs = ParquetStore(path).runs(configuration.api.name)
+    latest = next((record for record in runs if ROUNDS_TAG not in record.tags), None)
+    if latest is None or latest.status == "done":
+        return None
+    same = latest.config_sha256 == sha256_hex(configuration.to_json())
+    return latest.run_id if same else None
+
+
+def begun_by(path: Path, flow_run_id: str) -> str | None:
+    """Return the unfinished run that a flow run began; ``None``: it began none."""
+    for record in ParquetStore(path).runs():
+        if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
+            return record.run_id
+    return None
+
+
+def _check_world(record: RunRecord, mock_url: str | None) -> None:
+    if (OFFLINE in record.tags) != (mock_url is not None):
+        how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
+        raise ResumeError(f"run {record.label} was begun {how} `--offline`.")
+
+
+def _loaded(record: RunRecord) -> Loaded:
+    """Read the files of a run that was begun."""
+    tree = json.loads(record.config_json)
+    loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
+    if record.config_path is None:
+        return loaded
+    return replace(loaded, config_path=Path(record.config_path))
+
+
+def _successor(
+    store: ParquetStore,
+    finished: RunRecord,
+    loaded: Loaded,
+    *,
+    retry_missing: bool,
+    is_for_errors: bool,
+) -> RunRecord:
+    """Return the row of a new run that goes on from a finished one, against today's champion."""
+    if is_for_errors:
+        check_missing(store, finished)
+    theirs = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
+    tags = {name: text for name, text in finished.tags.items() if name not in theirs}
+    tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}
+    return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
+
+
+def _latest(store: ParquetStore, goes_on: Callable[[RunRecord], bool]) -> RunRecord:
+    record = next(filter(goes_on, store.runs()), None)
+    if record is None:
+        raise ResumeError(
+            f"the store {store.path} holds no run that could go on. "
+            "Begin one with `convergence optimize`."
+        )
+    return record
+
+
+def _history_tag(configuration: Configuration, path: Path, system: str) -> dict[str, str]:
+    return history_tag(ParquetStore(path), system) if configuration.society.prefers else {}
+
+
+def _facts(loaded: Loaded) -> dict[str, str]:
+    """Return what should be remembered about the world the run was made in."""
+    return {"python": platform.python_version(), **loaded.facts}
+
+
+def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
+    if loaded.cases_sha256 != record.cases_sha256:
+        raise ResumeError(
+            f"the test cases of run {record.label} changed since it began, so its rewards would "
+            "not compare. Restore the file, or begin a new run with `convergence optimize`."
+        )
+    if canonical_json(loaded.space.to_json()) != record.search_space_json:
+        raise ResumeError(
+            f"a prompt file of run {record.label} changed since it began. Restore it, or begin "
+            "a new run with `convergence optimize`."
+        )
+    for name, value in loaded.facts.items():
+        then = record.tags.get(name)
+        if then != value:
+            raise ResumeError(
+                f"`{name}` of run {record.label} was {then} when it began and is {value} now, "
+                "so its rewards would not compare. Begin a new run with `convergence optimize`."
+            )

@@ -1,0 +1,147 @@
+"""Earlier runs of the same system: which ones a run starts from, and what they left.
+
+A run remembers its earlier runs by id and number of committed generations, so that resumed it sees
+the same past, whatever has run or gone on since.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from convergence_core.config import Configuration
+from convergence_core.errors import ResumeError
+from convergence_core.ports import RunRecord
+from convergence_core.posterior import SpaceModel
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.warm_start import WarmStart, warm_start
+from tasks.inputs.loader import Loaded
+from tasks.run.lineage import superseded
+from tasks.serving.production import TAG as PRODUCTION, Production, production_tag, with_production
+from tasks.store import ParquetStore
+
+TAG = "warm_start"
+"""Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
+_STATE = """
+SELECT sampler_state_json FROM generations
+WHERE run_id = $run AND generation = $generation
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Past:
+    """What a run knows of earlier ones."""
+
+    surrogate: SpaceModel
+    """Of the run; believes earlier runs as far as they agree."""
+    start: WarmStart
+    case_weights: Mapping[str, float]
+    """Search case → weight in the mean reward."""
+    production: Production = field(default_factory=Production)
+    """What requests taught, counted among earlier runs."""
+
+    def told(self) -> str | None:
+        """Return a line on what the run starts from; ``None``: from nothing."""
+        n_runs = self.start.n_runs - self.production.is_apart
+        asked = self.production.told()
+        if not n_runs:
+            return None if asked is None else f"starts from {asked}"
+        runs = f"{n_runs} earlier run{'s' * (n_runs != 1)}"
+        line = f"starts from {runs} ({self.start.n_candidates:,} candidates)"
+        if self.start.n_dropped:
+            line += f"; {self.start.n_dropped:,} more do not fit today's search space"
+        return line if asked is None else f"{line}; {asked}"
+
+    def learned(self, search: SearchState) -> str | None:
+        """Return a line on how far this evidence lets earlier runs be believed; see ``told``."""
+        if not self.surrogate.earlier:
+            return None
+        fitted = self.surrogate.fit(search.archive, case_weights=self.case_weights)
+        if fitted.learned is None:
+            return None
+        found = fitted.learned.agreement
+        if found is None:
+            return "earlier runs no longer count: this run has asked enough candidates itself"
+        if not any(found.correlation):
+            return "earlier runs disagree with this one and are ignored"
+        discounts = ", ".join(
+            f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in found.correlation
+        )
+        return f"earlier runs: discount learned {discounts} (0: none, 1: all)"
+
+
+ROUNDS_TAG = "rounds_of_preferences"
+"""Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
+
+
+def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> dict[str, str]:
+    """Return the tag that names the earlier runs a new run starts from; empty: none.
+
+    Args:
+        configuration: of the new run.
+        store: where runs are kept.
+        system: the optimized system's name.
+    """
+    config = configuration.optimization.warm_start
+    if not config.enabled:
+        return {}
+    records = [
+        record
+        for record in store.runs(system)
+        if record.status in {"done", "stopped"}
+        and record.n_generations
+        and ROUNDS_TAG not in record.tags
+    ]
+    twice = superseded(records)
+    found = [
+        f"{record.run_id}@{record.n_generations}"
+        for record in records
+        if record.run_id not in twice
+    ]
+    earlier = {TAG: " ".join(found[: config.runs])} if found else {}
+    return {**earlier, **production_tag(store.path, system, config.production)}
+
+
+def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded, model: SpaceModel) -> Past:
+    """Return what a run's earlier runs left.
+
+    Args:
+        store: where runs are kept.
+        record: of the run.
+        loaded: its configuration and cases.
+        model: its surrogate without a past.
+
+    Raises:
+        ResumeError: an earlier run is no longer in the store.
+        StoreDamagedError: a file of an earlier run cannot be read.
+    """
+    archives = []
+    for name in record.tags.get(TAG, "").split():
+        run_id, _, n_generations = name.partition("@")
+        rows = store.rows(_STATE, {"run": run_id, "generation": int(n_generations) - 1})
+        if not rows:
+            raise ResumeError(
+                f"run {record.label} started from the earlier run {run_id}, which the store "
+                f"{store.path} no longer holds. Restore it, or begin a new run with "
+                "`convergence optimize`."
+            )
+        state = SearchState.from_json(json.loads(str(rows[0]["sampler_state_json"])))
+        archives.append((run_id, state.archive))
+    production = Production()
+    if PRODUCTION in record.tags:
+        archives, production = with_production(
+            archives,
+            store.path,
+            record.name,
+            space=loaded.space,
+            last=int(record.tags[PRODUCTION]),
+            discount=loaded.configuration.optimization.warm_start.production,
+        )
+    start = warm_start(
+        model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
+    )
+    return Past(
+        surrogate=model.believing(start.runs),
+        start=start,
+        production=production,
+        case_weights={case.case_id: case.weight for case in loaded.search_cases},
+    )

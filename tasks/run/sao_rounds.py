@@ -1,0 +1,146 @@
+"""Rounds of preferences without an optimization: of a system that earlier runs know already.
+
+Such a run is one of the system's in the store, with a tag, and holds rounds only: each is saved as a
+generation without evaluations. It takes the evidence of the newest run that has any, and goes on where
+the system's last rounds left trust, alarms and drift.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.ports import Row, RunRecord
+from convergence_core.records import canonical_json
+from convergence_core.sao.state import SaoState
+from tasks.inputs.loader import Loaded, load
+from tasks.inputs.storage import ready_store
+from tasks.run.opener import Notices, begun_by, prepare_run, resume_run
+from tasks.run.prior_runs import ROUNDS_TAG
+from tasks.run.progress import Progress
+from tasks.run.run import FLOW_RUN_TAG, Run
+from tasks.run.text_variants import widen
+from tasks.sao.factory import data_of
+from tasks.store import ParquetStore
+from tasks.store.tables.rows import generation_row
+
+SOURCE_TAG: Final = "evidence_of"
+"""Tag that names the run whose evidence is taken."""
+ANSWERS_TAG: Final = "answers_of"
+"""Tag that names the run whose answers the judge is tried on."""
+
+
+def open_rounds(
+    config: str | None, *, flow_run_id: str | None = None, notices: Notices | None = None
+) -> Run:
+    """Return a run that holds rounds alone; Prefect's retry of a flow run goes on with its own.
+
+    Args:
+        config: path of the configuration.
+        flow_run_id: the flow run's, remembered by a tag.
+        notices: told of budget and providers, and why there are no preferences.
+
+    Raises:
+        ConfigurationError: no configuration is named, or it is wrong or asks for no preferences.
+        LeaseHeldError: another process optimizes this system.
+    """
+    if config is None:
+        raise ConfigurationError([_problem("config", "must be the path of a configuration file",
+            "Give `config`, e.g. `--param config=optimization.yaml`.")])  # fmt: skip
+    loaded = load(config)
+    if not loaded.configuration.society.prefers:
+        raise ConfigurationError([_problem(
+            "society.learning.sao_enabled", "must be true to write preferences",
+            "Write `society: {enabled: true, learning: {sao_enabled: true}}`.")])  # fmt: skip
+    path = ready_store(loaded)
+    on_notice = None if notices is None else notices(loaded.configuration.api.name)
+    known = None if flow_run_id is None else begun_by(path, flow_run_id)
+    if known is not None:
+        run = resume_run(path, known, rounds=True, on_notice=on_notice)
+    else:
+        source = _source(ParquetStore(path), loaded)
+        tags = {ROUNDS_TAG: "true"}
+        tags |= {} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id}
+        if source is not None:
+            tags[SOURCE_TAG] = source.run_id
+            tags[ANSWERS_TAG] = source.tags.get(ANSWERS_TAG, source.run_id)
+        run = prepare_run(loaded, tags=tags, on_notice=on_notice)
+    try:
+        _take_over(run)
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def save_rounds(run: Run, flow_run_id: str | None) -> None:
+    """Publish the round that was played as a generation of its own, and move on.
+
+    Raises:
+        StoreWriteError: the round is not visible then; resuming plays it again.
+    """
+    assert run.preferring is not None  # noqa: S101 - a round was played
+    generation, played = run.next_generation, run.preferring.round
+    state = run.preferring.now
+    progress = replace(
+        run.progress,
+        next_generation=generation + 1,
+        n_calls=run.journal.totals(run.run_id).n_attempts,
+        preferences=state.to_json(),
+    )
+    tables: dict[str, list[Row]] = {} if played is None else dict(played.tables)
+    tables["attempts"] = run.journal.attempts(run.run_id, generation=generation)
+    tables["generations"] = [
+        generation_row(
+            run.run_id,
+            generation,
+            [],
+            progress.to_checkpoint(),
+            flow_run_id=flow_run_id,
+            partial=False,
+            fallback_us=run.record.started_us,
+        )
+    ]
+    run.store.publish(run.run_id, generation, tables)
+    run.commit(progress, preferred=state)
+
+
+def _take_over(run: Run) -> None:
+    """Give a run the evidence of its source, and the texts that its rounds have distilled."""
+    if run.preferring is None:
+        return
+    source = run.record.tags.get(SOURCE_TAG)
+    state = run.preferring.state
+    if run.next_generation == 0 and source is not None:
+        checkpoint = run.store.checkpoint(source)
+        assert checkpoint is not None  # noqa: S101 - it was chosen for having one
+        found = Progress.from_checkpoint(checkpoint)
+        run.progress = replace(run.progress, search=found.search)
+        if found.preferences is not None:
+            limit = run.configuration.society.sao.iterative_rounds
+            left = SaoState.from_json(found.preferences, limit=limit)
+            state = replace(state, variants=left.variants)
+            widen(run, state.variants)
+    data = data_of(
+        run.loaded,
+        run.preferring.shape,
+        run_id=run.record.tags.get(ANSWERS_TAG, run.run_id),
+        seed=run.record.seed,
+        store=run.store,
+    )
+    run.preferring.take_over(state, data)
+
+
+def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:
+    """Return the newest run of the system and of this search space that has evidence."""
+    space = canonical_json(loaded.space.to_json())
+    for record in store.runs(loaded.configuration.api.name):
+        checkpoint = store.checkpoint(record.run_id)
+        if checkpoint is None or record.search_space_json != space:
+            continue
+        if any(member.n for member in Progress.from_checkpoint(checkpoint).search.archive):
+            return record
+    return None
+
+
+def _problem(key: str, rule: str, fix: str) -> Problem:
+    return Problem(key=key, rule=rule, value="", fix=fix)

@@ -1,0 +1,409 @@
+"""Datasets of preferences: written out of a store with their evidence, and read back into one.
+
+Not every pair is worth training on: what is exported was kept by all filters, by a judge that grounded
+items vouch for, and is wide enough to be judged by its coverage. Where it is not, the export says why and
+writes nothing unless told to.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from convergence_core.config.society import SaoConfig
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.judges.coverage.measures import WINDOW, Coverage, measure
+from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
+from convergence_core.judges.trust.drift import Drift
+from convergence_core.ports import RunRecord, Store
+from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.sao.duplicates import Duplicates
+from convergence_core.sao.filters import Filter, FilterSettings, HeldOut, Sieve
+from convergence_core.sao.formats import (
+    BadRowError,
+    Format,
+    Row,
+    evidence_of,
+    pair_of,
+    read,
+    row_of,
+    write,
+)
+from convergence_core.sao.preferences import Split
+from convergence_core.sao.rows import (
+    PREFERENCES_SQL,
+    pairs_of,
+    preference_rows,
+    text_rows,
+)
+from convergence_core.sao.state import JudgedPair
+from convergence_core.search.sampler import SearchState
+from convergence_core.search.stopper import Progress as StopperProgress
+from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
+from tasks.run.prior_runs import ROUNDS_TAG
+from tasks.run.progress import Progress
+from tasks.run.version import code_version
+from tasks.sao.factory import data_of, filter_settings
+from tasks.sao.history import IMPORT_TAG, judge_of, texts_of
+from tasks.store import Lease, ParquetStore, new_run_id
+from tasks.store.clock import wall_clock_us
+from tasks.store.tables.layout import keep_mode, make_folder, write_file
+from tasks.store.tables.rows import generation_row
+
+WantedSplit: TypeAlias = Split | Literal["all"]
+
+EVIDENCE_SUFFIX: Final = ".evidence.jsonl"
+TRAINING_SUFFIX: Final = ".training.json"
+
+_ROUNDS = """
+    SELECT q.run_id, q.generation, q.dropped, q.trust, q.is_frozen, q.coverage, r.config_json
+    FROM preference_rounds q JOIN runs r USING (run_id)
+    WHERE r.name = $system OR $system IS NULL ORDER BY r.started_at, q.generation"""
+_SYSTEMS = "SELECT DISTINCT r.name FROM preferences p JOIN runs r USING (run_id) ORDER BY 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Pairs to be exported, each with its evidence."""
+
+    pairs: tuple[JudgedPair, ...]
+    evidence: tuple[dict[str, Json], ...]
+    coverage: Coverage
+    n_unvouched: int = 0
+    """Kept pairs of rounds in which nobody vouched for the judge."""
+    n_collapsed: int = 0
+    """Other kept pairs of rounds whose texts raised an alarm of coverage."""
+    holds_unvouched: bool = False
+    """Whether both are among the pairs; else they are left out."""
+    n_duplicates: int = 0
+    """Pairs left out since an earlier run has nearly the same prompt."""
+
+    @classmethod
+    def of(
+        cls,
+        pairs: Sequence[JudgedPair],
+        *,
+        coverage: Coverage,
+        judge: str | None,
+        n_unvouched: int = 0,
+        n_collapsed: int = 0,
+        holds_unvouched: bool = False,
+    ) -> "Dataset":
+        """Return a dataset of pairs that come from no store."""
+        return cls(
+            pairs=tuple(pairs),
+            evidence=tuple(evidence_of(pair, judge=judge) for pair in pairs),
+            coverage=coverage,
+            n_unvouched=n_unvouched,
+            n_collapsed=n_collapsed,
+            holds_unvouched=holds_unvouched,
+        )
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why nobody should train on it, in words; empty: nothing speaks against it."""
+        found = []
+        if self.n_unvouched and (self.holds_unvouched or not self.pairs):
+            found.append(
+                f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
+                f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
+                "different items), or drift or exploitation silenced it"
+            )
+        if self.n_collapsed and (self.holds_unvouched or not self.pairs):
+            found.append(
+                f"the texts of the rounds of {self.n_collapsed:,} pairs raised an alarm of coverage"
+            )
+        if self.coverage.n_texts < WINDOW:
+            found.append(
+                f"coverage is insufficient: {self.coverage.n_texts} of {WINDOW} texts, so a collapse "
+                "could not be seen"
+            )
+        return tuple(found)
+
+
+def systems_of(store: Store) -> list[str]:
+    """Return the systems that have preferences in a store."""
+    return [str(row["name"]) for row in store.rows(_SYSTEMS)]
+
+
+def dataset_of(
+    store: Store, system: str, *, split: WantedSplit = "train", anyway: bool = False
+) -> Dataset:
+    """Return the kept pairs of a system, those of all its runs.
+
+    Each pair is held to its own judge and round: those of rounds after which nobody vouched for the judge
+    are left out, and so are imported ones, whose judge nobody knows, and those of rounds whose texts raised an
+    alarm of coverage.
+
+    Args:
+        store: holds them.
+        system: its name.
+        split: ``train``, the frozen ``audit`` pairs, or ``all``.
+        anyway: take those pairs, too.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    rows = store.rows(PREFERENCES_SQL, {"run": None, "system": system})
+    rounds = {
+        (row["run_id"], row["generation"]): row for row in store.rows(_ROUNDS, {"system": system})
+    }
+    duplicates, seen = Duplicates(), set()
+    prompts: dict[tuple[Any, Any, str], bool] = {}
+    kept: list[tuple[JudgedPair, dict[str, Json]]] = []
+    n_duplicates = n_unvouched = n_collapsed = 0
+    for row, pair in zip(rows, pairs_of(rows), strict=True):
+        if pair.dropped_by is not None or pair.comparison.pair_id in seen:
+            continue
+        wanted = split in ("all", pair.split)
+        its_round = rounds.get((row["run_id"], row["generation"]), {})
+        if not _is_vouched_for(its_round):
+            n_unvouched += wanted
+            if not anyway:
+                continue
+        elif pair.is_collapsed:
+            n_collapsed += wanted
+            if not anyway:
+                continue
+        # Pairs of one prompt of one run belong together; another run's like prompt is a copy.
+        key = row["run_id"], pair.comparison.persona, pair.comparison.prompt
+        if key not in prompts:
+            prompts[key] = duplicates.add(pair.comparison.prompt)
+        if not prompts[key]:
+            n_duplicates += 1
+            continue
+        seen.add(pair.comparison.pair_id)
+        if wanted:
+            kept.append((pair, _evidence(pair, row, its_round)))
+    return Dataset(
+        pairs=tuple(pair for pair, _ in kept),
+        evidence=tuple(evidence for _, evidence in kept),
+        coverage=measure(texts_of(pair for pair, _ in kept)),
+        n_unvouched=n_unvouched,
+        n_collapsed=n_collapsed,
+        holds_unvouched=anyway,
+        n_duplicates=n_duplicates,
+    )
+
+
+def _is_vouched_for(its_round: Mapping[str, Any]) -> bool:
+    """Whether the judge was believed after a round; imported pairs have none."""
+    if not its_round or float(its_round["trust"]) < LEAST_TRUST or its_round["is_frozen"]:
+        return False
+    sums = dict(its_round["coverage"] or {})
+    return not Drift(up=sums.get("drift_up", 0.0), down=sums.get("drift_down", 0.0)).is_alarming
+
+
+def _evidence(
+    pair: JudgedPair, row: Mapping[str, Any], its_round: Mapping[str, Any]
+) -> dict[str, Json]:
+    config_json, trust = its_round.get("config_json"), its_round.get("trust")
+    return evidence_of(
+        pair,
+        run_id=str(row["run_id"]),
+        judge=None if config_json is None else judge_of(str(config_json)),
+        trust=None if trust is None else float(trust),
+        dropped={str(k): int(v) for k, v in dict(its_round.get("dropped") or {}).items()},
+    )
+
+
+def export(
+    dataset: Dataset, path: Path, form: Format, *, training: Mapping[str, Json] | None = None
+) -> dict[str, Path]:
+    """Write a dataset and what its rows rest on; return name → file.
+
+    Args:
+        dataset: what is written.
+        path: of the rows; ``.json`` is one array, everything else JSON Lines.
+        form: of the rows.
+        training: numbers that trainers are told; ``None``: those of the papers.
+    """
+    files = {
+        "rows": path,
+        "evidence": path.with_name(path.name + EVIDENCE_SUFFIX),
+        "training": path.with_name(path.name + TRAINING_SUFFIX),
+    }
+    rows = [row_of(pair).to_json(form) for pair in dataset.pairs]
+    texts = {
+        "rows": write(rows, as_array=path.suffix == ".json"),
+        "evidence": write(dataset.evidence, as_array=False),
+        "training": json.dumps(training or training_of(), indent=2) + "\n",
+    }
+    make_folder(path.parent)
+    for name, file in files.items():
+        unfinished = file.with_name(f".{file.name}.part")
+        write_file(unfinished, texts[name])
+        keep_mode(unfinished, file)
+        unfinished.replace(file)
+    return files
+
+
+def training_of(dpo: SaoConfig | None = None) -> dict[str, Json]:
+    """Return what trainers are told: nothing here trains.
+
+    Args:
+        dpo: whose ``dpo_*`` are told; ``None``: the defaults.
+    """
+    told = dpo or SaoConfig()
+    return {
+        "dpo": {
+            "trainer": "trl.DPOTrainer",
+            "beta": told.dpo_beta,
+            "learning_rate": told.dpo_learning_rate,
+            "num_train_epochs": told.dpo_epochs,
+        },
+        "reward": {"trainer": "trl.RewardTrainer"},
+        "simpo": {
+            "trainer": "trl.experimental.cpo.CPOTrainer",
+            "loss_type": "simpo",
+            "cpo_alpha": 0.0,
+            "beta": 10.0,
+            "simpo_gamma": 3.0,
+        },
+    }
+
+
+# -- import
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of a file's rows."""
+
+    pairs: tuple[JudgedPair, ...]
+    dropped: Mapping[Filter, int] = field(default_factory=dict)
+    """Filter → rows that it dropped."""
+
+    @property
+    def n_dropped(self) -> int:
+        """Rows that were dropped."""
+        return sum(self.dropped.values())
+
+
+def read_dataset(
+    path: Path, *, settings: FilterSettings | None = None, held_out: Sequence[str] = ()
+) -> Imported:
+    """Read rows of either format, with their evidence if it lies beside them; filter them again.
+
+    Args:
+        path: of the rows.
+        settings: limits of filters 1 to 6.
+        held_out: texts that must not leak.
+
+    Raises:
+        BadRowError: a row is of no known form; the message names it.
+        OSError: the file cannot be read.
+    """
+    found = read(_text(path))
+    beside = path.with_name(path.name + EVIDENCE_SUFFIX)
+    evidence: list[Any] = [None] * len(found)
+    if beside.is_file():
+        evidence = read(_text(beside))
+        if len(evidence) != len(found):
+            raise BadRowError(
+                f"{beside.name} must hold a line for each of {len(found)} rows, but has "
+                f"{len(evidence)}"
+            )
+    sieve = Sieve(settings or FilterSettings(), HeldOut(held_out))
+    pairs = []
+    for number, (value, told) in enumerate(zip(found, evidence, strict=True), 1):
+        try:
+            pair = pair_of(Row.from_json(value), told, number - 1)
+        except BadRowError as error:
+            raise BadRowError(f"row {number}: {error}") from None
+        if sieve.before_judging(pair.comparison) is None:
+            pairs.append(pair)
+    return Imported(pairs=tuple(pairs), dropped=sieve.counters)
+
+
+def _text(path: Path) -> str:
+    if not path.is_file():
+        raise BadRowError(f"{path.name} must be a file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRowError(f"{path.name} must be UTF-8, but is not: {error.reason}") from None
+
+
+def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
+    """Read a file into the store of a configuration; return what was read, and the run's label.
+
+    Its pairs count as kept, and as judged by whoever judged them; no search reads them.
+
+    Args:
+        loaded: whose system they belong to, and whose held-out cases must not leak.
+        path: of the rows.
+
+    Raises:
+        BadRowError: a row is of no known form.
+        ConfigurationError: no row is left.
+        LeaseHeldError: another process optimizes this system.
+        StoreError: the store cannot be written.
+    """
+    from convergence_core.sao.prompt_shape import PromptShape, shape_of  # noqa: PLC0415 - of imports alone
+
+    configuration = loaded.configuration
+    store = ParquetStore(store_path(loaded))
+    shape = shape_of(loaded.cases) or PromptShape()
+    data = data_of(loaded, shape, run_id="", seed=0, store=store)
+    found = read_dataset(path, settings=filter_settings(configuration), held_out=data.held_out)
+    if not found.pairs:
+        raise ConfigurationError(
+            [Problem(key=str(path), rule="must hold a row that passes the filters", value="",
+                     fix=f"Dropped: {dict(found.dropped)}.")]
+        )  # fmt: skip
+    started = wall_clock_us()
+    run_id = new_run_id(started, os.urandom(10))
+    config_json = configuration.to_json()
+    record = RunRecord(
+        run_id=run_id,
+        name=configuration.api.name,
+        label=f"{configuration.api.name}-{run_id[-4:].lower()}",
+        status="running",
+        started_us=started,
+        config_json=config_json,
+        config_sha256=sha256_hex(config_json),
+        config_path=None if loaded.config_path is None else str(loaded.config_path),
+        base_dir=str(loaded.base_dir.resolve()),
+        search_space_json=canonical_json(loaded.space.to_json()),
+        cases_sha256=loaded.cases_sha256,
+        seed=configuration.optimization.seed,
+        code_version=code_version(),
+        tags={ROUNDS_TAG: "true", IMPORT_TAG: path.name},
+    )
+    empty = Progress(search=SearchState(), rng_state={}, stopper=StopperProgress())
+    lease = Lease(store.path, record.name)
+    lease.acquire()
+    try:
+        store.save_run(record)
+        store.publish(
+            run_id,
+            0,
+            {
+                "payloads": text_rows(run_id, found.pairs),
+                "preferences": preference_rows(run_id, 0, found.pairs),
+                "generations": [
+                    generation_row(
+                        run_id,
+                        0,
+                        [],
+                        replace(empty, next_generation=1).to_checkpoint(),
+                        flow_run_id=None,
+                        partial=False,
+                        fallback_us=started,
+                    )
+                ],
+            },
+        )
+        reason = f"{len(found.pairs)} preferences were imported"
+        store.save_run(
+            replace(
+                record, status="done", reason=reason, ended_us=wall_clock_us(), n_generations=1
+            )
+        )
+    finally:
+        lease.release()
+    return found, record.label

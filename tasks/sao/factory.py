@@ -1,0 +1,291 @@
+"""From a configuration to who prefers; from a run's store to what was preferred so far."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import yaml
+
+from convergence_core.config import Configuration
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.budget import LlmConfig
+from convergence_core.config.search_space import TextParam
+from convergence_core.ports import Journal, RunRecord, Store, Target
+from convergence_core.records import Json
+from convergence_core.sao.executed_items import EXECUTED, Grounded
+from convergence_core.sao.filters import FilterSettings
+from convergence_core.sao.personas import Grammar
+from convergence_core.sao.prompt_shape import PromptShape, shape_of
+from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.state import SaoState
+from convergence_core.sao.templates import TEMPLATES_VERSION
+from tasks.calls.session import EvaluationSession
+from tasks.http.authentication import secret_name
+from tasks.inputs.environment import World
+from tasks.inputs.loader import Loaded
+from tasks.inputs.shipped_files import shipped
+from tasks.json_values import as_text
+from tasks.rlp.factory import spent_on
+from tasks.rlp.model_calls import SAO, Model
+from tasks.rlp.sub_budget import Purse
+from tasks.run import lineage
+from tasks.sao.embeddings import Embedder
+from tasks.sao.history import history_of, inherited_state
+from tasks.sao.round_plan import Data, Settings
+from tasks.sao.run_sao import Preferring
+from tasks.sao.writer import Asked, Writer
+
+NO_LLM: Final = "SAO off: no `llm` is configured"
+NO_PROMPT: Final = (
+    "SAO off: the test cases hold no single text that a written prompt could stand for; their input "
+    "must be a text, a mapping with one text, or messages that end with the user's"
+)
+PERSONAS: Final = "personas/factors.yaml"
+
+_ANSWERS: Final = """
+    WITH texts AS (
+      SELECT payload_sha256, min(text) AS text FROM payloads
+      WHERE run_id = $run AND kind = 'response' GROUP BY payload_sha256)
+    SELECT e.case_id, e.candidate_id, e.metrics, x.text FROM evaluations e
+    JOIN texts x USING (payload_sha256)
+    WHERE e.run_id = $run AND e.role = 'search' AND e.status = 'ok'
+    ORDER BY e.case_id, e.eval_id"""
+
+
+def shipped_personas() -> Grammar:
+    """Return the grammar of personas that comes with this version.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    return Grammar.from_mapping(yaml.safe_load(shipped(PERSONAS).read_text(encoding="utf-8")))
+
+
+def filter_settings(configuration: Configuration) -> FilterSettings:
+    """Return the limits of the filters."""
+    sao = configuration.society.sao
+    return FilterSettings(
+        min_response_length=sao.min_response_length,
+        similarity_threshold=sao.similarity_threshold,
+        quality_filter=sao.quality_filter,
+    )
+
+
+def settings_of(configuration: Configuration) -> Settings:
+    """Return the numbers of the rounds."""
+    sao = configuration.society.sao
+    return Settings(
+        every=sao.every,
+        n_samples=sao.n_samples,
+        n_personas=sao.n_personas,
+        prompt_temperature=sao.prompt_temperature,
+        response_pairs=sao.response_pairs,
+        filters=filter_settings(configuration),
+        diversity_factor=sao.diversity_factor,
+        batch_size=sao.batch_size,
+        n_audit_items=sao.audit_items,
+        use_logprobs=sao.use_logprobs,
+        released_alarms=sao.released_alarms,
+        released_silences=sao.released_silences,
+    )
+
+
+def first_state(
+    configuration: Configuration, learned: Json, store: Store, record: RunRecord
+) -> SaoState:
+    """Return the state of a checkpoint; before the first one what earlier runs have left."""
+    sao = configuration.society.sao
+    if learned is not None:
+        return SaoState.from_json(learned, limit=sao.iterative_rounds)
+    found = inherited_state(store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas)
+    return found or SaoState(rounds=Rounds(limit=sao.iterative_rounds), walk_to=sao.n_personas)
+
+
+def make_writer(configuration: Configuration, world: World) -> Writer | None:
+    """Return who writes and judges; ``None``: nobody is configured.
+
+    Raises:
+        ConfigurationError: no endpoint is known.
+    """
+    if not configuration.society.prefers or configuration.llm is None:
+        return None
+    from tasks.providers import make_llm, split_model  # noqa: PLC0415 - brings httpx
+
+    sao = configuration.society.sao
+    config: LlmConfig = configuration.llm
+    if sao.model_name is not None:
+        config = config.model_copy(update={"model": sao.model_name})
+    model = Model(
+        llm=make_llm(config, world.secrets, mock_url=world.mock_url),
+        name=split_model(config.model)[1],
+        wording_version=TEMPLATES_VERSION,
+        timeout_s=config.timeout_seconds,
+        credential=config.api_key_env,
+        reads_for=SAO,
+        prices=world.prices,
+    )
+    api = configuration.api
+    return Writer(model=model, task=api.description or api.name, longest=sao.max_prompt_length)
+
+
+def make_warm_target(loaded: Loaded, world: World) -> Target | None:
+    """Return the target at the temperature of answers; ``None``: it is no chat model."""
+    configuration = loaded.configuration
+    if configuration.api.kind not in CHAT_KINDS:
+        return None
+    from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
+
+    sao, request = configuration.society.sao, configuration.api.request
+    options = dict(request.options)
+    limits = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
+    if not limits & (options.keys() | configuration.search_space.parameters.keys()):
+        options["max_tokens"] = sao.max_response_length
+    if sao.temperature is not None:
+        options["temperature"] = sao.temperature
+    api = configuration.api.model_copy(
+        update={"request": request.model_copy(update={"options": options})}
+    )
+    return ChatTarget(
+        configuration.model_copy(update={"api": api}),
+        templates=loaded.templates,
+        secrets=world.secrets,
+        workers=sao.batch_size,
+        prices=world.prices,
+        mock_url=world.mock_url,
+    )
+
+
+def make_preferring(
+    writer: Writer | None,
+    loaded: Loaded,
+    world: World,
+    target: Target,
+    *,
+    record: RunRecord,
+    session: EvaluationSession,
+    store: Store,
+    journal: Journal,
+    learned: Json,
+    next_generation: int,
+    on_notice: Callable[[str], None] | None = None,
+) -> Preferring | None:
+    """Return the preferences of a run; ``None``: there are none, and the listener knows why.
+
+    Args:
+        writer: as ``make_writer`` returned it.
+        loaded: configuration and cases.
+        world: keys and prices.
+        target: the system that answers; closed by its session.
+        record: of the run; its tags name the earlier runs.
+        session: makes the calls.
+        store: holds answers and pairs.
+        journal: knows what preferences have cost.
+        surrogate: the search's own model.
+        learned: the state as the last checkpoint holds it; ``None``: there is none.
+        next_generation: the first that is not committed.
+        on_notice: told why there are none.
+    """
+    configuration = loaded.configuration
+    if not configuration.society.prefers:
+        return None
+    shape = shape_of(loaded.cases)
+    if writer is None or shape is None:
+        if on_notice is not None:
+            on_notice(NO_LLM if writer is None else NO_PROMPT)
+        return None
+    limit, sao = configuration.budget.max_usd, configuration.society.sao
+    run_id = record.run_id
+    return Preferring(
+        run_id=run_id,
+        writer=writer,
+        asked=Asked(
+            target=target,
+            warm=make_warm_target(loaded, world),
+            shape=shape,
+            credential=secret_name(configuration.api),
+            timeout_s=configuration.api.request.timeout_seconds,
+        ),
+        settings=settings_of(configuration),
+        data=data_of(loaded, shape, run_id=run_id, seed=record.seed, store=store),
+        session=session,
+        space=loaded.space,
+        state=first_state(configuration, learned, store, record),
+        history=history_of(store, record),
+        purse=Purse(
+            limit_usd=None if limit is None else limit * sao.max_share_usd,
+            spent_usd=spent_on((SAO,), lineage.attempts(journal, record), next_generation),
+            whose="preferences",
+            key="society.sao.max_share_usd",
+        ),
+        embedder=make_embedder(configuration, writer.model),
+        on_notice=on_notice,
+    )
+
+
+def make_embedder(configuration: Configuration, writer: Model) -> Embedder | None:
+    """Return who tells the directions of prompts; ``None``: nobody is configured."""
+    name = configuration.society.sao.embedding_model
+    if name is None:
+        return None
+    return Embedder(model=replace(writer, name=name))
+
+
+def data_of(loaded: Loaded, shape: PromptShape, *, run_id: str, seed: int, store: Store) -> Data:
+    """Return what rounds need of cases, personas and answers.
+
+    Args:
+        loaded: configuration and cases.
+        shape: where a prompt stands in a case.
+        run_id: the run whose answers the judge is tried on.
+        seed: where the walk of personas begins.
+        store: holds the answers.
+    """
+    prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
+    names = [
+        name
+        for name, metric in loaded.configuration.evaluation.metrics.items()
+        if metric.type in EXECUTED and metric.scale is None and metric.direction == "higher"
+    ]
+
+    def answers() -> list[Grounded]:
+        if not names:
+            return []
+        return grounded(store.rows(_ANSWERS, {"run": run_id}), prompts, names)
+
+    held_out = loaded.holdout_cases
+    expected = (as_text(case.expected) for case in held_out if case.expected is not None)
+    return Data(
+        seed=seed,
+        grammar=shipped_personas(),
+        prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
+        held_out=(*(prompts[case.case_id] for case in held_out), *expected),
+        held_out_prompts=tuple(prompts[case.case_id] for case in held_out),
+        mutable=tuple(
+            name
+            for name, parameter in loaded.configuration.search_space.parameters.items()
+            if isinstance(parameter, TextParam) and parameter.mutate
+        ),
+        answers=answers,
+    )
+
+
+def grounded(
+    rows: list[dict[str, Any]], prompts: Mapping[str, str], names: list[str]
+) -> list[Grounded]:
+    """Return answers with the mean of the executed metrics; those without a value are left out."""
+    found = []
+    for row in rows:
+        measured = dict(row["metrics"] or {})
+        values = [float(measured[name]) for name in names if measured.get(name) is not None]
+        if values and row["case_id"] in prompts:
+            found.append(
+                Grounded(
+                    case_id=str(row["case_id"]),
+                    prompt=prompts[str(row["case_id"])],
+                    answer=as_text(json.loads(str(row["text"]))),
+                    author=str(row["candidate_id"]),
+                    truth=sum(values) / len(values),
+                )
+            )
+    return found

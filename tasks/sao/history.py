@@ -1,0 +1,255 @@
+"""What a system's earlier runs and rounds leave to the next round: texts, judgements, alarms, trust.
+
+One run of a few rounds is too short for any guard: windows of 200 texts fill, sums drift and slopes show
+over runs. A run remembers at its beginning which earlier ones there are and how many generations each had
+committed, so that resumed it sees the same past, whatever has run or gone on since.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from convergence_core.judges.coverage.measures import WINDOW
+from convergence_core.ports import RunRecord, Store
+from convergence_core.sao.rows import PREFERENCES_SQL, PROBES_SQL, pairs_of
+from convergence_core.sao.state import JudgedPair, SaoState
+from tasks.run.lineage import superseded
+
+TAG: Final = "preferences_of"
+"""Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
+IMPORT_TAG: Final = "imported_preferences"
+"""Tag of a run that holds imported rows: nobody of ours wrote or judged them."""
+MOST_RUNS: Final = 100
+"""Earlier runs that are remembered."""
+
+_GENERATIONS: Final = """
+    SELECT run_id, max(generation) + 1 AS n FROM generations
+    WHERE run_id IN (
+      SELECT run_id FROM preferences UNION SELECT run_id FROM preference_probes
+      UNION SELECT run_id FROM preference_rounds)
+    GROUP BY run_id"""
+_STATE: Final = """
+    SELECT progress_json FROM generations WHERE run_id = $run AND generation = $generation"""
+_AUDITED: Final = """
+    SELECT DISTINCT a.run_id, a.generation, a.item_id
+    FROM preference_audits a JOIN runs r USING (run_id) WHERE r.name = $system ORDER BY ALL"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was written and judged before a round."""
+
+    pairs: tuple[JudgedPair, ...] = ()
+    """Judged by the judge of today, oldest first."""
+    prompts: tuple[str, ...] = ()
+    """All that were answered or written on probation, imported ones too: none is asked again."""
+    texts: tuple[str, ...] = ()
+    """Prompts and answers that were written last, at most a window of coverage, oldest first: those of
+    rounds that raised no alarm of it."""
+    written: tuple[str, ...] = ()
+    """Prompts that were written last, those of alarms and on probation too; at most a window."""
+    audited: tuple[str, ...] = ()
+    """Ids of the items that this judge was tried on."""
+
+    def after(
+        self, pairs: Sequence[JudgedPair], probes: Sequence[str], audited: Sequence[str]
+    ) -> "History":
+        """Return the history after a round.
+
+        Args:
+            pairs: judged in it.
+            probes: prompts that were written on probation.
+            audited: items that the judge was tried on.
+        """
+        return replace(
+            self,
+            pairs=(*self.pairs, *pairs),
+            prompts=(*self.prompts, *(pair.comparison.prompt for pair in pairs), *probes),
+            texts=(*self.texts, *texts_of(wide(pairs)))[-WINDOW:],
+            written=(*self.written, *prompts_of(pairs), *probes)[-WINDOW:],
+            audited=(*self.audited, *audited),
+        )
+
+
+def wide(pairs: Iterable[JudgedPair]) -> list[JudgedPair]:
+    """Return pairs of rounds that raised no alarm of coverage."""
+    return [pair for pair in pairs if not pair.is_collapsed]
+
+
+def prompts_of(written: Iterable[JudgedPair | str]) -> list[str]:
+    """Return prompts in the order in which they were written, each as often as it was.
+
+    Args:
+        written: judged pairs, and prompts that nobody answered.
+    """
+    prompts: list[str] = []
+    for (_, prompt), group in groupby(written, key=_prompt_of):
+        n_alone = sum(isinstance(one, str) for one in group)
+        prompts += [prompt] * max(1, n_alone)
+    return prompts
+
+
+def texts_of(pairs: Iterable[JudgedPair]) -> list[str]:
+    """Return prompts and answers in the order in which they were written, each as often as it was.
+
+    Where a prompt was answered more than twice, it and its answers stand in several pairs, one after
+    another.
+
+    Args:
+        pairs: judged.
+    """
+    texts: list[str] = []
+    for _, group in groupby(pairs, key=_prompt_of):
+        met: Counter[str] = Counter()
+        for pair in group:
+            if not met:
+                texts.append(pair.comparison.prompt)
+            answers = Counter((pair.comparison.first.text, pair.comparison.second.text))
+            # Two answers of one pair may be equal; an answer that was met in another pair is the same.
+            texts += (answers - met).elements()
+            met |= answers
+    return texts
+
+
+def _prompt_of(written: JudgedPair | str) -> tuple[tuple[int, int | None] | None, str]:
+    if isinstance(written, str):
+        return None, written
+    return (written.round_number, written.comparison.persona), written.comparison.prompt
+
+
+def judge_of(config_json: str) -> str | None:
+    """Return the model that judges in a run of this configuration; ``None``: nobody does."""
+    config = json.loads(config_json)
+    society, llm = config.get("society") or {}, config.get("llm") or {}
+    found = (society.get("sao") or {}).get("model_name") or llm.get("model")
+    return None if found is None else str(found)
+
+
+def history_tag(store: Store, system: str) -> dict[str, str]:
+    """Return the tag that names the earlier runs of a run that begins now; empty: none wrote anything.
+
+    Args:
+        store: where runs are kept.
+        system: its name.
+    """
+    n_of = {str(row["run_id"]): int(str(row["n"])) for row in store.rows(_GENERATIONS)}
+    runs = [record for record in store.runs(system) if record.run_id in n_of]
+    twice = superseded(runs)
+    runs = [record for record in runs if record.run_id not in twice]
+    runs.sort(key=lambda record: (record.ended_us or record.started_us, record.run_id))
+    found = [f"{record.run_id}@{n_of[record.run_id]}" for record in reversed(runs)]
+    return {TAG: " ".join(found[:MOST_RUNS])} if found else {}
+
+
+def history_of(store: Store, record: RunRecord) -> History:
+    """Return what a run's earlier runs, and its own committed rounds, have left.
+
+    Args:
+        store: where runs are kept.
+        record: of the run, with its tag.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    limits = {**_tagged(record), record.run_id: None}
+    # Oldest first, the run itself last.
+    rank = {run: -k for k, run in enumerate(limits)} | {record.run_id: 1}
+    known = {one.run_id: one for one in store.runs(record.name) if one.run_id in limits}
+    judge = judge_of(record.config_json)
+
+    def seen(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [row for row in rows if row["run_id"] in known and _is_before(row, limits)]
+
+    rows = seen(store.rows(PREFERENCES_SQL, {"run": None, "system": record.name}))
+    steps = [
+        (_place(row, rank), row, pair) for row, pair in zip(rows, pairs_of(rows), strict=True)
+    ]
+    probes = [
+        (_place(row, rank), row, None)
+        for row in seen(store.rows(PROBES_SQL, {"system": record.name}))
+    ]
+    pairs: list[JudgedPair] = []
+    prompts: list[str] = []
+    written: list[JudgedPair | str] = []
+    for _, row, pair in sorted([*steps, *probes], key=lambda step: step[0]):
+        run = known[row["run_id"]]
+        prompts.append(str(row["prompt"]))
+        if IMPORT_TAG in run.tags:
+            continue
+        written.append(str(row["prompt"]) if pair is None else pair)
+        if pair is not None and judge_of(run.config_json) == judge:
+            pairs.append(pair)
+    audited = [
+        str(row["item_id"])
+        for row in seen(store.rows(_AUDITED, {"system": record.name}))
+        if judge_of(known[row["run_id"]].config_json) == judge
+    ]
+    return History(
+        pairs=tuple(pairs),
+        prompts=tuple(prompts),
+        texts=tuple(
+            texts_of(wide(one for one in written if isinstance(one, JudgedPair)))[-WINDOW:]
+        ),
+        written=tuple(prompts_of(written)[-WINDOW:]),
+        audited=tuple(dict.fromkeys(audited)),
+    )
+
+
+def inherited_state(
+    store: Store, record: RunRecord, *, limit: int, n_personas: int
+) -> SaoState | None:
+    """Return the state that a run begins with; ``None``: no earlier run has left one.
+
+    What is known of texts is the newest run's; what is known of the judge that of the newest run with
+    the same judge.
+
+    Args:
+        store: where runs are kept.
+        record: of the run, with its tag.
+        limit: rounds that it may have.
+        n_personas: personas drawn for it.
+    """
+    judge = judge_of(record.config_json)
+    configs = {one.run_id: one.config_json for one in store.runs(record.name)}
+    newest: SaoState | None = None
+    for run_id, n in _tagged(record).items():
+        rows = store.rows(_STATE, {"run": run_id, "generation": n - 1})
+        learned = json.loads(str(rows[0]["progress_json"])).get("preferences") if rows else None
+        if learned is None or run_id not in configs:
+            continue
+        state = SaoState.from_json(learned, limit=limit)
+        same = judge_of(configs[run_id]) == judge
+        found = state.next_run(limit=limit, n_personas=n_personas, same_judge=same)
+        if newest is None:
+            newest = found
+        elif same:
+            return replace(
+                found,
+                alarms=newest.alarms,
+                walk_from=newest.walk_from,
+                walk_to=newest.walk_to,
+            )
+        if same:
+            return newest
+    return newest
+
+
+def _tagged(record: RunRecord) -> dict[str, int]:
+    """Return the earlier runs of a run and how many generations each had, newest first."""
+    found = {}
+    for name in record.tags.get(TAG, "").split():
+        run_id, _, n = name.partition("@")
+        found[run_id] = int(n)
+    return found
+
+
+def _is_before(row: Mapping[str, Any], limits: Mapping[str, int | None]) -> bool:
+    n = limits[row["run_id"]]
+    return n is None or int(row["generation"]) < n
+
+
+def _place(row: Mapping[str, Any], rank: Mapping[str, int]) -> tuple[int, int, int]:
+    return rank[row["run_id"]], int(row["generation"]), int(row["position"])

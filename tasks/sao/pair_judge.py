@@ -1,0 +1,141 @@
+"""The judge of preferences: both orders of each pair, read off the best channel that its server has.
+
+The channels are those of thoughts (``tasks.rlp.probability_channels``), with two options in place of ten bins.
+Where a server tells no probability, plain verdicts are read; those of both orders must agree then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.records import Json
+from convergence_core.rlp.commitments import Estimator
+from convergence_core.sao.preferences import SAID, Comparison, Judgement
+from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
+from tasks.calls.metric_calls import PaidCall
+from tasks.rlp.channel_probe import EXACT, Ladder, UseLogprobs, climb
+from tasks.rlp.model_calls import SAO, Answered, Model, ThoughtAsker, UnreadableError
+from tasks.rlp.probability_channels import Arm, Channel, Chat, ChatEcho, Echo, Rung, Told, each
+from tasks.rlp.prompts import prompt
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+PAIR: Final = "pair"
+VERDICT_LIMIT: Final = 16
+"""Tokens of a plain verdict."""
+
+
+class JudgeWords:
+    """What shows whether a judge's server tells probabilities."""
+
+    options = (FIRST, SECOND)
+
+    def probes(self) -> tuple[str, str]:
+        """See ``Options.probes``."""
+        begin = "Name a colour."
+        return (
+            prompt(judging(begin, "Blue.", "A spoon."), JUDGING_QUESTION),
+            prompt(judging(begin, "A spoon.", "Blue."), JUDGING_QUESTION),
+        )
+
+
+class Verdict(Rung):
+    """The written rung: one letter, worth ``SAID`` in each order."""
+
+    estimator: Estimator = "verdict"
+
+    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+        """See ``Channel``."""
+        return await each(arm, lambda name: self._one(arm, name, asker))
+
+    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+        call = self.call(prompt(arm.context, arm.questions[name]))
+        answered = await asker.ask(call, f"{arm.label}/{name}")
+        p = SAID if chosen(answered.reply.value) else 1.0 - SAID
+        return np.array([p, 1.0 - p]), answered
+
+    def call(self, text: str, *, repeat: int = 0) -> PaidCall:
+        """Return the request of one verdict."""
+        return self.model.chat(
+            SAO,
+            [{"role": "user", "content": text}],
+            limit=VERDICT_LIMIT,
+            repeat=repeat,
+            read=lambda done: {"text": done.text},
+            temperature=0.0,
+        )
+
+
+def chosen(value: Json) -> bool:
+    """Return whether the first of two was chosen.
+
+    Raises:
+        UnreadableError: the answer is neither A nor B.
+    """
+    text = value.get("text") if isinstance(value, dict) else None
+    letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""
+    if letter not in ("A", "B"):
+        told = one_line(str(text), 40, redacted_text)
+        raise UnreadableError(f"must be A or B, not {told!r}")
+    return letter == "A"
+
+
+CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Chat | Verdict]]] = {
+    "chat_echo": ChatEcho,
+    "echo": Echo,
+    "chat": Chat,
+    "verdict": Verdict,
+}
+
+
+def rungs_of(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
+    """Return the rungs that a configuration allows, best first."""
+    if use_logprobs == "auto":
+        return (*EXACT, "verdict")
+    return EXACT if use_logprobs else ("verdict",)
+
+
+async def climb_as_judge(model: Model, use_logprobs: UseLogprobs, asker: ThoughtAsker) -> Ladder:
+    """Return the best rung that a judge's server can stand on."""
+    return await climb(
+        model, JudgeWords(), asker, allowed=rungs_of(use_logprobs), channels=CHANNELS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What became of one judgement."""
+
+    judgement: Judgement | None
+    """``None``: an order failed, and nothing stands in for it."""
+    error: str | None = None
+
+
+async def judge(
+    comparison: Comparison, label: str, channel: Channel, asker: ThoughtAsker
+) -> Heard:
+    """Judge a comparison in both orders; a fault of either voids the pair.
+
+    Args:
+        comparison: what is judged.
+        label: part of the calls' keys, unique within a round.
+        channel: the rung that stands.
+        asker: makes the calls.
+    """
+    first, second = comparison.first.text, comparison.second.text
+    told = []
+    for order, (a, b) in (("12", (first, second)), ("21", (second, first))):
+        arm = Arm(
+            label=f"{label}/{order}",
+            context=judging(comparison.prompt, a, b),
+            questions={PAIR: JUDGING_QUESTION},
+        )
+        one = await channel.tell(arm, asker)
+        if PAIR not in one.forecasts:
+            return Heard(None, "; ".join(one.notes) or "nothing could be read")
+        told.append(one.forecasts[PAIR])
+    return Heard(
+        Judgement(p12=float(told[0][0]), p21=float(told[1][1]), estimator=channel.estimator)
+    )

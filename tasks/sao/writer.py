@@ -1,0 +1,190 @@
+"""Writes prompts, has them answered by the system itself, and distils texts from what was preferred.
+
+Answers come from the target, with a candidate's parameters, as an evaluation's do; their calls are
+journaled and paid apart. A fault is an error with its reason, and no text of ours stands in for one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from convergence_core.errors import EvaluationFault
+from convergence_core.ports import Completion, Target
+from convergence_core.records import Candidate, Case, Json
+from convergence_core.sao.preferences import Answer, PairKind, Preference
+from convergence_core.sao.prompt_shape import PromptShape
+from convergence_core.sao.templates import distilling, prompt_of, writing
+from tasks.calls.metric_calls import PaidCall
+from tasks.json_values import as_text
+from tasks.rlp.model_calls import SAO, Model, ThoughtAsker
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+
+STOP: Final = "stop"
+LONGEST_TEXT: Final = 20_000
+"""Characters of a distilled text."""
+
+
+class FailedError(Exception):
+    """There is no text; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The system that answers."""
+
+    target: Target
+    warm: Target | None
+    """The same with the temperature of answers; ``None``: it is no chat model."""
+    shape: PromptShape
+    credential: str | None = None
+    timeout_s: float = 60.0
+
+    def call(self, prompt: str, params: Mapping[str, Any], kind: PairKind, turn: int) -> PaidCall:
+        """Return the request of one answer.
+
+        Args:
+            prompt: what is asked.
+            params: of the candidate that answers.
+            kind: an incumbent answers at the temperature of answers, a candidate at its own.
+            turn: number among equal requests.
+
+        Raises:
+            CandidateFault: these parameters make no request.
+        """
+        target = self.target
+        if kind == "incumbent" and self.warm is not None:
+            target = self.warm
+            params = {name: value for name, value in params.items() if name != "temperature"}
+        case = Case(case_id=f"sao/{kind}", input=self.shape.input(prompt))
+        request = target.request(params, case)
+        model = request.get("model") if isinstance(request, dict) else None
+        return PaidCall(
+            purpose=SAO,
+            provider=target.provider,
+            model=model if isinstance(model, str) else None,
+            request=request,
+            repeat=turn,
+            credential=self.credential,
+            worst=target.worst_case(params, case),
+            timeout_s=self.timeout_s,
+            send=partial(target.call, params, case),
+        )
+
+    async def answer(
+        self,
+        prompt: str,
+        candidate: Candidate,
+        kind: PairKind,
+        turn: int,
+        *,
+        label: str,
+        asker: ThoughtAsker,
+    ) -> Answer:
+        """Return one answer.
+
+        Raises:
+            FailedError: there is none.
+        """
+        try:
+            answered = await asker.ask(self.call(prompt, candidate.params, kind, turn), label)
+        except EvaluationFault as fault:
+            raise FailedError(f"answer: {said(fault)}") from None
+        reply = answered.reply
+        # Functions and endpoints tell no reason: their answers end by themselves.
+        reason = reply.finish_reason if self.warm is not None else STOP
+        return Answer(
+            text=as_text(reply.value), author=candidate.candidate_id, finish_reason=reason
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """The model that writes prompts and distils texts."""
+
+    model: Model
+    task: str
+    """What the system is for."""
+    longest: int
+    """Tokens of a prompt."""
+
+    async def write(
+        self,
+        persona: str,
+        *,
+        temperature: float | None,
+        failures: Sequence[str],
+        anchors: Sequence[str],
+        label: str,
+        asker: ThoughtAsker,
+    ) -> str:
+        """Return one prompt.
+
+        Raises:
+            FailedError: the call failed, was cut off, or holds no prompt.
+        """
+        messages = writing(persona, task=self.task, failures=failures, anchors=anchors)
+        text = await self._text(messages, self.longest, temperature, label, asker)
+        found = prompt_of(text)
+        if found is None:
+            raise FailedError("prompt: the answer does not begin as it must")
+        return found
+
+    async def distil(
+        self, text: str, preferences: Sequence[Preference], *, label: str, asker: ThoughtAsker
+    ) -> str:
+        """Return a new variant of a text, from pairs of answers.
+
+        Raises:
+            FailedError: the call failed, or what came is no variant of it.
+        """
+        examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in preferences]
+        messages = distilling(text, examples)
+        found = (await self._text(messages, 4 * self.longest, None, label, asker)).strip()
+        if not found or len(found) > LONGEST_TEXT:
+            raise FailedError("distilled text: empty, or longer than 20,000 characters")
+        if "[[BEGIN" in found or "[[END" in found:
+            raise FailedError("distilled text: it holds a fence")
+        if placeholders(found) != placeholders(text):
+            raise FailedError("distilled text: its placeholders are not those of the text")
+        return found
+
+    async def _text(
+        self,
+        messages: Sequence[Mapping[str, Json]],
+        limit: int,
+        temperature: float | None,
+        label: str,
+        asker: ThoughtAsker,
+    ) -> str:
+        options: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+        call = self.model.chat(SAO, messages, limit=limit, read=_kept, **options)
+        what = label.split("/", 1)[0]
+        try:
+            answered = await asker.ask(call, label)
+        except EvaluationFault as fault:
+            raise FailedError(f"{what}: {said(fault)}") from None
+        value: Any = answered.reply.value
+        if value["finish_reason"] not in (STOP, None):
+            raise FailedError(f"{what}: it was cut off ({value['finish_reason']})")
+        return str(value["text"])
+
+
+def placeholders(text: str) -> frozenset[str]:
+    """Return the names in braces that a text holds."""
+    found = set()
+    for part in text.split("{")[1:]:
+        name, brace, _ = part.partition("}")
+        if brace and name.replace(".", "_").isidentifier():
+            found.add(name)
+    return frozenset(found)
+
+
+def _kept(done: Completion) -> Json:
+    return {"text": done.text, "finish_reason": done.finish_reason}
+
+
+def said(fault: EvaluationFault) -> str:
+    """Return a fault in a line."""
+    return one_line(f"{fault.error_type}: {fault}", 200, redacted_text)

@@ -1,0 +1,1 @@
+"""Redaction: secrets stay out of every text that is stored or shown."""

@@ -1,0 +1,164 @@
+"""Secrets stay out of whatever this process writes: logs, warnings, tracebacks, raised errors.
+
+Texts that we store pass a run's own ``Redactor``. What other libraries say does not: their loggers,
+their warnings, an error that nobody caught. So from the moment at which a secret is known, the
+last step of each of these goes through one redactor of the whole process:
+
+* ``logging.Handler.format``, which every handler calls for the text that it writes or sends,
+  those of Prefect's console and of its API among them, and those that are made later;
+* ``warnings.formatwarning``, and the hooks for errors that nobody caught, in any thread;
+* ``redacted_errors`` around flows and tasks, for Prefect stores an error's text as a state.
+
+What is known stays known until the process ends: a run's last lines are written after it is closed.
+"""
+
+import logging
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from convergence_core.errors import ConvergenceError
+from tasks.secrets.redaction import Redactor
+
+_MAX_DEPTH = 20
+"""Of errors within errors, and of containers within their arguments."""
+_SLOTS = ("filename", "filename2", "strerror", "object", "reason")
+"""Texts that built-in errors keep beside their arguments."""
+
+_lock = threading.Lock()
+_redact = Redactor()
+_is_installed = False
+
+
+def hide(redactor: Redactor) -> None:
+    """Keep a redactor's secrets out of all that this process writes, from now on. Thread-safe."""
+    global _redact, _is_installed  # noqa: PLW0603 - the process has one standard error, too
+    with _lock:
+        _redact = _redact.joined(redactor)
+        if not _is_installed:
+            _is_installed = True
+            _install()
+
+
+def redacted_text(text: str) -> str:
+    """Return a text without any secret that this process knows of."""
+    return _redact(text)
+
+
+@contextmanager
+def redacted_errors() -> Iterator[None]:
+    """Take secrets out of an error that passes through here; also a decorator.
+
+    Raises:
+        ConvergenceError: in place of an error whose text cannot be mended; it names that one's
+            type. Any other error is raised as the same object.
+    """
+    try:
+        yield
+    except Exception as error:
+        chain: list[BaseException] = []
+        _mend(error, chain)
+        if all(_is_clean(link) for link in chain):
+            raise
+        # Not of the old one, whose text would be shown as the cause.
+        words = redacted_text(f"{type(error).__name__}: {error}")
+        raise ConvergenceError(words) from None
+
+
+def _is_clean(error: BaseException) -> bool:
+    shown = (str(error), repr(error))
+    return all(redacted_text(text) == text for text in shown)
+
+
+def _mend(error: BaseException | None, chain: list[BaseException]) -> None:
+    """Redact the texts of an error and of those behind it, which are added to ``chain``."""
+    if error is None or any(error is link for link in chain) or len(chain) > _MAX_DEPTH:
+        return
+    chain.append(error)
+    # What forbids it is found not to be clean.
+    with suppress(AttributeError, TypeError):
+        args = _mended(error.args)
+        if args is not error.args:
+            error.args = args
+        for name in (*vars(error), *_SLOTS):
+            value = getattr(error, name, None)
+            mended = _mended(value)
+            if mended is not value:
+                setattr(error, name, mended)
+    _mend(error.__cause__, chain)
+    _mend(error.__context__, chain)
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            _mend(inner, chain)
+
+
+def _mended(value: Any, depth: int = 0) -> Any:
+    """Return a value with its texts redacted; the same object where there was nothing to do."""
+    mended: Any = value
+    if depth > _MAX_DEPTH:
+        return value
+    if isinstance(value, str):
+        mended = redacted_text(value)
+    elif isinstance(value, bytes):
+        text = value.decode("latin-1")
+        mended = redacted_text(text).encode("latin-1")
+    elif type(value) in (list, tuple, set, frozenset):
+        mended = type(value)(_mended(item, depth + 1) for item in value)
+    elif type(value) is dict:
+        mended = {_mended(key): _mended(item, depth + 1) for key, item in value.items()}
+    return value if mended == value else mended
+
+
+def _install() -> None:
+    """Put the redactor behind each last step; in front of it everything is as it was."""
+    plain_format = logging.Handler.format
+    plain_warning = warnings.formatwarning
+
+    def format_record(handler: logging.Handler, record: logging.LogRecord) -> str:
+        text: Any = plain_format(handler, record)
+        # Formatters of others may return what is no text.
+        return redacted_text(text) if isinstance(text, str) else text
+
+    def format_warning(*args: Any, **named: Any) -> str:
+        return redacted_text(plain_warning(*args, **named))
+
+    logging.Handler.format = format_record  # type: ignore[method-assign, assignment]  # the one step all share
+    warnings.formatwarning = format_warning
+    sys.excepthook = _guarded(sys.excepthook, _uncaught)
+    threading.excepthook = _guarded(threading.excepthook, _uncaught_in_thread)
+    sys.unraisablehook = _guarded(sys.unraisablehook, _unraisable)
+
+
+def _guarded(hook: Callable[..., Any], text_of: Callable[..., str]) -> Callable[..., Any]:
+    """Return a hook that calls the one before it, unless that would show a secret."""
+
+    def guarded(*args: Any) -> Any:
+        text = text_of(*args)
+        clean = redacted_text(text)
+        if clean == text:
+            return hook(*args)
+        stream: TextIO | None = sys.stderr
+        if stream is not None:  # a process without a console has none
+            stream.write(clean)
+        return None
+
+    return guarded
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> str:
+    return "".join(traceback.format_exception(kind, error, trace))
+
+
+def _uncaught_in_thread(args: threading.ExceptHookArgs) -> str:
+    name = "unknown" if args.thread is None else args.thread.name
+    trace = traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback)
+    return f"Exception in thread {name}:\n{''.join(trace)}"
+
+
+def _unraisable(args: "sys.UnraisableHookArgs") -> str:
+    trace = traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback)
+    return f"{args.err_msg or 'Exception ignored in'}: {args.object!r}\n{''.join(trace)}"

@@ -1,0 +1,386 @@
+"""Secrets: read from the environment when they are used, kept out of every text that is stored.
+
+A configuration holds names of environment variables only. ``Secrets`` reads a value at the moment
+a request is made; ``Redactor`` replaces values, and what looks like a key of somebody, in all
+texts that go to the journal, the tables, the logs or a metric. ``tasks.secrets.process_redaction`` applies
+it to whatever else this process writes.
+
+Texts are cut by ``shortened`` alone, which redacts first: a cut through a secret would leave a
+piece that no longer equals it. Pieces that others left are found too, see ``tasks.secrets.fragments``.
+"""
+
+import base64
+import html
+import json
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydantic import SecretStr
+
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.records import Json
+from tasks.secrets.fragments import (
+    LEAST_BASE64,
+    LEAST_HEX,
+    LEAST_PERCENT,
+    LEAST_RUN,
+    Fragments,
+    folded,
+    merged,
+)
+
+if TYPE_CHECKING:
+    from convergence_core.config import Configuration
+
+MASK = "[redacted]"
+MIN_SECRET_LENGTH = 4
+"""Shorter values are not replaced: they would be found in every text."""
+LEAST_TORN = 12
+"""Shorter values are replaced as a whole only: pieces of them are words of other texts."""
+_MAX_NESTED = 2
+"""How many times over a text may be escaped, e.g. JSON within JSON."""
+_MIN_PART_LENGTH = 10
+"""Shorter parts of a Base64 text say too little: others hold them by chance."""
+
+ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""``${NAME}`` in a header."""
+
+# Each pattern names the marks that a text must hold to be worth searching: most texts hold none.
+_PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    (("sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "r8_", "hf_", "pplx-"),
+     re.compile(r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_\-]{16,}|\b(?:gsk_|xai-|r8_|hf_|pplx-)[A-Za-z0-9_\-]{16,}")),
+    (("AKIA", "ASIA"), re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
+    (("AIza", "ya29."), re.compile(r"\bAIza[A-Za-z0-9_\-]{35}|\bya29\.[A-Za-z0-9_\-]{20,}")),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
+     re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}"
+                r"|\bglpat-[A-Za-z0-9_\-]{16,}|\bxox[abeprs]-[A-Za-z0-9\-]{10,}")),
+    (("eyJ",), re.compile(r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")),
+    (("PRIVATE KEY",),
+     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)),
+    (("earer ", "asic "), re.compile(r"(?i)\b(?:bearer|basic)\s+(?=[A-Za-z0-9+/_.~\-]{0,64}[0-9=])[A-Za-z0-9+/_.~\-]{12,}=*")),
+    (("key", "Key", "KEY", "token", "Token", "TOKEN", "secret", "Secret", "SECRET", "passw", "Passw", "PASSW"),
+     re.compile(r"(?i)((?:api[_-]?key|access[_-]?key|secret|token|password|passwd)[\"']?\s{0,4}[:=]\s{0,4}"
+            r"[\"']?)(?=[^\s\"'&,;]{0,64}[0-9])[^\s\"'&,;]{12,}")),
+    (("://",), re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")),
+)  # fmt: skip
+
+
+class _Closed:
+    """Holds secrets, so it is not pickled: a cache, a queue or a crash report would keep them."""
+
+    def __reduce_ex__(self, protocol: Any, /) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} holds secrets and is not pickled. Pass the names of the "
+            "environment variables, and read them where they are used."
+        )
+
+
+class Secret(_Closed, SecretStr):
+    """A value that no text form shows; ``get_secret_value`` opens it, where a request is built."""
+
+    def __copy__(self) -> "Secret":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Secret":
+        return self
+
+
+class Secrets(_Closed):
+    """Values of environment variables, read anew at each use."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+
+    def get(self, name: str, *, key: str) -> SecretStr:
+        """Return the value of an environment variable, closed.
+
+        Args:
+            name: the variable.
+            key: configuration key that names it, for the error.
+
+        Raises:
+            ConfigurationError: the variable is not set, or empty.
+        """
+        found = self.find(name)
+        if found is None:
+            raise ConfigurationError([_unset(name, key)])
+        return found
+
+    def find(self, name: str) -> SecretStr | None:
+        """Return the value of an environment variable, closed; ``None`` when it is not set."""
+        value = self._environ.get(name, "").strip()
+        return Secret(value) if value else None
+
+    def expand(self, text: str, *, key: str) -> SecretStr:
+        """Return a text with each ``${NAME}`` replaced by the variable's value, closed.
+
+        Raises:
+            ConfigurationError: a variable is not set.
+        """
+        return Secret(
+            ENV_REFERENCE.sub(lambda match: self.get(match[1], key=key).get_secret_value(), text)
+        )
+
+
+def _unset(name: str, key: str) -> Problem:
+    return Problem(
+        key=key,
+        rule=f"needs the environment variable {name}, which is not set",
+        value="",
+        fix=f"Set it before you start, e.g. `export {name}=…`.",
+    )
+
+
+class Redactor(_Closed):
+    """Replaces secrets in texts. Callable: ``redact(text)``."""
+
+    def __init__(
+        self,
+        names: Iterable[str] = (),
+        *,
+        secrets: Secrets | None = None,
+        values: Iterable[str] = (),
+    ) -> None:
+        secrets = secrets or Secrets()
+        found = [value.get_secret_value() for name in names if (value := secrets.find(name))]
+        self._values = frozenset([*found, *values])
+
+    @classmethod
+    def from_configuration(
+        cls, configuration: "Configuration", secrets: Secrets | None = None
+    ) -> "Redactor":
+        """Return the redactor of all variables that a configuration names."""
+        secrets = secrets or Secrets()
+        return cls(
+            secret_names(configuration),
+            secrets=secrets,
+            values=[
+                *_basic_pair(configuration, secrets),
+                *_journal_passwords(configuration, secrets),
+            ],
+        )
+
+    @classmethod
+    def of_journal(
+        cls, configuration: "Configuration", secrets: Secrets | None = None
+    ) -> "Redactor":
+        """Return the redactor of what the URL of a shared journal holds."""
+        secrets = secrets or Secrets()
+        name = journal_name(configuration)
+        return cls(
+            [] if name is None else [name],
+            secrets=secrets,
+            values=_journal_passwords(configuration, secrets),
+        )
+
+    def joined(self, other: "Redactor") -> "Redactor":
+        """Return the redactor of both's values; this one, if it knows all of them."""
+        if other._values <= self._values:
+            return self
+        return Redactor(values=self._values | other._values)
+
+    def __call__(self, text: str) -> str:
+        """Return the text with every secret, and every piece of one, replaced."""
+        text = self._without_values(text)
+        for marks, pattern in _PATTERNS:
+            for mark in marks:
+                if mark in text:
+                    text = pattern.sub(_masked, text)
+                    break
+        return text
+
+    def _without_values(self, text: str) -> str:
+        if not self._forms or len(text) < MIN_SECRET_LENGTH:
+            return text
+        lower = folded(text)
+        spans = self._fragments.spans(lower)
+        if any(form in lower for form in self._forms):
+            spans += [match.span() for match in self._exact.finditer(lower)]
+        if not spans:
+            return text
+        kept, here = [], 0
+        for begin, end in merged(spans):
+            kept += [text[here:begin], MASK]
+            here = end
+        return "".join([*kept, text[here:]])
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        forms = {form for value in self._values for form in _forms(value)}
+        # The longest first, so that a secret that contains another is replaced as a whole.
+        return sorted(forms, key=lambda form: (-len(form), form))
+
+    @cached_property
+    def _exact(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self._forms)))
+
+    @cached_property
+    def _fragments(self) -> Fragments:
+        found: dict[int, set[str]] = {}
+        for value in self._values:
+            for part in _secret_parts(value):
+                for least, forms in _spellings(part).items():
+                    found.setdefault(least, set()).update(map(folded, forms))
+        return Fragments({least: frozenset(forms) for least, forms in found.items()})
+
+
+def shortened(text: str, limit: int, redact: Callable[[str], str]) -> str:
+    """Return a text without secrets and of at most ``limit`` characters, its middle left out.
+
+    Args:
+        text: as it came, never cut before.
+        limit: 50 or more.
+        redact: takes secrets out of a text, e.g. a ``Redactor``; sees the whole text.
+    """
+    clean = redact(text)
+    if len(clean) <= limit:
+        return clean
+    gap = f"\n… {len(clean) - limit:,} characters left out …\n"
+    head = max(0, (limit - len(gap)) // 3)
+    tail = max(0, limit - len(gap) - head)
+    return clean[:head] + gap + clean[len(clean) - tail :]
+
+
+def one_line(text: str, limit: int, redact: Callable[[str], str]) -> str:
+    """Return the beginning of a text without secrets, on one line of at most ``limit`` characters."""
+    words = " ".join(redact(text).split())
+    return words if len(words) <= limit else words[: limit - 1] + "…"
+
+
+def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
+    """Return a JSON value with all its texts and keys redacted."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [redact_json(item, redact) for item in value]
+    if isinstance(value, dict):
+        return {redact(key): redact_json(item, redact) for key, item in value.items()}
+    return value
+
+
+def secret_names(configuration: "Configuration") -> tuple[str, ...]:
+    """Return the environment variables that a configuration names, each once."""
+    # A question in SQL writes texts as well, and has no configuration to read.
+    from convergence_core.config.check_llm import llms_of  # noqa: PLC0415 - a third of a command
+
+    auth, journal = configuration.api.auth, journal_name(configuration)
+    found = [auth.token_env, auth.password_env, journal]
+    for text in configuration.api.request.headers.values():
+        found += ENV_REFERENCE.findall(text)
+    found += [llm.api_key_env for _, llm in llms_of(configuration)]
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+def journal_name(configuration: "Configuration") -> str | None:
+    """Return the variable that the URL of a shared journal is in."""
+    found = ENV_REFERENCE.findall(configuration.storage.journal or "")
+    return found[0] if found else None
+
+
+def _basic_pair(configuration: "Configuration", secrets: Secrets) -> list[str]:
+    """Return user name and password as basic authentication sends them."""
+    auth = configuration.api.auth
+    password = secrets.find(auth.password_env) if auth.password_env else None
+    if password is None:
+        return []
+    pair = f"{auth.username or ''}:{password.get_secret_value()}"
+    return [base64.b64encode(pair.encode()).decode()]
+
+
+def _journal_passwords(configuration: "Configuration", secrets: Secrets) -> list[str]:
+    """Return the passwords within the URL of a shared journal, as written and decoded."""
+    name = journal_name(configuration)
+    url = secrets.find(name) if name else None
+    if url is None:
+        return []
+    # By hand, for a URL that breaks the rules is told of as well, and keeps its password too.
+    place, _, query = url.get_secret_value().partition("?")
+    credentials, at, _ = place.partition("://")[2].rpartition("@")
+    written = [credentials.partition(":")[2]] if at else []
+    for setting in query.split("&"):
+        key, _, value = setting.partition("=")
+        if key in ("password", "sslpassword"):
+            written.append(value)
+    return [form for word in written if word for form in (word, urllib.parse.unquote(word))]
+
+
+def _masked(match: re.Match[str]) -> str:
+    """Keep the name in front of a value (``api_key=``), replace the rest."""
+    return (match[1] if match.re.groups else "") + MASK
+
+
+def _forms(value: str) -> set[str]:
+    """Return the ways a whole value may be written in a text, folded."""
+    if len(value) < MIN_SECRET_LENGTH:
+        return set()
+    forms = {folded(form) for forms in _spellings(value).values() for form in forms}
+    return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+
+
+def _spellings(value: str) -> dict[int, set[str]]:
+    """Return the ways a value may be written, by the shortest run that is a piece of it."""
+    raw = value.encode(errors="surrogatepass")
+    quoted = {
+        urllib.parse.quote(raw, safe=""),
+        urllib.parse.quote(raw),
+        urllib.parse.quote_plus(raw),
+    }
+    found = {
+        LEAST_RUN: {value, repr(raw)[2:-1], *quoted},
+        LEAST_BASE64: {*_base64_forms(raw)},
+        LEAST_HEX: {raw.hex()},
+        LEAST_PERCENT: {"".join(f"%{byte:02x}" for byte in raw)},
+    }
+    for _ in range(_MAX_NESTED):
+        for forms in found.values():
+            forms |= {written for form in forms for written in _escaped(form)}
+    return found
+
+
+def _secret_parts(value: str) -> list[str]:
+    """Return the parts of a value whose pieces give something away.
+
+    Of a URL that is what looks drawn at random, and what stands where passwords and keys stand:
+    scheme, host and names are words that answers hold as well.
+    """
+    parts = [value]
+    if "://" in value:
+        # A question in SQL writes texts as well, and has no configuration to read.
+        from convergence_core.config.secrecy import looks_random  # noqa: PLC0415 - as it says
+
+        place, _, query = value.partition("://")[2].partition("?")
+        credentials, at, path = place.rpartition("@")
+        secrets = [credentials.partition(":")[2]] if at else []
+        secrets += [setting.partition("=")[2] for setting in query.split("&")]
+        parts = [*secrets, *(word for word in path.split("/")[1:] if looks_random(word))]
+    return [part for part in parts if len(part) >= LEAST_TORN]
+
+
+def _escaped(text: str) -> Iterator[str]:
+    """Yield how a text may be written within another: JSON, Python's repr, HTML."""
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield text.replace("/", "\\/")
+    yield repr(text)[1:-1]
+    yield text.replace("\\", "\\\\")
+    yield html.escape(text)
+
+
+def _base64_forms(raw: bytes) -> Iterator[str]:
+    """Yield a value's Base64, and what is left of it within a longer text's, e.g. of a pair."""
+    whole = base64.b64encode(raw).decode()
+    found = [whole, whole.rstrip("=")]
+    for n_before in (0, 1, 2):
+        text = base64.b64encode(bytes(n_before) + raw).decode()
+        # Characters at either end share their bits with what stands beside the value.
+        n_shared, n_whole = -(-n_before * 8 // 6), (n_before + len(raw)) * 8 // 6
+        part = text[n_shared:n_whole]
+        if len(part) >= _MIN_PART_LENGTH:
+            found.append(part)
+    for text in found:
+        yield text
+        yield text.replace("+", "-").replace("/", "_")

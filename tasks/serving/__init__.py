@@ -1,0 +1,1 @@
+"""Optimized systems at run time: arms, rewards, promotions, evidence."""

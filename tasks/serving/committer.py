@@ -1,0 +1,157 @@
+"""``Committer``: one thread that performs operations for async code, many to a commit.
+
+While a commit is on its way to the disk, the next requests gather; they then share one transaction.
+Under load a request so costs a fraction of a commit, and alone it waits for nobody. An answer is
+given when its commit is durable, never before.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from convergence_core.errors import StoreError
+from tasks.serving.operations import Operation, performed
+from tasks.store.runtime.runtime_store import RuntimeStore
+
+Result = TypeVar("Result")
+
+MOST_TOGETHER = 256
+"""Operations of one transaction."""
+MOST_WAITING = 10_000
+"""Operations that wait; further ones are refused."""
+
+
+class BusyError(StoreError):
+    """More operations wait than can be served soon."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    operation: Operation[Any]
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[Any]"
+    value: Any = None
+    error: Exception | None = None
+
+
+class Committer:
+    """Performs operations on one store."""
+
+    def __init__(self, store: RuntimeStore, *, most_waiting: int = MOST_WAITING) -> None:
+        """Start the thread; ``close`` ends it."""
+        self._store = store
+        self._most_waiting = most_waiting
+        self._waiting: deque[_Waiting] = deque()
+        self._news = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    @property
+    def n_waiting(self) -> int:
+        """Operations that wait for their transaction."""
+        return len(self._waiting)
+
+    async def perform(self, operation: Operation[Result]) -> Result:
+        """Perform an operation; durable when this returns.
+
+        A caller that is cancelled leaves it in line: it is performed, and nobody hears the answer.
+
+        Raises:
+            BusyError: too many wait, or the committer closes.
+            Exception: what the operation raises.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        with self._news:
+            if self._closing:
+                raise BusyError("the service is shutting down. Ask another one, or again later.")
+            if len(self._waiting) >= self._most_waiting:
+                raise BusyError(f"{self._most_waiting:,} requests wait already. Ask again later.")
+            self._waiting.append(_Waiting(operation, loop, future))
+            self._news.notify()
+        return await future
+
+    def close(self) -> None:
+        """Perform what waits, then end; safe to call twice."""
+        with self._news:
+            self._closing = True
+            self._news.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                while not self._waiting and not self._closing:
+                    self._news.wait()
+                n = min(len(self._waiting), MOST_TOGETHER)
+                batch = [self._waiting.popleft() for _ in range(n)]
+            if not batch:
+                return
+            rest: Sequence[_Waiting] = batch
+            while rest:
+                rest = self._perform(rest)
+            loops = {waiting.loop for waiting in batch}
+            for loop in loops:
+                done = [waiting for waiting in batch if waiting.loop is loop]
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_deliver, done)
+
+    def _perform(self, batch: Sequence[_Waiting]) -> list[_Waiting]:
+        """Perform operations in one transaction; return those that were outdated by then."""
+        for waiting in batch:
+            self._attempt(waiting)
+        ready = [waiting for waiting in batch if waiting.error is None]
+        ready.sort(key=lambda waiting: waiting.operation.place)
+        if not ready:
+            return []
+        try:
+            with self._store.database.transaction() as connection:
+                for waiting in ready:
+                    waiting.operation.write(connection)
+        except StoreError as error:
+            for waiting in ready:
+                waiting.error = error
+        except Exception:  # noqa: BLE001 - one was refused and all rolled back: each for itself now
+            for waiting in ready:
+                self._alone(waiting)
+        else:
+            for waiting in ready:
+                self._answer(waiting)
+            return [waiting for waiting in ready if waiting.operation.is_outdated]
+        return []
+
+    @staticmethod
+    def _attempt(waiting: _Waiting) -> None:
+        try:
+            waiting.operation.prepare()
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            waiting.error = error
+
+    @staticmethod
+    def _answer(waiting: _Waiting) -> None:
+        if waiting.operation.is_outdated:
+            return
+        try:
+            waiting.value = waiting.operation.result()
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            waiting.error = error
+
+    def _alone(self, waiting: _Waiting) -> None:
+        try:
+            waiting.value = performed(self._store, waiting.operation)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            waiting.error = error
+
+
+def _deliver(batch: Sequence[_Waiting]) -> None:
+    for waiting in batch:
+        if waiting.future.done():
+            continue  # its caller was cancelled
+        if waiting.error is not None:
+            waiting.future.set_exception(waiting.error)
+        else:
+            waiting.future.set_result(waiting.value)

@@ -1,0 +1,141 @@
+"""Evidence of live traffic: stored rewards, folded into a contest of the arms."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from convergence_core.caveats import TRAFFIC
+from convergence_core.gate import Contest, Design, Outcomes, even_plan
+from convergence_core.gate.betting import Floats
+from convergence_core.records import Json
+from tasks.store.runtime.rows import StoredArm, StoredPolicy
+from tasks.store.runtime.runtime_store import RuntimeStore
+
+Rows = tuple[tuple[int, float, int], ...]
+"""Arm, reward and number of equal outcomes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Both numbers of a system's traffic: what it cost so far, and what it shows so far."""
+
+    arms: tuple[str, ...]
+    means: tuple[float, ...]
+    numbers: tuple[int, ...]
+    log_e: tuple[float, ...]
+    """Evidence that some arm is better than this one, nats."""
+    out: tuple[bool, ...]
+    log_threshold: float
+    winner: str | None
+    regret: float
+    n_to_verdict: int | None
+    """Requests until a verdict, projected; ``None``: the leaders look equal."""
+    caveat: str = TRAFFIC
+    """What a winner takes for granted."""
+
+    @property
+    def sentence(self) -> str:
+        """Return who won, and what that takes for granted."""
+        if self.winner is None:
+            return "no winner yet"
+        return f"{self.winner} is the winner. {self.caveat}"
+
+
+class Folder:
+    """Folds stored rewards into a contest; versions that got no further rewards are not done again."""
+
+    def __init__(self, store: RuntimeStore, *, alpha: float, min_effect: float) -> None:
+        """Fold with these settings of the contest."""
+        self._store = store
+        self._alpha, self._min_effect = alpha, min_effect
+        self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
+        """By number of arms and version: the rows and what they gained."""
+
+    def contest(self, group_id: int, arms: Sequence[StoredArm]) -> Contest | None:
+        """Return the contest of all rewards, ``None`` with fewer than two arms.
+
+        Rewards that came late to their version count there, since its bets were fixed when it was
+        made. An arm that was out when a version was made stays out.
+        """
+        if len(arms) < 2:
+            return None
+        place = {arm.arm_id: position for position, arm in enumerate(arms)}
+        contest = Contest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
+        by_version: dict[int, list[tuple[int, float, int]]] = {}
+        for tally in self._store.tallies(group_id):
+            row = (place[tally.arm_id], tally.reward, tally.n)
+            by_version.setdefault(tally.version, []).append(row)
+        was_out = np.zeros(len(arms), dtype=bool)
+        for policy in self._store.policies(group_id):
+            found = policy.design.get("out")
+            was_out[[place[str(arm)] for arm in found] if isinstance(found, list) else []] = True
+            if policy.version in by_version:
+                contest = self._told(contest, policy, tuple(by_version[policy.version]), place)
+        return replace(contest, out=was_out).looked()
+
+    def _told(
+        self, contest: Contest, policy: StoredPolicy, rows: Rows, place: Mapping[str, int]
+    ) -> Contest:
+        shares = np.zeros(contest.n_arms)
+        shares[[place[arm_id] for arm_id in policy.arms]] = policy.shares
+        table = np.array(rows)
+        outcomes = Outcomes(
+            arms=table[:, 0].astype(int),
+            rewards=table[:, 1],
+            propensities=np.tile(shares, (len(rows), 1)),
+            counts=table[:, 2],
+        )
+        key = (contest.n_arms, policy.version)
+        known = self._done.get(key)
+        if known is None or known[0] != rows:
+            gains = contest.gains(_design(policy.design, contest.n_arms), outcomes)
+            known = self._done[key] = (rows, gains)
+        return contest.taught(known[1], outcomes)
+
+
+def evidence_of(contest: Contest, arms: Sequence[StoredArm]) -> Evidence:
+    """Return what a contest shows, by the names of its arms."""
+    return Evidence(
+        arms=tuple(arm.arm_id for arm in arms),
+        means=tuple(contest.means.tolist()),
+        numbers=tuple(int(n) for n in contest.numbers),
+        log_e=tuple(contest.log_e.tolist()),
+        out=tuple(contest.out.tolist()),
+        log_threshold=contest.log_threshold,
+        winner=None if contest.winner is None else arms[contest.winner].arm_id,
+        regret=contest.regret(),
+        n_to_verdict=even_plan(contest).n_to_verdict,
+    )
+
+
+def design_of(arms: Sequence[StoredArm], out: Sequence[str]) -> dict[str, Json]:
+    """Return what bets on the next requests rest on, for storage with their policy.
+
+    Args:
+        arms: all that were ever on offer, in order.
+        out: those that the evidence has put out.
+    """
+    means = np.array([arm.alpha / (arm.alpha + arm.beta) for arm in arms])
+    by_mean = np.argsort(-means, kind="stable")
+    return {
+        "leader": int(by_mean[0]),
+        "rival": int(by_mean[min(1, len(arms) - 1)]),
+        "means": means.tolist(),
+        "stakes": all(arm.n > 0 for arm in arms),
+        "out": list(out),
+    }
+
+
+def _design(stored: Mapping[str, Json], n_arms: int) -> Design:
+    """Return a stored design; arms that came later had no share then, so nothing is staked."""
+    means = stored.get("means")
+    if not isinstance(means, list):
+        return Design(leader=0, rival=1, means=(0.5,) * n_arms, stakes=False)
+    known = [float(str(mean)) for mean in means]
+    return Design(
+        leader=int(str(stored["leader"])),
+        rival=int(str(stored["rival"])),
+        means=(*known, *(0.5,) * (n_arms - len(known))),
+        stakes=bool(stored["stakes"]),
+    )

@@ -1,0 +1,93 @@
+"""Bringing production home: decisions and rewards to the tables, evidence to the list of looks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from convergence_core.errors import NoArmsError
+from tasks.serving.evidence import Evidence
+from tasks.serving.guard import GuardLook, look
+from tasks.serving.system import Bandit
+from tasks.store.runtime.promotions import save_look
+from tasks.store.runtime.rows import GateLook, StoredAlarm
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import told, untold_alarms
+from tasks.store.tables.runtime_export import export
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldReport:
+    """What one fold did."""
+
+    n_decisions: int
+    """Decisions that were new."""
+    n_rewards: int
+    """Rewards that were new."""
+    evidence: dict[str, Evidence]
+    """System and agent type → what all of its traffic shows now."""
+    guards: dict[str, GuardLook]
+    """System and agent type → what the watch over its promotion sees."""
+    alarms: tuple[StoredAlarm, ...]
+    """Alarms of drift that nobody outside was told of yet."""
+
+
+def fold_store(path: Path) -> FoldReport:
+    """Export a store's decisions and rewards, and look at evidence and guard of every system once.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    with RuntimeStore(path) as store:
+        counts = export(store, store.root)
+        evidence: dict[str, Evidence] = {}
+        guards: dict[str, GuardLook] = {}
+        for system, agent_type in store.systems():
+            watched = look(store, system, agent_type)
+            if watched is not None:
+                guards[f"{system}/{agent_type}"] = watched
+            try:
+                found = Bandit(store, system, agent_type).evidence()
+            except NoArmsError:
+                continue  # one arm has nobody to be compared with
+            evidence[f"{system}/{agent_type}"] = found
+            if counts["rewards"]:
+                save_look(store, _look(store, system, agent_type, found))
+        alarms = tuple(untold_alarms(store))
+    return FoldReport(
+        n_decisions=counts["decisions"],
+        n_rewards=counts["rewards"],
+        evidence=evidence,
+        guards=guards,
+        alarms=alarms,
+    )
+
+
+def mark_told(path: Path, alarms: Sequence[StoredAlarm]) -> None:
+    """Remember that somebody outside was told of these alarms."""
+    if alarms:
+        with RuntimeStore(path) as store:
+            told(store, alarms)
+
+
+def _look(store: RuntimeStore, system: str, agent_type: str, found: Evidence) -> GateLook:
+    best = max(range(len(found.arms)), key=lambda arm: found.means[arm])
+    others = [log_e for arm, log_e in enumerate(found.log_e) if arm != best]
+    return GateLook(
+        system=system,
+        kind="traffic",
+        candidate_id=found.arms[best],
+        champion_id=None,
+        run_id=None,
+        decision="undecided" if found.winner is None else "promote",
+        n=sum(found.numbers),
+        log_e=min(others),
+        log_threshold=found.log_threshold,
+        details={
+            "agent_type": agent_type,
+            "regret": found.regret,
+            "n_to_verdict": found.n_to_verdict,
+            "winner": found.winner,
+            "caveat": found.caveat,
+        },
+        created_us=store.now_us(),
+    )

@@ -1,0 +1,150 @@
+"""The watch over a promotion in production: the promoted arm against the champion before it.
+
+From the policy version after the promotion on, every version is one look of ``Guard``, whose stakes
+rest on what was known when the version was made. While it watches, the former champion keeps a share
+of the requests, without which nothing could be compared. A verdict acts: *rollback* brings the champion
+back and takes the promoted arm off offer, *confirmed* ends the watch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.gate import Guard, gains_against_champion
+from tasks.store.runtime.promotions import crown, save_look
+from tasks.store.runtime.rows import (
+    Champion,
+    GateLook,
+    StoredArm,
+    StoredGuard,
+    StoredPolicy,
+    Tally,
+)
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import end_guard, watching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardLook:
+    """One look of a guard at all rewards since the promotion."""
+
+    promoted: str
+    champion: str
+    decision: str
+    """``watching``, ``rollback`` or ``confirmed``."""
+    n: int
+    """Rewards of both since."""
+    log_e_worse: float
+    """Evidence that the promoted one is worse by more than the tolerance, nats."""
+    log_e_better: float
+    """Evidence that it is not, nats."""
+    log_threshold: float
+
+
+def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
+    """Look at a promotion that is watched, and act on a verdict; ``None``: none is watched.
+
+    Looking is harmless however often, and the look is stored if there are rewards.
+    """
+    group = store.group(system, agent_type)
+    guard = None if group is None else watching(store, group.group_id)
+    if group is None or guard is None:
+        return None
+    judged = judge(guard, store.policies(group.group_id), store.tallies(group.group_id),
+                   store.arms(group.group_id))  # fmt: skip
+    if not judged.n:
+        return judged
+    acts = judged.decision != "watching" and end_guard(
+        store, group.group_id, guard, judged.decision
+    )
+    if acts and judged.decision == "rollback":
+        _roll_back(store, system, agent_type, judged)
+    save_look(
+        store,
+        GateLook(
+            system=system,
+            kind="guard",
+            candidate_id=judged.promoted,
+            champion_id=judged.champion,
+            run_id=None,
+            decision=judged.decision,
+            n=judged.n,
+            log_e=max(judged.log_e_worse, judged.log_e_better),
+            log_threshold=judged.log_threshold,
+            details={
+                "agent_type": agent_type,
+                "log_e_worse": judged.log_e_worse,
+                "log_e_better": judged.log_e_better,
+                "alpha": guard.alpha,
+                "tolerance": guard.tolerance,
+            },
+            created_us=store.now_us(),
+        ),
+    )
+    return judged
+
+
+def judge(
+    guard: StoredGuard,
+    policies: Sequence[StoredPolicy],
+    tallies: Sequence[Tally],
+    arms: Sequence[StoredArm],
+) -> GuardLook:
+    """Return what the rewards of fresh decisions say since the promotion."""
+    pair = (guard.promoted, guard.champion)
+    places = {arm.arm_id: place for place, arm in enumerate(arms)}
+    found = Guard(alpha=guard.alpha)
+    for policy in sorted(policies, key=lambda policy: policy.version):
+        if policy.version <= guard.since or not set(pair) <= set(policy.arms):
+            continue
+        own = [t for t in tallies if t.version == policy.version and t.arm_id in pair]
+        if not own:
+            continue
+        share = dict(zip(policy.arms, policy.shares, strict=True))
+        means = policy.design["means"]
+        assert isinstance(means, list)  # noqa: S101 - of a stored design
+        counts = np.array([tally.n for tally in own])
+        found = found.tell(
+            gains_against_champion(
+                is_promoted=np.repeat([t.arm_id == guard.promoted for t in own], counts),
+                rewards=np.repeat([t.reward for t in own], counts),
+                shares=np.full(
+                    counts.sum(),
+                    share[guard.promoted] / (share[guard.promoted] + share[guard.champion]),
+                ),
+                means=(
+                    float(str(means[places[guard.promoted]])),
+                    float(str(means[places[guard.champion]])),
+                ),
+                tolerance=guard.tolerance,
+            )
+        )
+    return GuardLook(
+        promoted=guard.promoted,
+        champion=guard.champion,
+        decision=found.decision,
+        n=found.n,
+        log_e_worse=found.log_e_worse,
+        log_e_better=found.log_e_better,
+        log_threshold=-float(np.log(guard.alpha)),
+    )
+
+
+def _roll_back(store: RuntimeStore, system: str, agent_type: str, judged: GuardLook) -> None:
+    group = store.group(system, agent_type)
+    assert group is not None  # noqa: S101 - it was watched
+    arms = {arm.arm_id: arm for arm in store.arms(group.group_id)}
+    former = arms[judged.champion]
+    store.retire(system, agent_type, judged.promoted)
+    crown(
+        store,
+        Champion(
+            system=system,
+            candidate_id=judged.champion,
+            params=former.params,
+            run_id=former.run_id,
+            reason=f"rollback from {judged.promoted} by the guard",
+            created_us=store.now_us(),
+        ),
+    )

@@ -1,0 +1,154 @@
+"""Contextual arms served from the store: what was learned is the fold of requests and rewards.
+
+A reward writes one row; whoever serves next folds the rows that are new into its own posteriors, so
+that all processes know the same after any kill. What is known is kept every ``KEPT_EVERY`` rewards,
+lest a new process begin at the first.
+"""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from convergence_core.bandit import Encoder, LinearArms, LinearLearner
+from convergence_core.bandit.propensities import Floats, of_gaussian
+from convergence_core.records import Json
+from tasks.store.runtime.rows import StoredArm
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import requests_after, save_state, state
+
+KEPT_EVERY = 2_000
+NOT_FEATURES = frozenset({"session_id"})
+"""Of a context; they tell who asks, not what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Believed:
+    """What is believed of each arm's reward for one request, (n_arms,) each."""
+
+    means: Floats
+    sds: Floats
+    propensities: Floats
+    """Of being drawn highest."""
+
+
+class Contextual:
+    """The posteriors of one group's contextual arms. Thread-safe."""
+
+    def __init__(
+        self, store: RuntimeStore, group_id: int, agent_type: str, encoder: Encoder
+    ) -> None:
+        self._store, self._group_id, self._agent_type = store, group_id, agent_type
+        self._encoder = encoder
+        self._mutex = threading.Lock()
+        self._learner: LinearLearner | None = None
+        self._places: dict[str, int] = {}
+        self._seq = self._kept = 0
+
+    def believed(
+        self, arms: Sequence[StoredArm], user_id: str, context: Mapping[str, Json] | None
+    ) -> Believed:
+        """Return what is believed of these arms for a request, after all rewards so far.
+
+        Raises:
+            ValueError: a feature is no finite number, text or boolean.
+        """
+        x = self._encoded(user_id, context)
+        with self._mutex:
+            learner = self._caught_up()
+            places = [self._places[arm.arm_id] for arm in arms]
+            means, sds = learner.arms.moments(x)
+        means, sds = means[places], sds[places]
+        return Believed(means=means, sds=sds, propensities=of_gaussian(means, sds))
+
+    def _caught_up(self) -> LinearLearner:
+        """Return the posteriors with all rewards folded in."""
+        if self._learner is None or len(self._places) < len(self._store.arms(self._group_id)):
+            self._begin()
+        while rows := requests_after(self._store, self._group_id, self._seq):
+            for seq, arm_id, user_id, context_json, reward in rows:
+                if arm_id not in self._places:
+                    self._begin()
+                    break
+                assert self._learner is not None  # noqa: S101 - begun above
+                context = None if context_json is None else json.loads(context_json)
+                x = self._encoded(user_id, context)
+                self._learner.tell(self._places[arm_id], x, reward)
+                self._seq = seq
+        assert self._learner is not None  # noqa: S101 - begun above
+        n = float(self._learner.arms.n.sum())
+        if n >= self._kept + KEPT_EVERY:
+            save_state(self._store, self._group_id, _to_json(self._learner.arms, self._places),
+                       self._seq)  # fmt: skip
+            self._kept = int(n)
+        return self._learner
+
+    def _begin(self) -> None:
+        """Begin with what is kept, or with the priors; arms that came later know theirs alone."""
+        stored = self._store.arms(self._group_id)
+        begun = LinearArms.begin(
+            [_prior_mean(arm) for arm in stored],
+            self._encoder.n_features,
+            prior_weights=[arm.base_alpha + arm.base_beta - 1.0 for arm in stored],
+        )
+        text, seq = state(self._store, self._group_id)
+        self._places = {arm.arm_id: place for place, arm in enumerate(stored)}
+        self._seq = 0
+        if text is not None:
+            found = _with_known(begun, json.loads(text), self._places)
+            if found is not None:
+                begun, self._seq = found, seq
+        self._learner = LinearLearner(begun)
+        self._kept = int(begun.n.sum())
+
+    def _encoded(self, user_id: str, context: Mapping[str, Json] | None) -> Floats:
+        features: dict[str, float | int | bool | str | None] = {}
+        for name, value in (context or {}).items():
+            if name in NOT_FEATURES:
+                continue
+            if isinstance(value, list | dict):
+                raise ValueError(
+                    f"context.{name} must be a number, text or boolean to be a feature"
+                )
+            features[name] = value
+        return self._encoder.encode(features, user_id=user_id, agent_type=self._agent_type)
+
+
+def _prior_mean(arm: StoredArm) -> float:
+    mean = None if arm.prior is None else arm.prior.get("mean")
+    return float(mean) if isinstance(mean, int | float) else 0.5
+
+
+def _to_json(arms: LinearArms, places: Mapping[str, int]) -> dict[str, Json]:
+    """Return a JSON value of version 1: by arm, its covariance, ``b`` and number."""
+    return {
+        "version": 1,
+        "arms": {
+            name: [arms.covariance[k].ravel().tolist(), arms.b[k].tolist(), float(arms.n[k])]
+            for name, k in places.items()
+        },
+    }
+
+
+def _with_known(
+    begun: LinearArms, value: Mapping[str, Json], places: Mapping[str, int]
+) -> LinearArms | None:
+    """Return arms with what is kept of them; ``None``: it is of another version or encoder."""
+    known = value.get("arms")
+    if value.get("version") != 1 or not isinstance(known, dict):
+        return None
+    covariance, b, weights, n = (
+        array.copy() for array in (begun.covariance, begun.b, begun.weights, begun.n)
+    )
+    for name, kept in known.items():
+        assert isinstance(kept, list)  # noqa: S101 - of this version
+        own = np.array(kept[1], dtype=np.float64)
+        if own.shape != b.shape[1:] or name not in places:
+            return None
+        k = places[name]
+        covariance[k] = np.array(kept[0], dtype=np.float64).reshape(covariance.shape[1:])
+        b[k], n[k] = own, float(str(kept[2]))
+        weights[k] = covariance[k] @ own
+    return replace(begun, covariance=covariance, b=b, weights=weights, n=n)

@@ -1,0 +1,100 @@
+"""Arms as they are offered and believed: names, nightly priors, and who is likely the best."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from convergence_core.bandit import BetaArms, GaussianArms, NightlyPrior, WarmArms
+from convergence_core.records import Json, canonical_json, sha256_hex
+from tasks.store.runtime.rows import ArmOffer, StoredArm
+
+
+def best_shares(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
+    """Return the probability of each arm to be the best, (n_arms,)."""
+    base_a, base_b, a, b = (
+        np.array([getattr(arm, name) for arm in arms])
+        for name in ("base_alpha", "base_beta", "alpha", "beta")
+    )
+    n = np.array([float(arm.n) for arm in arms])
+    night = BetaArms(prior_alpha=base_a, prior_beta=base_b, alpha=a, beta=b, n=n)
+    if not any(arm.prior is not None for arm in arms):
+        return night.propensities()
+    nightly = np.array([arm.prior is not None for arm in arms])
+    ones = np.ones(len(arms))
+    cold_a, cold_b = np.where(nightly, ones, base_a), np.where(nightly, ones, base_b)
+    cold = BetaArms(
+        prior_alpha=cold_a,
+        prior_beta=cold_b,
+        alpha=cold_a + a - base_a,
+        beta=cold_b + b - base_b,
+        n=n,
+    )
+    return WarmArms(night=night, cold=cold, trust_before=trust).propensities()
+
+
+def gaussian_arms(arms: Sequence[StoredArm], *, mean: float, sd: float) -> GaussianArms:
+    """Return what is believed of arms whose rewards have any size.
+
+    Args:
+        arms: their sums, as the store keeps them.
+        mean: reward that is expected of an arm without a prior.
+        sd: standard deviation of a reward, before there is one.
+    """
+    base_a, base_b, a, b, squares, n = (
+        np.array([float(getattr(arm, name)) for arm in arms])
+        for name in ("base_alpha", "base_beta", "alpha", "beta", "squares", "n")
+    )
+    # A prior of weight w has counts of w + 1 in sum; so has none, with w = 1.
+    kappa = base_a + base_b - 1.0
+    before = np.array([_prior_mean(arm, mean) for arm in arms])
+    return GaussianArms(
+        prior_mean=before,
+        prior_kappa=kappa,
+        prior_shape=np.full(len(arms), 2.0),
+        prior_scale=np.full(len(arms), sd**2),
+        kappa=kappa + (a - base_a) + (b - base_b),
+        total=kappa * before + (a - base_a),
+        squares=squares,
+        n=n,
+    )
+
+
+def _prior_mean(arm: StoredArm, otherwise: float) -> float:
+    found = None if arm.prior is None else arm.prior.get("mean")
+    return float(found) if isinstance(found, int | float) else otherwise
+
+
+def arm_id_of(params: Mapping[str, Json]) -> str:
+    """Return the id of an arm that was given without one: a hash of its parameters."""
+    return sha256_hex(canonical_json(dict(params)))[:16]
+
+
+def offer_of(
+    params: Mapping[str, Json],
+    arm_id: str | None = None,
+    prior: NightlyPrior | None = None,
+    cost: float | None = None,
+) -> ArmOffer:
+    """Return an offer; without a prior there is no opinion, and without a cost it is unknown."""
+    name = arm_id or arm_id_of(params)
+    if prior is None:
+        return ArmOffer(arm_id=name, params=params, cost=cost)
+    return ArmOffer(
+        arm_id=name,
+        params=params,
+        prior_alpha=prior.alpha,
+        prior_beta=prior.beta,
+        prior={"mean": prior.mean, "sd": prior.sd, "weight": prior.weight},
+        run_id=prior.run_id,
+        cost=cost,
+    )
+
+
+def decision_id(now_us: int) -> str:
+    """Return a UUID of version 7 (RFC 9562): it sorts by milliseconds."""
+    value = (now_us // 1_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

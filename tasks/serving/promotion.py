@@ -1,0 +1,132 @@
+"""A promotion becomes traffic: the candidate on offer with its night's prior, under a guard."""
+
+from convergence_core.bandit.priors import NightlyPrior, nightly_prior
+from convergence_core.bandit.warm_start_arms import TRUST
+from convergence_core.records import Json, Params, canonical_json
+from convergence_core.result import CandidateReport, RunResult
+from tasks.serving.offers import offer_of
+from tasks.store.runtime.promotions import champion_of
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import begin_guard, end_guard, watching
+
+NORMAL = 1.959964
+"""Standard deviations on either side that hold 95 % of a normal distribution."""
+HOLDBACK = 0.1
+
+
+def put_on_offer(
+    store: RuntimeStore,
+    result: RunResult,
+    *,
+    agent_type: str = "default",
+    holdback: float = HOLDBACK,
+    tolerance: float = 0.0,
+) -> tuple[str, str | None]:
+    """Offer the run's candidate and whom it replaces, and begin to watch it.
+
+    Arms that are on offer with the same parameters are taken as they are. Called before the new
+    champion is crowned.
+
+    Args:
+        store: the runtime state.
+        result: of the run whose candidate is promoted.
+        agent_type: whose requests.
+        holdback: share of the requests that the former champion keeps while the guard watches.
+        tolerance: how much worse than it the promoted one may be.
+
+    Returns:
+        The arm that is promoted, and the one it is watched against; ``None``: there is none.
+    """
+    winner, gate = result.winner, result.gate
+    assert winner is not None  # noqa: S101 - there is no promotion without
+    offers = _Offers(store, result.system, agent_type)
+    promoted = offers.add(winner.candidate_id, winner.params, prior_of(winner, result.run_id))
+    former = champion_of(store, result.system)
+    opponent: tuple[str, Params | dict[str, Json], NightlyPrior | None] | None = None
+    if former is not None:
+        opponent = former.candidate_id, dict(former.params), None
+    elif result.baseline is not None:
+        baseline = result.baseline
+        opponent = baseline.candidate_id, baseline.params, prior_of(baseline, result.run_id)
+    if opponent is None or opponent[0] == winner.candidate_id:
+        return promoted, None
+    champion = offers.add(*opponent)
+    group = store.group(result.system, agent_type)
+    assert group is not None  # noqa: S101 - just offered
+    if group.kind != "beta" or champion == promoted:
+        return promoted, None
+    alpha = 0.05 if gate is None else gate.alpha
+    begin_guard(
+        store,
+        group.group_id,
+        promoted=promoted,
+        champion=champion,
+        alpha=alpha,
+        tolerance=tolerance,
+        holdback=holdback,
+    )
+    return promoted, champion
+
+
+def take_off_offer(
+    store: RuntimeStore, system: str, reigning: Champion, *, agent_type: str = "default"
+) -> str | None:
+    """Take a champion's arm off offer that a person rolls back, and end the watch over it.
+
+    Returns:
+        The arm; ``None``: it was not on offer, or is the only one, which goes on serving.
+    """
+    group = store.group(system, agent_type)
+    if group is None:
+        return None
+    guard = watching(store, group.group_id)
+    if guard is not None:
+        end_guard(store, group.group_id, guard, "ended")
+    wanted = canonical_json(dict(reigning.params))
+    on_offer = [arm for arm in store.arms(group.group_id) if not arm.is_retired]
+    own = [arm for arm in on_offer if canonical_json(dict(arm.params)) == wanted]
+    if not own or len(on_offer) == 1:
+        return None
+    store.retire(system, agent_type, own[0].arm_id)
+    return own[0].arm_id
+
+
+def offer_champion(
+    store: RuntimeStore, system: str, champion: Champion, *, agent_type: str = "default"
+) -> None:
+    """Put a champion's arm back on offer, where the system is served."""
+    if store.group(system, agent_type) is not None:
+        _Offers(store, system, agent_type).add(champion.candidate_id, dict(champion.params), None)
+
+
+def prior_of(report: CandidateReport, run_id: str) -> NightlyPrior | None:
+    """Return what the night is worth to an arm: of its most trustworthy estimate."""
+    try:
+        _, estimate = report.headline()
+    except ValueError:
+        return None
+    sd = max((estimate.high - estimate.low) / (2 * NORMAL), 1e-3)
+    return nightly_prior(min(max(estimate.mean, 0.0), 1.0), sd, run_id=run_id)
+
+
+class _Offers:
+    """Arms of one group as they are put on offer."""
+
+    def __init__(self, store: RuntimeStore, system: str, agent_type: str) -> None:
+        self._store, self._place = store, (system, agent_type)
+
+    def add(self, name: str, params: Params | dict[str, Json], prior: NightlyPrior | None) -> str:
+        """Offer an arm, or bring back the one that has these parameters; return its name."""
+        group = self._store.group(*self._place)
+        known = [] if group is None else self._store.arms(group.group_id)
+        wanted = canonical_json(dict(params))
+        same = [arm for arm in known if canonical_json(dict(arm.params)) == wanted]
+        arm_id = same[0].arm_id if same else name
+        self._store.offer(
+            *self._place,
+            [offer_of(dict(params), arm_id, None if same else prior)],
+            trust=TRUST,
+            kind="beta" if group is None else group.kind,
+        )
+        return arm_id

@@ -1,0 +1,140 @@
+"""New arms from those that serve well: parameters for people to look at, not on offer yet."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.config.search_space import TextParam
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.records import Candidate, Json, Params
+from convergence_core.search.evolution import Breeder
+from convergence_core.space import Space
+from tasks.serving.offers import gaussian_arms
+from tasks.serving.settings import ServingSettings
+from tasks.store.runtime.rows import ArmKind, StoredArm
+
+
+def means_of(kind: ArmKind, arms: Sequence[StoredArm], settings: ServingSettings) -> np.ndarray:
+    """Return the posterior mean reward of each arm, (n_arms,); of contextual arms over all requests."""
+    if kind == "gaussian":
+        return gaussian_arms(arms, mean=settings.reward_mean, sd=settings.reward_sd).means
+    return np.array([arm.alpha / (arm.alpha + arm.beta) for arm in arms])
+
+
+def rng_of(seed: int | None) -> np.random.Generator:
+    """Return a source of chance; the same seed, the same children of the same arms."""
+    return np.random.default_rng(seed)
+
+
+def bred(
+    arms: Sequence[StoredArm],
+    means: Sequence[float] | np.ndarray,
+    rng: np.random.Generator,
+    *,
+    top_n: int = 3,
+    search_space: Mapping[str, Any] | None = None,
+    evolution: Mapping[str, Any] | None = None,
+) -> list[Candidate]:
+    """Return children of the best arms, none of which is an arm already.
+
+    Args:
+        arms: those on offer and those retired; a child that is one of them is bred again.
+        means: what is believed of each, (n_arms,).
+        rng: source of chance.
+        top_n: arms that are parents, the best of those on offer.
+        search_space: as in a configuration; ``None``: what the arms on offer span.
+        evolution: as ``optimization.evolution`` in a configuration; ``population_size`` is the
+            number of children, by default ``top_n``.
+
+    Raises:
+        ConfigurationError: the space or the evolution is wrong, or no arm on offer lies in it.
+    """
+    offered = [(arm, mean) for arm, mean in zip(arms, means, strict=True) if not arm.is_retired]
+    spanned = spanned_by([arm.params for arm, _ in offered])
+    tree = dict(search_space) if search_space is not None else {"parameters": spanned}
+    configuration = _configuration(tree, evolution or {})
+    space = _space(configuration)
+    ranked = [arm for arm, _ in sorted(offered, key=lambda one: -one[1])]
+    parents = _within(space, ranked)
+    if not parents:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key="search_space",
+                    rule="must hold the parameters of an arm on offer",
+                    value=", ".join(sorted(space.parameters)),
+                    fix="Describe every parameter that the arms have, with bounds that hold them.",
+                )
+            ]
+        )
+    seen = {candidate.candidate_id for candidate in _within(space, arms)}
+    settings = configuration.optimization.evolution
+    breeder = Breeder(
+        space=space,
+        mutation_rate=settings.mutation_rate,
+        crossover_rate=settings.crossover_rate,
+        tournament_size=settings.tournament_size,
+        selection=settings.selection,
+    )
+    n = settings.population_size if "population_size" in (evolution or {}) else top_n
+    return breeder.brood(parents[:top_n], rng, seen, n)
+
+
+def spanned_by(points: Sequence[Mapping[str, Json]]) -> dict[str, Any]:
+    """Return the parameters of the space that these points span, as a configuration has them.
+
+    Numbers lie between the least and the greatest, anything else is one of the values seen; what only
+    some points have, or all have alike, is held at the values seen too.
+    """
+    parameters: dict[str, Any] = {}
+    for name in sorted({name for point in points for name in point}):
+        values = [point[name] for point in points if name in point]
+        kinds = {type(value) for value in values}
+        numbers = [value for value in values if isinstance(value, int | float)]
+        if kinds <= {int, float} and min(numbers) < max(numbers):
+            kind = "int" if kinds == {int} else "float"
+            parameters[name] = {"type": kind, "min": min(numbers), "max": max(numbers)}
+        else:
+            choices = list({(type(value), str(value)): value for value in values}.values())
+            parameters[name] = {"type": "categorical", "choices": choices}
+    return parameters
+
+
+def _within(space: Space, arms: Sequence[StoredArm]) -> list[Candidate]:
+    """Return the arms that are points of a space."""
+    return [
+        space.candidate(cast("Params", arm.params))
+        for arm in arms
+        if not space.validate(arm.params)
+    ]
+
+
+def _configuration(search_space: Mapping[str, Any], evolution: Mapping[str, Any]) -> Configuration:
+    """Return a configuration with this space, so that its rules and its errors are those of a file."""
+    return parse_mapping(
+        {
+            "api": {"name": "arms", "function": "none:none"},
+            "search_space": dict(search_space),
+            "evaluation": {
+                "test_cases": {"path": "none.json"},
+                "metrics": {"exact_match": {"weight": 1}},
+            },
+            "optimization": {
+                # The algorithm that reads these keys; arms stay on offer, so none is an elite.
+                "algorithm": "evolution",
+                "evolution": {"elite_size": 0, **evolution},
+            },
+        }
+    )
+
+
+def _space(configuration: Configuration) -> Space:
+    texts = {
+        variant: variant
+        for parameter in configuration.search_space.parameters.values()
+        if isinstance(parameter, TextParam)
+        for variant in parameter.variants
+    }
+    return Space.from_config(configuration.search_space, texts)

@@ -1,0 +1,239 @@
+"""``Lease``: at most one process optimizes a system at a time.
+
+A row in the journal's file with an expiry, renewed by a thread. A holder that is known to be dead
+(same machine, same boot, and no such process any more) is replaced at once; any other after the
+expiry.
+"""
+
+import contextlib
+import datetime
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from convergence_core.errors import LeaseHeldError, StoreError
+from tasks.store.clock import wall_clock_us
+from tasks.store.journal.process_marks import ProcessMark, is_dead, this_process
+from tasks.store.journal.sqlite import Closing, DurableDatabase
+from tasks.store.tables.layout import JOURNAL_FILE, ensure_store, store_root
+
+LEASE_S = 60.0
+"""A holder that nobody can see has this long to renew."""
+
+_ROW = (
+    "SELECT owner, pid, host, machine, pid_started, acquired_us, expires_us FROM leases "
+    "WHERE system = ?"
+)
+
+
+class Lease(Closing):
+    """The right to optimize one system of one store.
+
+    ``with Lease(path, name).acquire(): …`` holds it for the block.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        system: str,
+        *,
+        lease_s: float = LEASE_S,
+        now_us: Callable[[], int] = wall_clock_us,
+        mark: ProcessMark | None = None,
+    ) -> None:
+        """Prepare a lease; nothing is taken yet.
+
+        Args:
+            path: root folder of the store.
+            system: name of the optimized system.
+            lease_s: seconds until a holder that no longer renews may be replaced.
+            now_us: clock.
+            mark: the holder; this process by default.
+        """
+        self._root = store_root(path)
+        self._system = system
+        self._lease_us = int(lease_s * 1e6)
+        self._now_us = now_us
+        self._mark = mark
+        self._owner = uuid.uuid4().hex
+        self._database: DurableDatabase | None = None
+        self._renewer: threading.Thread | None = None
+        self._released = threading.Event()
+        self._lost = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process took the lease, as after a sleep longer than its expiry."""
+        return self._lost
+
+    def acquire(self) -> "Lease":
+        """Take the lease and begin to renew it; return itself.
+
+        Raises:
+            LeaseHeldError: another live process holds it.
+            StoreError: the store cannot be used.
+        """
+        ensure_store(self._root)
+        database = DurableDatabase(self._root / JOURNAL_FILE)
+        try:
+            self._take(database)
+        except BaseException:
+            database.close()
+            raise
+        self._database = database
+        self._released.clear()
+        self._renewer = threading.Thread(
+            target=self._renew_until_released, name=f"lease-{self._system}", daemon=True
+        )
+        self._renewer.start()
+        return self
+
+    def release(self) -> None:
+        """Give the lease back; safe to call twice."""
+        self._released.set()
+        if self._renewer is not None:
+            self._renewer.join()
+            self._renewer = None
+        if self._database is None:
+            return
+        try:
+            with self._database.transaction() as connection:
+                connection.execute(
+                    "DELETE FROM leases WHERE system = ? AND owner = ?",
+                    (self._system, self._owner),
+                )
+        finally:
+            self._database.close()
+            self._database = None
+
+    def close(self) -> None:
+        """Release the lease."""
+        self.release()
+
+    def renew(self) -> bool:
+        """Move the expiry on; return whether the lease is still ours.
+
+        Raises:
+            StoreWriteError: the row could not be written; the old expiry stands.
+        """
+        assert self._database is not None, "renewed without having been acquired"  # noqa: S101
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE leases SET expires_us = ? WHERE system = ? AND owner = ?",
+                (self._now_us() + self._lease_us, self._system, self._owner),
+            )
+            self._lost = connection.changes() == 0
+        return not self._lost
+
+    def _take(self, database: DurableDatabase) -> None:
+        mark = self._mark or this_process()
+        now = self._now_us()
+        with database.transaction() as connection:
+            row = connection.execute(_ROW, (self._system,)).fetchone()
+            if row is not None:
+                _, pid, host, machine, started, acquired_us, expires_us = row
+                holder = ProcessMark(pid=pid, host=host, machine=machine, started=started)
+                if expires_us > now and not is_dead(holder):
+                    raise LeaseHeldError(
+                        f"process {pid} on {host} has optimized {self._system!r} in the store "
+                        f"{self._root} since {_time(acquired_us)}; its lease expires at "
+                        f"{_time(expires_us)} unless it is renewed. Wait for it or stop it, or "
+                        "give this system another `api.name` or `storage.path`."
+                    )
+            connection.execute(
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    self._system,
+                    self._owner,
+                    mark.pid,
+                    mark.host,
+                    mark.machine,
+                    mark.started,
+                    now,
+                    now + self._lease_us,
+                ),
+            )
+        self._lost = False
+
+    def _renew_until_released(self) -> None:
+        while not self._released.wait(self._lease_us / 3e6):
+            try:
+                if not self.renew():
+                    return
+            except StoreError:
+                # The disk may be full for a moment: the row stands until its expiry, and the
+                # run's own writes report the trouble.
+                continue
+
+
+def systems_of(
+    journal: Path, *, now_us: Callable[[], int] = wall_clock_us
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the systems that a process optimizes, and those whose holder is gone.
+
+    The first have a holder that is not known to be dead, the second one that left its lease behind.
+
+    Args:
+        journal: the journal's file; it is only read, also where nothing can be written.
+        now_us: clock.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        apsw.Error: it cannot be read, or is of another version.
+    """
+    rows = _rows_read_only(journal)
+    now = now_us()
+    held = frozenset(row[0] for row in rows if _holds(row[1:], now))
+    return held, frozenset(row[0] for row in rows) - held
+
+
+@contextlib.contextmanager
+def while_unheld(
+    root: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us
+) -> Iterator[bool]:
+    """Keep processes from taking a system's lease in the block; give whether nobody holds it.
+
+    Raises:
+        StoreError: the journal cannot be used.
+    """
+    database = DurableDatabase(root / JOURNAL_FILE)
+    try:
+        with database.transaction() as connection:
+            row = connection.execute(
+                "SELECT pid, host, machine, pid_started, expires_us FROM leases WHERE system = ?",
+                (system,),
+            ).fetchone()
+            yield row is None or not _holds(row, now_us())
+    finally:
+        database.close()
+
+
+def _holds(row: Sequence[Any], now_us: int) -> bool:
+    pid, host, machine, started, expires_us = row
+    mark = ProcessMark(pid=pid, host=host, machine=machine, started=started)
+    return expires_us > now_us and not is_dead(mark)
+
+
+def _rows_read_only(journal: Path) -> list[tuple[Any, ...]]:
+    if not journal.is_file():
+        raise FileNotFoundError(journal)
+    # Without a log no process has the file open. SQLite would make one, even to read.
+    has_log = journal.with_name(journal.name + "-wal").exists()
+    uri = journal.as_uri() + ("" if has_log else "?immutable=1")
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        connection.set_busy_timeout(1_000)
+        return connection.execute(
+            "SELECT system, pid, host, machine, pid_started, expires_us FROM leases"
+        ).fetchall()
+    finally:
+        connection.close()
+
+
+def _time(at_us: int) -> str:
+    at = datetime.datetime.fromtimestamp(at_us / 1e6, tz=datetime.UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

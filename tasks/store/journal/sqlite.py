@@ -1,0 +1,308 @@
+"""SQLite with a durable-before-acknowledged commit that many processes can share.
+
+Recipe: take the file lock (a fair queue, which the kernel frees on kill -9), BEGIN IMMEDIATE,
+statements, COMMIT with ``synchronous=NORMAL``, release the lock, then ``fsync`` the ``-wal`` and
+only now return. The commit survives kill -9, the sync adds power loss; as it happens outside the
+lock, others commit meanwhile and one sync serves many.
+
+SQLite comes from apsw, since the one of many systems (3.7.0 to 3.51.2, but for 3.44.6 and
+3.50.7 of those lines) can lose committed transactions when writes and checkpoints race. On such
+a version the journal falls back to a rollback journal, which is slower and sound.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import apsw
+
+from convergence_core.errors import StoreDamagedError, StoreError, StoreFormatError
+from tasks.store.journal.schema import SCHEMA, bring_up_to_date
+from tasks.store.tables.layout import sync_folder, write_error, writing
+
+_REFUSALS = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.BusyError,
+)
+"""What SQLite raises where a file cannot be written."""
+_BUSY_MS = 30_000
+_CACHE_KIB = 16_384
+_STATEMENTS = 512
+"""Statements kept prepared. The cache is a ring of uses: at its default, 100, what is asked once in ten
+requests is parsed anew each time."""
+
+
+def library_version() -> str:
+    """Return the version of the SQLite library in use."""
+    return apsw.sqlite_lib_version()
+
+
+def wal_is_sound(version: str) -> bool:
+    """Return whether this SQLite keeps committed transactions in WAL mode."""
+    parts = tuple(int(part) for part in version.split(".")[:3])
+    line = parts[:2]
+    if line == (3, 44):
+        return parts >= (3, 44, 6)
+    if line == (3, 50):
+        return parts >= (3, 50, 7)
+    return parts >= (3, 51, 3) or parts < (3, 7, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What a file holds, and how it gets its tables."""
+
+    noun: str
+    """What messages call the file."""
+    version: int
+    """Its ``user_version``; files of a later one are refused."""
+    bring_up_to_date: Callable[[apsw.Connection, int], None]
+    """Create the tables, or add what a file of an earlier version lacks."""
+    loss: str
+    """What is lost when the file is moved away."""
+
+
+def journal_schema() -> Schema:
+    """Return the journal's own."""
+    return Schema(
+        noun="journal",
+        version=SCHEMA,
+        bring_up_to_date=bring_up_to_date,
+        loss="unfinished runs then pay again for what was not yet published",
+    )
+
+
+class DurableDatabase:
+    """One connection to a file. Thread-safe; not to be carried across a fork."""
+
+    def __init__(self, path: Path, schema: Schema | None = None) -> None:
+        """Open the file, creating it if need be.
+
+        Args:
+            path: the file.
+            schema: what it holds; by default the journal's tables.
+
+        Raises:
+            StoreDamagedError: the file is no SQLite database.
+            StoreFormatError: a newer version wrote it.
+            StoreWriteError: it cannot be created or written.
+        """
+        self.path = path
+        self._schema = schema or journal_schema()
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._wal_path = f"{path}-wal"
+        self._wal_descriptor = -1
+        self._wal_inode = -1
+        self._sync_mutex = threading.Lock()
+        self._failure: str | None = None
+        self._wal = wal_is_sound(library_version())
+        self._explained = _Explained(path, self._schema)
+        with writing(path):
+            with contextlib.suppress(FileExistsError):
+                # Created by us, so no connection of this process can lose its locks by the close.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._lock_descriptor = os.open(
+                path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        try:
+            with self._explained:
+                self._connection = apsw.Connection(str(path), statementcachesize=_STATEMENTS)
+        except BaseException:
+            os.close(self._lock_descriptor)
+            raise
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self._explained, self._file_lock():
+            self._connection.set_busy_timeout(_BUSY_MS)
+            self._connection.pragma("cache_size", -_CACHE_KIB)
+            found = self._connection.pragma("user_version")
+            if isinstance(found, int) and found > self._schema.version:
+                raise StoreFormatError(
+                    f"the {self._schema.noun} {self.path} has version {found}, and this version "
+                    f"reads up to {self._schema.version}. Upgrade convergence-optimizer, or set "
+                    "`storage.path` to another folder."
+                )
+            if self._wal:
+                self._connection.pragma("journal_mode", "wal")
+                self._connection.pragma("synchronous", "normal")
+            else:
+                warnings.warn(
+                    f"SQLite {library_version()} can lose commits in WAL mode, so the "
+                    f"{self._schema.noun} uses a slower rollback journal. Install apsw>=3.51.3.",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+                self._connection.pragma("journal_mode", "delete")
+                self._connection.pragma("synchronous", "extra")
+            if found != self._schema.version:
+                with self._connection:
+                    self._schema.bring_up_to_date(self._connection, int(found) if found else 0)
+        with writing(self.path):
+            sync_folder(self.path.parent)
+            self._sync()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Give the connection for SELECTs: no lock, no commit."""
+        self._check_usable()
+        with self._mutex, self._explained:
+            yield self._connection
+
+    @contextlib.contextmanager
+    def transaction(self, *, alone: bool = False) -> Iterator[apsw.Connection]:  # noqa: ARG002
+        """Give the connection for one transaction, durable when the block has been left.
+
+        Args:
+            alone: begun when all others have ended, and none beside it: as every one here.
+
+        Raises:
+            StoreWriteError: nothing of the transaction is kept, or its durability is unknown.
+        """
+        self._check_usable()
+        connection = self._connection
+        with self._mutex, self._explained:
+            # Not by ``_file_lock``: one generator less for each commit.
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
+        try:
+            self._sync()
+        except OSError as error:
+            # The kernel may have dropped the pages: a later sync would succeed and mean nothing.
+            self._failure = error.strerror or str(error)
+            raise write_error(self.path, self._failure) from error
+
+    def close(self) -> None:
+        """Close the connection and its descriptors; safe to call twice."""
+        with self._mutex:
+            if self._lock_descriptor < 0:
+                return
+            if os.getpid() == self._pid:
+                with self._explained, self._file_lock():
+                    self._connection.close()
+            if self._wal_descriptor >= 0:
+                os.close(self._wal_descriptor)
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = self._wal_descriptor = -1
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(
+                f"the {self._schema.noun} {self.path} was opened by process {self._pid} and this is "
+                "a fork of it. Open it again here."
+            )
+        if self._lock_descriptor < 0:
+            raise StoreError(f"the {self._schema.noun} {self.path} is closed. Open it again.")
+        if self._failure is not None:
+            raise write_error(self.path, self._failure)
+
+    @contextlib.contextmanager
+    def _file_lock(self) -> Iterator[None]:
+        fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
+
+    def _sync(self) -> None:
+        if not self._wal:
+            return  # COMMIT has synced
+        with self._sync_mutex:
+            # The -wal is made anew when the last connection had closed.
+            try:
+                inode = os.stat(self._wal_path).st_ino  # noqa: PTH116 - for each commit, and a tenth as long
+            except FileNotFoundError:
+                return  # nothing was written since it was opened
+            if inode != self._wal_inode:
+                if self._wal_descriptor >= 0:
+                    os.close(self._wal_descriptor)
+                self._wal_descriptor = os.open(self._wal_path, os.O_RDWR | os.O_CLOEXEC)
+                self._wal_inode = os.fstat(self._wal_descriptor).st_ino
+                sync_folder(self.path.parent)
+            descriptor = self._wal_descriptor
+        os.fsync(descriptor)
+
+
+class _Explained:
+    """Turns errors of SQLite into ours; kept by a connection and entered for each transaction."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        self._path, self._schema = path, schema
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise ours in place of theirs."""
+        if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+            raise StoreDamagedError(
+                f"the {self._schema.noun} {self._path} is damaged: {error}. Restore it from a "
+                f"backup, or move it away: {self._schema.loss}."
+            ) from error
+        if isinstance(error, _REFUSALS):
+            raise write_error(self._path, str(error)) from error
+
+
+def integrity_problem(path: Path) -> str | None:
+    """Return what is wrong with an SQLite file, ``None`` if nothing is."""
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            found = connection.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return str(error)
+    return None if found == [("ok",)] else str(found[0][0])
+
+
+class Closing(ABC):
+    """``with`` support for what has a ``close``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; subclasses say what."""
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()

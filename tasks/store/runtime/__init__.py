@@ -1,0 +1,1 @@
+"""The runtime state: decisions, rewards, arms and promotions."""

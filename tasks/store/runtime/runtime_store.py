@@ -1,0 +1,378 @@
+"""``RuntimeStore``: decisions and rewards that several processes share, durable before acknowledged.
+
+Every write is one transaction of the journal's recipe (``sqlite``): commit under a fair lock, sync
+outside it. A reward and what the posterior learns from it are one transaction, so after any kill the
+posterior is the base plus the acknowledged rewards, each counted once.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from convergence_core.bandit.drift import Alarm
+from convergence_core.bandit.receipts import Receipt
+from convergence_core.errors import ArmChangedError
+from convergence_core.records import Json, canonical_json
+from tasks.store.clock import wall_clock_us
+from tasks.store.journal.sqlite import Closing, DurableDatabase
+from tasks.store.runtime.rows import (
+    ArmKind,
+    ArmOffer,
+    Group,
+    NewDecision,
+    StoredArm,
+    StoredDecision,
+    StoredPolicy,
+    Tally,
+)
+from tasks.store.runtime.schema import RUNTIME_FILE, VARIABLE, runtime_schema
+from tasks.store.runtime.writes import (
+    Connection,
+    Database,
+    NewReward,
+    RewardTerms,
+    log_decision,
+    revise,
+    take_reward,
+)
+from tasks.store.tables.layout import ensure_store, store_root
+
+_GROUP = (
+    "SELECT id, n, version, revision, explore_until, trust, kind FROM groups "
+    "WHERE system = ? AND agent_type = ?"
+)
+_ARMS = (
+    "SELECT arm_id, params_json, prior_json, base_alpha, base_beta, base_seq, alpha, beta, n, "
+    "run_id, retired_us IS NOT NULL, squares, cost, n_costs, costs FROM arms WHERE group_id = ? ORDER BY position"
+)
+_ADD = (
+    "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
+    "base_seq, alpha, beta, run_id, created_us, cost) "
+    "VALUES (?, ?, (SELECT count(*) FROM arms WHERE group_id = ?), ?, ?, ?, ?, "
+    "(SELECT coalesce(max(seq), 0) FROM rewards), ?, ?, ?, ?, ?) "
+    "ON CONFLICT(group_id, arm_id) DO UPDATE SET retired_us = NULL, "
+    "cost = coalesce(excluded.cost, arms.cost)"
+)
+_POLICY = (
+    "SELECT version, mode, n, arms_json, shares_json, design_json FROM policies WHERE group_id = ?"
+)
+_FIND = (
+    "SELECT d.decision_id, g.system, g.agent_type, d.user_id, d.arm_id, a.params_json, d.version, "
+    "d.propensity, d.fresh, d.context_json, d.created_us, d.expires_us, r.reward, r.status "
+    "FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
+    "LEFT JOIN rewards r ON r.decision_id = d.decision_id AND r.status IN ('ok', 'late') "
+    "WHERE d.decision_id = ?"
+)
+_TALLIES = (
+    "SELECT d.version, d.arm_id, r.reward, count(*) FROM rewards r "
+    "JOIN decisions d ON d.decision_id = r.decision_id "
+    "WHERE r.status = 'ok' AND d.fresh = 1 AND d.group_id = ? "
+    "GROUP BY d.version, d.arm_id, r.reward ORDER BY d.version, d.arm_id, r.reward"
+)
+
+
+class RuntimeStore(Closing):
+    """Arms, policies, decisions and rewards, on a local disk or in Postgres. Thread-safe; blocks."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        url: str | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        """Open the runtime state of the store whose root folder is ``path``, creating both.
+
+        Args:
+            path: root folder of the store.
+            url: ``postgresql://`` URL of a state that several machines share; by default that of
+                the environment variable ``CONVERGENCE_RUNTIME``, and without it a file of the store.
+            now_us: clock.
+
+        Raises:
+            StoreFormatError: the folder is no store, or of a newer version.
+            StoreDamagedError: the file is no database.
+            StoreWriteError: it cannot be created or written.
+        """
+        root = store_root(path)
+        ensure_store(root)
+        self.root = root
+        self.database = _opened(root, url or os.environ.get(VARIABLE))
+        self.now_us = now_us
+
+    def group(self, system: str, agent_type: str) -> Group | None:
+        """Return a group, ``None`` if nobody made it."""
+        with self.database.reading() as connection:
+            return _group(connection, system, agent_type)
+
+    def offer(
+        self,
+        system: str,
+        agent_type: str,
+        arms: Sequence[ArmOffer],
+        *,
+        trust: float,
+        kind: ArmKind = "beta",
+    ) -> Group:
+        """Put arms on offer; one that is there already keeps its posterior and comes back.
+
+        Args:
+            system: whose arms.
+            agent_type: of which kind of agent.
+            arms: what is offered.
+            trust: in nightly priors, of a group that is new.
+            kind: of the arms, of a group that is new.
+
+        Raises:
+            ArmChangedError: an arm of that name has other parameters; nothing is offered.
+        """
+        now = self.now_us()
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO groups(system, agent_type, trust, kind) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (system, agent_type) DO NOTHING",
+                (system, agent_type, trust, kind),
+            )
+            group = _known(connection, system, agent_type)
+            if group.kind != kind:
+                raise ArmChangedError(
+                    f"the arms of `{system}` / `{agent_type}` must stay {group.kind}, since their "
+                    f"rewards were learned so, but got {kind}. Serve {kind} arms under another "
+                    "system or agent type."
+                )
+            _check_unchanged(connection, group.group_id, arms)
+            for arm in arms:
+                prior = None if arm.prior is None else canonical_json(dict(arm.prior))
+                a, b = arm.prior_alpha, arm.prior_beta
+                connection.execute(
+                    _ADD,
+                    (group.group_id, arm.arm_id, group.group_id, canonical_json(dict(arm.params)),
+                     prior, a, b, a, b, arm.run_id, now, arm.cost),
+                )  # fmt: skip
+            revise(connection, group.group_id)
+            return _known(connection, system, agent_type)
+
+    def retire(self, system: str, agent_type: str, arm_id: str) -> bool:
+        """Take an arm off offer, its decisions and rewards kept; return whether it was on."""
+        with self.database.transaction() as connection:
+            group = _known(connection, system, agent_type)
+            connection.execute(
+                "UPDATE arms SET retired_us = ? "
+                "WHERE group_id = ? AND arm_id = ? AND retired_us IS NULL",
+                (self.now_us(), group.group_id, arm_id),
+            )
+            changed = connection.changes() > 0
+            revise(connection, group.group_id)
+        return changed
+
+    def drop_priors(self, system: str, agent_type: str) -> None:
+        """Take the nightly priors out of all posteriors; what rewards taught stays."""
+        with self.database.transaction() as connection:
+            group = _known(connection, system, agent_type)
+            connection.execute(
+                "UPDATE arms SET alpha = alpha - base_alpha + 1.0, beta = beta - base_beta + 1.0, "
+                "base_alpha = 1.0, base_beta = 1.0, prior_json = NULL "
+                "WHERE group_id = ? AND prior_json IS NOT NULL",
+                (group.group_id,),
+            )
+            connection.execute("UPDATE groups SET trust = 0 WHERE id = ?", (group.group_id,))
+            revise(connection, group.group_id)
+
+    def arms(self, group_id: int) -> list[StoredArm]:
+        """Return all arms of a group, those retired included, in order of arrival."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_ARMS, (group_id,)).fetchall()
+        return [_arm(row) for row in rows]
+
+    def policy(self, group_id: int, version: int) -> StoredPolicy:
+        """Return one version of a group's policy.
+
+        Raises:
+            KeyError: there is none.
+        """
+        with self.database.reading() as connection:
+            row = connection.execute(f"{_POLICY} AND version = ?", (group_id, version)).fetchone()
+        if row is None:
+            raise KeyError(f"group {group_id} has no policy of version {version}")
+        return _policy(row)
+
+    def policies(self, group_id: int) -> list[StoredPolicy]:
+        """Return all versions, by number."""
+        with self.database.reading() as connection:
+            rows = connection.execute(f"{_POLICY} ORDER BY version", (group_id,)).fetchall()
+        return [_policy(row) for row in rows]
+
+    def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
+        """Store a policy as the next version; return ``False`` if another process was first."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "UPDATE groups SET version = ? WHERE id = ? AND version = ?",
+                (policy.version, group_id, policy.version - 1),
+            )
+            if not connection.changes():
+                return False
+            connection.execute(
+                "INSERT INTO policies VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (group_id, policy.version, policy.mode, policy.n,
+                 json.dumps(policy.arms), json.dumps(policy.shares),
+                 json.dumps(dict(policy.design)), self.now_us()),
+            )  # fmt: skip
+        return True
+
+    def decide(self, group_id: int, new: NewDecision) -> NewDecision:
+        """Log a decision durably; see ``runtime_writes.log_decision``."""
+        with self.database.transaction() as connection:
+            return log_decision(connection, group_id, new)
+
+    def reward(
+        self, system: str, decision_id: str, reward: float, *, terms: RewardTerms | None = None
+    ) -> tuple[Receipt, Alarm | None]:
+        """Take in a reward durably; see ``runtime_writes.take_reward``.
+
+        Raises:
+            ValueError: the reward is not in [0, 1]; nothing is stored.
+            StoreWriteError: nothing is stored.
+        """
+        new = NewReward(system=system, decision_id=decision_id, reward=reward)
+        with self.database.transaction() as connection:
+            return take_reward(connection, new, self.now_us(), terms)
+
+    def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
+        """Store how a system serves; every process that serves it follows."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO systems VALUES (?, ?) ON CONFLICT (system) DO UPDATE SET "
+                "settings_json = excluded.settings_json",
+                (system, canonical_json(dict(settings))),
+            )
+            connection.execute(
+                "UPDATE groups SET revision = revision + 1 WHERE system = ?", (system,)
+            )
+
+    def settings(self, system: str) -> dict[str, Json] | None:
+        """Return how a system serves, ``None`` if nobody ever said."""
+        text = self.settings_text(system)
+        if text is None:
+            return None
+        found: dict[str, Json] = json.loads(text)
+        return found
+
+    def settings_text(self, system: str) -> str | None:
+        """Return the same as it is stored: the same text, the same settings."""
+        with self.database.reading() as connection:
+            row = connection.execute(
+                "SELECT settings_json FROM systems WHERE system = ?", (system,)
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def systems(self) -> list[tuple[str, str]]:
+        """Return system and agent type of every group, sorted."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT system, agent_type FROM groups ORDER BY system, agent_type"
+            ).fetchall()
+        return [(system, agent_type) for system, agent_type in rows]
+
+    def decision(self, decision_id: str) -> StoredDecision | None:
+        """Return a decision, ``None`` if nobody knows it."""
+        with self.database.reading() as connection:
+            row = connection.execute(_FIND, (decision_id,)).fetchone()
+        if row is None:
+            return None
+        return StoredDecision(
+            decision_id=row[0], system=row[1], agent_type=row[2], user_id=row[3], arm_id=row[4],
+            params=json.loads(row[5]), version=row[6], propensity=row[7], is_fresh=bool(row[8]),
+            context_json=row[9], created_us=row[10], expires_us=row[11], reward=row[12],
+            reward_status=row[13],
+        )  # fmt: skip
+
+    def tallies(self, group_id: int) -> list[Tally]:
+        """Return the rewards of fresh decisions, counted by version, arm and value."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_TALLIES, (group_id,)).fetchall()
+        return [Tally(version=v, arm_id=a, reward=r, n=n) for v, a, r, n in rows]
+
+    def rebuilt(self, group_id: int) -> dict[str, tuple[float, float]]:
+        """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
+                "JOIN decisions d ON d.decision_id = r.decision_id "
+                "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
+                "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
+                "GROUP BY a.group_id, a.arm_id",
+                (group_id,),
+            ).fetchall()
+        sums = {arm_id: (good, bad) for arm_id, good, bad in rows}
+        return {
+            arm.arm_id: (arm.base_alpha + good, arm.base_beta + bad)
+            for arm in self.arms(group_id)
+            for good, bad in (sums.get(arm.arm_id, (0.0, 0.0)),)
+        }
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        self.database.close()
+
+
+def _opened(root: Path, url: str | None) -> Database:
+    if not url:
+        return DurableDatabase(root / RUNTIME_FILE, runtime_schema())
+    from tasks.store.runtime.postgres import PostgresRuntime  # noqa: PLC0415 - optional
+
+    return PostgresRuntime(url)
+
+
+def has_runtime(path: Path | str) -> bool:
+    """Return whether a store has a runtime state already, or shares one."""
+    return bool(os.environ.get(VARIABLE)) or (store_root(path) / RUNTIME_FILE).is_file()
+
+
+def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
+    row = connection.execute(_GROUP, (system, agent_type)).fetchone()
+    if row is None:
+        return None
+    return Group(
+        group_id=row[0], n=row[1], version=row[2], revision=row[3], explore_until=row[4],
+        trust=row[5], kind=row[6],
+    )  # fmt: skip
+
+
+def _known(connection: Connection, system: str, agent_type: str) -> Group:
+    group = _group(connection, system, agent_type)
+    if group is None:
+        raise KeyError(f"no arms were ever offered for {system} / {agent_type}")
+    return group
+
+
+def _check_unchanged(connection: Connection, group_id: int, arms: Sequence[ArmOffer]) -> None:
+    for arm in arms:
+        row = connection.execute(
+            "SELECT params_json FROM arms WHERE group_id = ? AND arm_id = ?",
+            (group_id, arm.arm_id),
+        ).fetchone()
+        if row is not None and row[0] != canonical_json(dict(arm.params)):
+            raise ArmChangedError(
+                f"the arm `{arm.arm_id}` must keep its parameters, since its rewards are theirs, "
+                f"but got {canonical_json(dict(arm.params))[:200]}, and it has {row[0][:200]}. "
+                "Give the new parameters another name, and retire the old arm."
+            )
+
+
+def _policy(row: Any) -> StoredPolicy:
+    return StoredPolicy(
+        version=row[0], mode=row[1], n=row[2], arms=tuple(json.loads(row[3])),
+        shares=tuple(json.loads(row[4])), design=json.loads(row[5]),
+    )  # fmt: skip
+
+
+def _arm(row: Any) -> StoredArm:
+    return StoredArm(
+        arm_id=row[0], params=json.loads(row[1]), prior=None if row[2] is None else json.loads(row[2]),
+        base_alpha=row[3], base_beta=row[4], base_seq=row[5], alpha=row[6], beta=row[7], n=row[8],
+        run_id=row[9], is_retired=bool(row[10]), squares=row[11], stated_cost=row[12],
+        n_costs=row[13], costs=row[14],
+    )  # fmt: skip

@@ -1,0 +1,283 @@
+"""What a decision and a reward write: functions of one open transaction.
+
+Several of them may share a transaction, so that many requests cost one commit; each checks what it
+was given before it writes anything, so a request that is refused leaves the others unharmed.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+from convergence_core.bandit.drift import Alarm
+from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
+from convergence_core.errors import RequestReusedError
+from tasks.store.runtime.drift import sound, watch
+from tasks.store.runtime.rows import NewDecision
+
+Bindings = Any
+"""A sequence of values, or a mapping where a statement names them."""
+
+_DECIDE = (
+    "INSERT INTO decisions(decision_id, group_id, user_id, arm_id, version, propensity, fresh, "
+    "context_json, created_us, expires_us, request_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ASKED_BEFORE = (
+    "SELECT decision_id, user_id, arm_id, version, propensity, fresh, context_json, created_us, "
+    "expires_us FROM decisions WHERE group_id = ? AND request_key = ?"
+)
+_STATE = "SELECT revision, n FROM groups WHERE id = ?"
+_WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
+_KEPT = (
+    "SELECT s.arm_id, s.version, s.propensity FROM assignments s "
+    "JOIN arms a ON a.group_id = s.group_id AND a.arm_id = s.arm_id "
+    "WHERE s.group_id = ? AND s.unit = ? AND a.retired_us IS NULL"
+)
+_ASSIGN = (
+    "INSERT INTO assignments VALUES (?, ?, ?, ?, ?) ON CONFLICT (group_id, unit) DO UPDATE SET "
+    "arm_id = excluded.arm_id, version = excluded.version, propensity = excluded.propensity"
+)
+_OPEN = (
+    "SELECT d.group_id, d.arm_id, d.expires_us, (SELECT r.reward FROM rewards r "
+    "WHERE r.decision_id = d.decision_id AND r.status IN ('ok', 'late')), g.system, d.user_id, "
+    "s.settings_json, g.kind, d.propensity, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?/*lock*/"
+)
+_REWARD = (
+    "INSERT INTO rewards(decision_id, group_id, reward, status, received_us, details_json) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
+)
+_COST = (
+    "UPDATE arms SET costs = costs + ?, n_costs = n_costs + 1 WHERE group_id = ? AND arm_id = ?"
+)
+_LEARN = (
+    "UPDATE arms SET alpha = base_alpha + ? * (alpha - base_alpha) + ?, "
+    "beta = base_beta + ? * (beta - base_beta) + ?, squares = ? * squares + ?, n = n + 1 "
+    "WHERE group_id = ? AND arm_id = ?"
+)
+
+
+class Cursor(Protocol):
+    """What a statement found."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, ``None`` after the last."""
+
+    def fetchall(self) -> Any:
+        """Return all rows that are left."""
+
+
+class Connection(Protocol):
+    """An open transaction, or one for reading."""
+
+    def execute(self, statements: str, bindings: Bindings = (), /) -> Cursor:
+        """Run SQL; values stand where it has ``?``."""
+
+    def changes(self) -> int:
+        """Return the rows that the last statement changed."""
+
+
+class Database(Protocol):
+    """Where the runtime state is kept. Thread-safe; blocks."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Give a connection for SELECTs."""
+
+    def transaction(self, *, alone: bool = False) -> AbstractContextManager[Connection]:
+        """Give one transaction, durable when the block has been left.
+
+        Args:
+            alone: begun when all others have ended, and none beside it.
+        """
+
+    def close(self) -> None:
+        """Close; safe to call twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardTerms:
+    """How a reward is taken in."""
+
+    discount: float = 1.0
+    """Share of the evidence that an arm keeps when it learns."""
+    late_counts: bool = False
+    """Whether late rewards teach too."""
+    rewards_per_false_alarm: float | None = None
+    """Watch for drift at this rate; ``None``: do not."""
+    explore_for: int = 100
+    """Rewards for which an alarm raises exploration."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "RewardTerms":
+        """Return the terms among a system's settings; what is not there has its default."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+@lru_cache(256)
+def _terms(settings_json: str | None) -> RewardTerms:
+    return RewardTerms.of({} if settings_json is None else json.loads(settings_json))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewReward:
+    """A reward that has arrived."""
+
+    system: str
+    """Whose decision it should be; another system's counts as unknown."""
+    decision_id: str
+    reward: float
+    """In [0, 1]; of Gaussian arms any finite number."""
+    user_id: str | None = None
+    """Whom the decision should have served; another's counts as unknown. ``None``: anybody."""
+    details_json: str | None = None
+    """What the caller told beside it."""
+    cost: float | None = None
+    """What the request cost, in the system's own unit; ``None``: not told."""
+
+
+def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
+    """Return whether decisions by a policy must not be logged any more.
+
+    Args:
+        connection: an open transaction.
+        group_id: whose policy.
+        revision: of the arms that it was made for; with any other one it is outdated.
+        stale_at: number of rewards with which it is outdated too.
+    """
+    found, n = connection.execute(_STATE, (group_id,)).fetchone()
+    return bool(found != revision or n >= stale_at)
+
+
+def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
+    """Log a decision; a unit that has an arm on offer keeps it.
+
+    Returns:
+        The decision as it is logged: another one where this request was answered before.
+
+    Raises:
+        RequestReusedError: the key of the request belongs to another one; nothing is logged.
+    """
+    if new.request_key is not None or new.unit is not None:
+        # Of two at once one has to see what the other wrote.
+        connection.execute(_WAIT, (group_id,))
+    if new.request_key is not None:
+        before = _answered_before(connection, group_id, new)
+        if before is not None:
+            return before
+    if new.unit is not None:
+        new = _kept(connection, group_id, new)
+    connection.execute(
+        _DECIDE,
+        (new.decision_id, group_id, new.user_id, new.arm_id, new.version, new.propensity,
+         int(new.is_fresh), new.context_json, new.created_us, new.expires_us, new.request_key),
+    )  # fmt: skip
+    return new
+
+
+def take_reward(
+    connection: Connection, new: NewReward, now: int, terms: RewardTerms | None = None
+) -> tuple[Receipt, Alarm | None]:
+    """Take in a reward: see ``bandit.receipts`` for what becomes of it.
+
+    Args:
+        connection: an open transaction.
+        new: the reward.
+        now: when it arrived, in microseconds.
+        terms: how it is taken in; by default as the system's settings say.
+
+    Raises:
+        ValueError: the reward is not in [0, 1], or of Gaussian arms not finite, or the cost no
+            number of 0 or more; nothing is stored.
+    """
+    check_cost(new.cost)
+    row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
+    known = row is not None and row[4] == new.system and new.user_id in {None, row[5]}
+    decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
+    if terms is None:
+        terms = _terms(row[6] if known else None)
+    receipt = receive(
+        new.reward,
+        decision,
+        now,
+        late_counts=terms.late_counts,
+        is_bounded=not known or row[7] != "gaussian",
+    )
+    if receipt.stored is not None:
+        group_id = row[0] if known else None
+        # A late reward that teaches is kept as `ok`, so that the fold stays true.
+        status = "ok" if receipt.learns else receipt.stored
+        connection.execute(
+            _REWARD, (new.decision_id, group_id, new.reward, status, now, new.details_json)
+        )
+    if not receipt.learns:
+        return receipt, None
+    group_id, arm_id = row[0], row[1]
+    kept, reward = terms.discount, new.reward
+    connection.execute(
+        _LEARN, (kept, reward, kept, 1.0 - reward, kept, reward * reward, group_id, arm_id)
+    )
+    if new.cost is not None:
+        connection.execute(_COST, (new.cost, group_id, arm_id))
+    connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
+    alarm = None
+    if terms.rewards_per_false_alarm is not None:
+        alarm = watch(
+            connection,
+            group_id,
+            arm_id,
+            reward,
+            # A unit that kept its arm drew none.
+            propensity=row[8] if row[9] else None,
+            rate=terms.rewards_per_false_alarm,
+        )
+    if alarm is not None:
+        sound(connection, group_id, alarm, explore_for=terms.explore_for, now=now)
+    return receipt, alarm
+
+
+def check_cost(cost: float | None) -> None:
+    """Refuse a cost that is none.
+
+    Raises:
+        ValueError: it is below 0, or not finite.
+    """
+    if cost is not None and not 0.0 <= cost < math.inf:
+        raise ValueError(f"a cost must be a number of 0 or more, but got {cost}")
+
+
+def revise(connection: Connection, group_id: int) -> None:
+    """Tell all processes that arms or settings of a group have changed."""
+    connection.execute("UPDATE groups SET revision = revision + 1 WHERE id = ?", (group_id,))
+
+
+def _answered_before(
+    connection: Connection, group_id: int, new: NewDecision
+) -> NewDecision | None:
+    row: Sequence[Any] | None = connection.execute(
+        _ASKED_BEFORE, (group_id, new.request_key)
+    ).fetchone()
+    if row is None:
+        return None
+    if (row[1], row[6]) != (new.user_id, new.context_json):
+        raise RequestReusedError(
+            "an idempotency key must stand for one request, but this one was used for another "
+            "user or context. Make a new key for each request."
+        )
+    return NewDecision(
+        decision_id=row[0], user_id=row[1], arm_id=row[2], version=row[3], propensity=row[4],
+        is_fresh=bool(row[5]), context_json=row[6], created_us=row[7], expires_us=row[8],
+        unit=new.unit, request_key=new.request_key,
+    )  # fmt: skip
+
+
+def _kept(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
+    """Return the decision with the unit's own arm, if it has one; else it takes the new one."""
+    row = connection.execute(_KEPT, (group_id, new.unit)).fetchone()
+    if row is not None:
+        return replace(new, arm_id=row[0], version=row[1], propensity=row[2], is_fresh=False)
+    connection.execute(_ASSIGN, (group_id, new.unit, new.arm_id, new.version, new.propensity))
+    return new

@@ -1,0 +1,1 @@
+"""Parquet tables of results, and SQL over them."""

@@ -1,0 +1,90 @@
+"""Runs whose process is gone: they are ``running`` in their row, for the dead write nothing.
+
+Whoever runs holds the lease of the system. A run that is ``running`` in its row while no living
+process holds that lease was interrupted; and who has just taken the lease knows it of all others.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import apsw
+
+from convergence_core.errors import StoreError
+from convergence_core.ports import RunRecord
+from tasks.store.journal.lease import systems_of, while_unheld
+from tasks.store.tables.layout import JOURNAL_FILE
+from tasks.store.tables.parquet_store import ParquetStore
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def as_they_are(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the records, those of runs whose process is gone as ``interrupted``.
+
+    Nothing is written. Where nobody can know it, the records are returned as they are: the store has
+    no journal, or it cannot be read; or the run may be another machine's, which publishes at the same
+    address of object storage and holds its lease in its own folder.
+    """
+    if not any(record.status == "running" for record in records):
+        return list(records)
+    journal = store.path / JOURNAL_FILE
+    try:
+        held, left = systems_of(journal)
+    except (FileNotFoundError, apsw.Error):
+        return list(records)
+    # A run that ended since has freed its lease, but told before how it ended.
+    latest = {record.run_id: record for record in store.runs()}
+    return [
+        _interrupted(now)
+        if now.status == "running"
+        and now.name not in held
+        and (store.mirror is None or now.name in left)
+        else now
+        for now in (latest.get(record.run_id, record) for record in records)
+    ]
+
+
+def settle_interrupted(store: ParquetStore) -> None:
+    """Write what `as_they_are` finds into the rows, so that queries and the catalog show it.
+
+    Whoever is about to take a lease waits meanwhile. Nothing is written at an address of object
+    storage, where the row may be another machine's, nor where the store can only be read.
+    """
+    if store.mirror is not None:
+        return
+    found = [one for one in as_they_are(store, store.runs()) if one.status == "interrupted"]
+    for system in sorted({one.name for one in found if store.run(one.run_id).status == "running"}):
+        try:
+            with while_unheld(store.path, system) as nobody_holds_it:
+                if nobody_holds_it:
+                    _mark(store, system)
+        except StoreError as error:
+            _LOGGER.info("runs of %s whose process is gone stay as they are: %s", system, error)
+
+
+def mark_interrupted(store: ParquetStore, holder: RunRecord) -> None:
+    """Write ``interrupted`` into the rows of the system's other runs that are ``running``.
+
+    Args:
+        store: the store.
+        holder: a run whose process holds the lease of its system.
+
+    Raises:
+        StoreWriteError: a row cannot be written.
+    """
+    _mark(store, holder.name, but=holder.run_id)
+
+
+def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> None:
+    for record in store.runs(system):
+        if record.status == "running" and record.run_id != but:
+            store.save_run(_interrupted(record))
+
+
+def _interrupted(record: RunRecord) -> RunRecord:
+    reason = (
+        "its process ended without a word. Nothing paid is lost: "
+        f"`convergence resume {record.label}` goes on."
+    )
+    return replace(record, status="interrupted", reason=reason)

@@ -1,0 +1,265 @@
+"""The folder of a store: what lies where, and how a file gets there whole.
+
+::
+
+    store.json                                       format and schema version
+    remote.json                                      address on object storage, if it has one
+    journal.sqlite                                   paid calls and leases
+    runtime.sqlite                                   arms, decisions, rewards, looks, champions
+    live/<table>/run_id=<run>/g00012.parquet         unfinished runs, one file per generation
+    live/<table>/run_id=<run>/final.parquet          the re-estimation after the last generation
+    live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on
+    final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
+    final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
+    catalog.duckdb                                   views only, disposable
+    catalog/<table>/none/none.parquet                tables without rows, for the views
+    catalog/views.sha256                             which views were written last
+
+Files and folders that a store, a report or an export makes are for their owner alone: they hold texts.
+A file that is replaced at a user's wish keeps the mode the user gave it.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from convergence_core.errors import StoreFormatError, StoreWriteError
+from tasks.store.tables.tables import SCHEMA_VERSION
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+FORMAT = 1
+"""Raised only when an older version could not read what this one writes."""
+
+MARKER_FILE = "store.json"
+JOURNAL_FILE = "journal.sqlite"
+CATALOG_FILE = "catalog.duckdb"
+CATALOG_FOLDER = "catalog"
+RUN_FILE = "run.parquet"
+PART_FILE = "part-0.parquet"
+FINAL_GENERATION = -1
+"""Number under which the re-estimation after the last generation is published."""
+
+_RUN_ID = re.compile(r"[A-Za-z0-9._-]+")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+_FIXES = {
+    _FULL: "The disk is full: free some space, or set `storage.path` to a folder elsewhere",
+    _FORBIDDEN: "Make the folder writable for this user, or set `storage.path` to another one",
+    _NOT_A_FOLDER: "A file lies where a folder should be: move it, or set `storage.path` elsewhere",
+}
+
+
+def store_root(path: Path | str) -> Path:
+    """Return the absolute root folder of a store; it need not exist.
+
+    Raises:
+        StoreFormatError: the path holds a character that readers would expand.
+    """
+    text = str(path)
+    if any(character in text for character in "*?["):
+        raise StoreFormatError(
+            f"`storage.path` must not hold `*`, `?` or `[`, which readers of parquet files "
+            f"expand, but got {text}. Choose another folder."
+        )
+    return Path(path).absolute()
+
+
+def check_format(root: Path) -> bool:
+    """Return whether a store lies at ``root``; ``False`` if nothing does.
+
+    Raises:
+        StoreFormatError: another folder or a store of a newer format lies there.
+        StoreWriteError: a file lies there, or the folder cannot be read.
+    """
+    try:
+        names = {entry.name for entry in root.iterdir()}
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _write_error(root, error) from error
+    if MARKER_FILE not in names:
+        foreign = sorted(n for n in names if not n.startswith(".") and n != "lost+found")
+        if foreign:
+            raise StoreFormatError(
+                f"{root} is not a store of The Convergence: it holds {foreign[0]} and no "
+                f"{MARKER_FILE}. Set `storage.path` to a new or an empty folder."
+            )
+        return False
+    marker = root / MARKER_FILE
+    with writing(marker):
+        text = marker.read_text("utf-8", "replace")
+    check_marker(text, marker)
+    return True
+
+
+def check_marker(text: str, where: object) -> None:
+    """Make sure that this version reads a store whose marker has this text.
+
+    Raises:
+        StoreFormatError: it does not.
+    """
+    try:
+        found = json.loads(text)["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreFormatError(
+            f"{where} must be JSON with a number `format`, but it is not. If this folder is "
+            f'a store, write {{"format": {FORMAT}}} into it.'
+        ) from error
+    if not isinstance(found, int) or found > FORMAT:
+        place = str(where).rpartition("/")[0]
+        raise StoreFormatError(
+            f"the store {place} has format {found}, and this version reads up to "
+            f"{FORMAT}. Upgrade convergence-optimizer, or set `storage.path` to another folder."
+        )
+
+
+def ensure_store(root: Path) -> None:
+    """Create the store's folder and its marker if they are not there.
+
+    Raises:
+        StoreFormatError: something else lies there.
+        StoreWriteError: the folder cannot be created.
+    """
+    if check_format(root):
+        return
+    with writing(root):
+        make_folder(root)
+        marker = root / MARKER_FILE
+        text = json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION})
+        temporary = temporary_name(marker)
+        try:
+            create_file(temporary)
+            temporary.write_text(text + "\n")
+            publish_file(temporary, marker)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def check_run_id(run_id: str) -> str:
+    """Return the run id if it may be part of a path.
+
+    Raises:
+        ValueError: it may not.
+    """
+    if not _RUN_ID.fullmatch(run_id) or set(run_id) == {"."}:
+        raise ValueError(f"a run id must match {_RUN_ID.pattern}, but got {run_id!r}")
+    return run_id
+
+
+def generation_file(generation: int) -> str:
+    """Return the file name of one generation's rows.
+
+    Raises:
+        ValueError: the number is below -1.
+    """
+    if generation == FINAL_GENERATION:
+        return "final.parquet"
+    if generation < 0:
+        raise ValueError(f"a generation must be -1 (final) or from 0, but got {generation}")
+    return f"g{generation:05d}.parquet"
+
+
+def folder_of(root: Path, stage: str, table: str, run_id: str) -> Path:
+    """Return the folder of one run's files of one table; ``stage`` is ``live`` or ``final``."""
+    return root / stage / table / f"run_id={run_id}"
+
+
+def temporary_name(final: Path) -> Path:
+    """Return a name beside ``final`` that no reader takes for a table's file."""
+    return final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents, for their owner alone, each entry durable."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(FOLDER_MODE)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    sync_folder(path.parent)
+
+
+def create_file(path: Path) -> None:
+    """Create an empty file for its owner alone; a stricter umask counts.
+
+    Raises:
+        FileExistsError: there is one.
+    """
+    path.touch(FILE_MODE, exist_ok=False)
+
+
+def keep_mode(temporary: Path, final: Path) -> None:
+    """Give a file the mode of the one that it is about to replace, if there is one."""
+    if final.is_file():
+        temporary.chmod(final.stat().st_mode & 0o777)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text to where a user wants it; a new file is for its owner alone.
+
+    Links are followed and devices written to, as by a shell; a file that exists keeps its mode.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+
+
+def publish_file(temporary: Path, final: Path) -> None:
+    """Give a written file its final name so that power loss leaves all of it or nothing."""
+    descriptor = os.open(temporary, os.O_RDWR)
+    try:
+        os.fchmod(descriptor, os.fstat(descriptor).st_mode & FILE_MODE)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.replace(final)
+    sync_folder(final.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of the block into a ``StoreWriteError`` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _write_error(path, error) from error
+
+
+def write_error(path: Path, reason: str) -> StoreWriteError:
+    """Return the error of a write that failed for ``reason``, with what to do about it."""
+    fix = "Check the disk and the folder's permissions, or set `storage.path` to another folder"
+    if "disk is full" in reason.lower():  # SQLite's words
+        fix = _FIXES[_FULL]
+    for codes, known_fix in _FIXES.items():
+        for words in map(os.strerror, codes):
+            if words.lower() in reason.lower():
+                # Whoever wrote wraps the system's words into its own, and those into JSON.
+                reason, fix = words, known_fix
+    return StoreWriteError(
+        f"cannot use the store at {path}: {reason}. {fix}. Nothing that was paid or "
+        "published is lost; `convergence resume` goes on from there."
+    )
+
+
+def _write_error(path: Path, error: OSError) -> StoreWriteError:
+    where = error.filename if isinstance(error.filename, str) else str(path)
+    return write_error(Path(where), error.strerror or str(error))

@@ -1,0 +1,427 @@
+"""A store's tables on object storage: S3, Google Cloud Storage or Azure, through ``obstore``.
+
+A folder that is bound to an address is the working copy of the store there. Every file that is
+published goes to the address first, then gets its name here, so what is seen here is there. PUT is
+atomic, and with If-None-Match it never replaces.
+
+A file of a generation has its content's SHA-256 in its name there, so nobody can replace it, however
+late. The generation is committed by one small object, ``live/generations/<run>/g00012.json``, that names
+those files and is written last: readers take what it names and nothing else. Whoever finds it there with
+other files has lost its place to another process, and is told. Of a finished run the files in ``final``
+are replaced only until its row there is written. A live run's row is replaced as it goes on.
+
+Journal, runtime state and leases are files that are locked and changed in place, which object storage
+cannot do: they stay in the folder, or go to PostgreSQL.
+
+Credentials are those of the environment (``AWS_ACCESS_KEY_ID``, ``GOOGLE_SERVICE_ACCOUNT``,
+``AZURE_STORAGE_ACCOUNT_NAME`` and so on), read by ``obstore``; none is stored.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from tasks.store.tables.layout import (
+    MARKER_FILE,
+    PART_FILE,
+    RUN_FILE,
+    check_marker,
+    create_file,
+    ensure_store,
+    make_folder,
+    publish_file,
+    temporary_name,
+    writing,
+)
+from tasks.store.tables.tables import GENERATIONS, RUNS
+
+_ENDPOINTS: Final = {
+    "s3://": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs://": ("GOOGLE_BASE_URL",),
+    "az://": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Scheme → variables that name an endpoint of one's own."""
+SCHEMES: Final = tuple(_ENDPOINTS)
+BINDING: Final = "remote.json"
+"""File of a store's folder that names the address it is the working copy of."""
+_STAGES: Final = ("live/", "final/")
+_PARQUET: Final = ".parquet"
+_COMMIT: Final = ".json"
+
+
+def is_remote(path: str) -> bool:
+    """Whether ``storage.path`` is an address of object storage."""
+    return path.startswith(SCHEMES)
+
+
+def bind(root: Path, url: str) -> None:
+    """Make a store's folder the working copy of an address; done already, it does nothing.
+
+    Raises:
+        StoreFormatError: it is the working copy of another one.
+        StoreWriteError: the folder cannot be written.
+    """
+    found = bound_to(root)
+    if found == url:
+        return
+    if found is not None:
+        raise StoreFormatError(
+            f"{root} is the working copy of {found}, but `storage.path` is {url}. Set "
+            "`storage.local` to another folder."
+        )
+    ensure_store(root)
+    path = root / BINDING
+    temporary = temporary_name(path)
+    with writing(path):
+        try:
+            create_file(temporary)
+            temporary.write_text(json.dumps({"url": url}) + "\n", encoding="utf-8")
+            publish_file(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def bound_to(root: Path) -> str | None:
+    """Return the address that a store's folder is the working copy of; ``None``: of none.
+
+    Raises:
+        StoreFormatError: the file that says so cannot be read.
+    """
+    path = root / BINDING
+    try:
+        return str(json.loads(path.read_text("utf-8"))["url"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreFormatError(
+            f'{path} must hold {{"url": "s3://…"}}, but it does not. Write `storage.path` into it.'
+        ) from error
+
+
+def mirror_of(root: Path) -> "Mirror | None":
+    """Return what carries a store's files to its address; ``None``: it has none."""
+    url = bound_to(root)
+    return None if url is None else Mirror(root, url)
+
+
+class Mirror:
+    """Carries the files of one folder to its address and back. Thread-safe."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        self.url = url
+        self._root = root
+        self._client: Any = None
+
+    def put(self, written: Path, final: Path) -> None:
+        """Publish a file at the address.
+
+        Args:
+            written: where its bytes are.
+            final: the name that it will have in the folder.
+
+        Raises:
+            StoreWriteError: it may not be there, or another process has committed in its place.
+        """
+        data = written.read_bytes()
+        with self._talking(self._key(final)):
+            if final.name == RUN_FILE:
+                self._store.put(self._key(final), data, use_multipart=False)
+            elif not _is_live(self._key(final)):
+                self._put_final(final, data)
+            else:
+                self._create(self._named(final, _digest(data)), data)
+                if self._is_marker(final):
+                    self._commit(final, _digest(data))
+
+    def drop(self, path: Path) -> None:
+        """Delete a file at the address; harmless if it is not there.
+
+        Raises:
+            StoreWriteError: it may still be there.
+        """
+        key = self._key(path)
+        with self._talking(key):
+            if _is_live(key) and path.name != RUN_FILE:
+                folder, _, name = key.rpartition("/")
+                stem = f"{folder}/{name.removesuffix(_PARQUET)}."
+                self._delete(one for one in self._below(folder) if one.startswith(stem))
+            else:
+                self._delete([key])
+
+    def drop_folder(self, folder: Path) -> None:
+        """Delete all that the address holds of a folder, also what was never committed.
+
+        Raises:
+            StoreWriteError: some of it may still be there.
+        """
+        key = self._key(folder)
+        with self._talking(key):
+            self._delete(self._below(key))
+
+    def pull(self) -> int:
+        """Fetch what is committed at the address and not here, markers last; return how many files.
+
+        Raises:
+            StoreWriteError: the address cannot be read, or the folder cannot be written.
+        """
+        n_fetched = 0
+        with self._talking(""):
+            self._greet()
+            for key in sorted(self._keys(), key=self._order):
+                if key.endswith(_COMMIT):
+                    n_fetched += self._fetch_generation(key)
+                elif not _is_live(key) or key.endswith(RUN_FILE):
+                    n_fetched += self._fetch(key, self._root / key)
+        return n_fetched
+
+    def push(self) -> int:
+        """Publish what is here and not at the address, markers last; return how many files.
+
+        For a folder whose tables are older than its address: what another machine has removed there
+        comes back by it.
+
+        Raises:
+            StoreWriteError: the address cannot be written.
+        """
+        with self._talking(""):
+            there = set(self._keys())
+        here = [
+            path
+            for stage in _STAGES
+            for path in (self._root / stage).rglob("*.parquet")
+            if not path.name.startswith(".")
+            and not (stage == "live/" and self._is_final(path.parent.name))
+            and self._published_as(path) not in there
+        ]
+        for path in sorted(here, key=lambda path: self._order(self._key(path))):
+            self.put(path, path)
+        return len(here)
+
+    # -- a generation there
+
+    def _commit(self, marker: Path, digest: str) -> None:
+        """Write the object that makes a generation visible: which files it has."""
+        run = marker.parent.name
+        files = {marker.parent.parent.name: digest}
+        for table in (self._root / "live").iterdir():
+            part = table / run / marker.name
+            if table.name not in files and part.exists():
+                files[table.name] = _digest(part.read_bytes())
+        text = json.dumps({"files": dict(sorted(files.items()))}) + "\n"
+        self._create(self._committed_as(marker), text.encode())
+
+    def _fetch_generation(self, commit: str) -> int:
+        """Fetch the files of a committed generation that is not here, its marker last."""
+        marker = self._root / (commit.removesuffix(_COMMIT) + _PARQUET)
+        if marker.exists() or self._is_final(marker.parent.name):
+            return 0
+        try:
+            files = json.loads(self._get(commit))["files"]
+            ordered = sorted(files.items(), key=lambda one: one[0] == GENERATIONS.name)
+            found = []
+            for table, digest in ordered:
+                path = self._root / "live" / str(table) / marker.parent.name / marker.name
+                found.append((path, self._get(self._named(path, str(digest)))))
+        except FileNotFoundError:
+            return 0  # swept since it was listed
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{commit} names no files") from error
+        return sum(self._write(path, data) for path, data in found)
+
+    def _named(self, path: Path, digest: str) -> str:
+        """Return the key of a live run's file with this content."""
+        return f"{self._key(path).removesuffix(_PARQUET)}.{digest}{_PARQUET}"
+
+    def _committed_as(self, marker: Path) -> str:
+        return self._key(marker).removesuffix(_PARQUET) + _COMMIT
+
+    def _published_as(self, path: Path) -> str:
+        """Return the key that is at the address once a file is published."""
+        key = self._key(path)
+        if path.name == RUN_FILE or not _is_live(key):
+            return key
+        if self._is_marker(path):
+            return self._committed_as(path)
+        return self._named(path, _digest(path.read_bytes()))
+
+    def _create(self, key: str, data: bytes) -> None:
+        """Publish an object that nobody may replace.
+
+        Raises:
+            StoreWriteError: another one is there.
+        """
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        try:
+            self._store.put(key, data, mode="create", use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError as error:
+            if self._get(key) != data:
+                raise _outrun(f"{self.url}/{key}") from error
+
+    def _put_final(self, path: Path, data: bytes) -> None:
+        """Publish a file of a finished run."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        key = self._key(path)
+        try:
+            self._store.put(key, data, mode="create", use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError as error:
+            if self._get(key) == data:
+                return
+            if self._is_marker(path) or self._has_ended(path):
+                raise _outrun(f"{self.url}/{key}") from error
+            # Of an earlier try that did not get as far as the run's row: nobody has read it.
+            self._store.put(key, data, use_multipart=False)
+
+    def _has_ended(self, path: Path) -> bool:
+        """Whether the run of a file in ``final`` is finished at the address."""
+        row = self._root / "final" / RUNS.name / path.parent.name / PART_FILE
+        try:
+            self._store.head(self._key(row))
+        except FileNotFoundError:
+            return False
+        return True
+
+    # -- helpers
+
+    def _greet(self) -> None:
+        """Make sure that a store lies at the address that this version reads; begin one there."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        marker = (self._root / MARKER_FILE).read_bytes()
+        try:
+            self._store.put(MARKER_FILE, marker, mode="create", use_multipart=False)
+        except obstore.exceptions.AlreadyExistsError:
+            there = self._get(MARKER_FILE).decode("utf-8", "replace")
+            check_marker(there, f"{self.url}/{MARKER_FILE}")
+
+    @property
+    def _store(self) -> Any:
+        if self._client is None:
+            self._client = _connect(self.url)
+        return self._client
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix()
+
+    def _keys(self) -> Iterator[str]:
+        for stage in _STAGES:
+            yield from self._below(stage)
+
+    def _below(self, prefix: str) -> Iterator[str]:
+        for batch in self._store.list(prefix=prefix):
+            yield from (str(found["path"]) for found in batch)
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, those that make others visible first."""
+        for key in sorted(keys, key=lambda key: (not key.endswith(_COMMIT), key)):
+            with contextlib.suppress(FileNotFoundError):
+                self._store.delete(key)
+
+    def _get(self, key: str) -> bytes:
+        return bytes(self._store.get(key).bytes())
+
+    def _fetch(self, key: str, path: Path) -> bool:
+        """Fetch a file that is not here, or a run's row that is another one there."""
+        if path.exists() and (path.name != RUN_FILE or self._is_final(path.parent.name)):
+            return False
+        try:
+            data = self._get(key)
+        except FileNotFoundError:
+            return False  # swept since it was listed
+        return self._write(path, data)
+
+    def _write(self, path: Path, data: bytes) -> bool:
+        """Write a file here, whole or not at all; return whether it was another one before."""
+        if path.exists() and path.read_bytes() == data:
+            return False
+        temporary = temporary_name(path)
+        with writing(path):
+            make_folder(path.parent)
+            try:
+                create_file(temporary)
+                temporary.write_bytes(data)
+                publish_file(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return True
+
+    def _is_final(self, run_folder: str) -> bool:
+        return (self._root / "final" / RUNS.name / run_folder / PART_FILE).exists()
+
+    def _is_marker(self, path: Path) -> bool:
+        return path.parent.parent.name in {GENERATIONS.name, RUNS.name}
+
+    def _order(self, key: str) -> tuple[int, str]:
+        """Sort tables before generations, and those before runs: what makes the others visible."""
+        table = key.split("/")[1] if key.count("/") > 1 else ""
+        return ({GENERATIONS.name: 1, RUNS.name: 2}.get(table, 0), key)
+
+    @contextmanager
+    def _talking(self, key: str) -> Iterator[None]:
+        """Turn an error of the client into ours, which shows no credential."""
+        import obstore.exceptions  # noqa: PLC0415 - an extra
+
+        try:
+            yield
+        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+            where = f"{self.url}/{key}" if key else self.url
+            raise StoreWriteError(
+                f"cannot use the store at {where}: {_told(error)}. Check the address, the network "
+                "and the credentials in the environment. Nothing that was paid or published is "
+                "lost; `convergence resume` goes on from there."
+            ) from error
+
+
+def _is_live(key: str) -> bool:
+    return key.startswith("live/")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _outrun(where: str) -> StoreWriteError:
+    return StoreWriteError(
+        f"another process has published {where} meanwhile, so this one must not go on with the run. "
+        "What it has published is whole; `convergence resume` goes on from there."
+    )
+
+
+def check_installed() -> None:
+    """Make sure that object storage can be used.
+
+    Raises:
+        StoreError: the extra is not installed.
+    """
+    try:
+        import obstore  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise StoreError(
+            "object storage needs the package obstore: "
+            "pip install 'convergence-optimizer[objects]'"
+        ) from error
+
+
+def _connect(url: str) -> Any:
+    check_installed()
+    from obstore.store import from_url  # noqa: PLC0415 - an extra
+
+    # Tests and services of one's own speak plain HTTP; whoever names such an endpoint means it.
+    scheme = url[: url.index("://") + 3]
+    endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS[scheme])), "")
+    if endpoint.startswith("http://"):
+        return from_url(url, client_options={"allow_http": True})
+    return from_url(url)
+
+
+def _told(error: BaseException) -> str:
+    """Return the first line of an error, without queries of addresses, which may hold a signature."""
+    return re.sub(r"\?[^\s)\"']+", "", str(error).split("\n", 1)[0])

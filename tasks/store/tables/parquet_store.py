@@ -1,0 +1,423 @@
+"""``ParquetStore``: immutable results as parquet files, read through DuckDB's views.
+
+A published generation is a function of the run's settings, its seed and the journal alone, and
+its ``generations`` file is written last: what has no such file is invisible, so a process killed
+while publishing leaves nothing half done, and publishing again writes the same rows under the
+same names. The final re-estimation (generation -1) has an empty ``generations`` file as marker.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from convergence_core.errors import RunNotFoundError, StoreError
+from convergence_core.ports import Checkpoint, Row, RunRecord, RunStatus
+from tasks.store.tables.catalog import renew_catalog, write_catalog
+from tasks.store.tables.continued_runs import generations_for
+from tasks.store.tables.integrity import Damage, check_store
+from tasks.store.tables.layout import (
+    FINAL_GENERATION,
+    PART_FILE,
+    RUN_FILE,
+    check_format,
+    check_run_id,
+    ensure_store,
+    folder_of,
+    generation_file,
+    store_root,
+)
+from tasks.store.tables.object_storage import Mirror, mirror_of
+from tasks.store.tables.parquet_files import ParquetFiles
+from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
+from tasks.store.tables.resolver import committed_files, committed_generations, resolve
+from tasks.store.tables.sweep import GRACE_US, sweep
+from tasks.store.tables.tables import AHEAD_TABLES, GENERATION_TABLES, GENERATIONS, RUNS
+
+if TYPE_CHECKING:
+    import duckdb
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ParquetStore:
+    """The ``Store`` on a local disk. The folder is created by the first write. Thread-safe."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open the store at ``path``, or prepare to create it there.
+
+        Raises:
+            StoreFormatError: the path holds `*`, `?` or `[`, or something else lies there.
+            StoreWriteError: a file lies there, or the folder cannot be read.
+        """
+        self._root = store_root(path)
+        self._exists = check_format(self._root)
+        self._mirror = mirror_of(self._root)
+        self._files = ParquetFiles(self._mirror)
+        self._reader = Reader(self._root)
+
+    @property
+    def path(self) -> Path:
+        """Root folder, absolute."""
+        return self._root
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """What carries the tables to object storage; ``None``: they stay here."""
+        return self._mirror
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written here."""
+        self._exists = self._exists or check_format(self._root)
+        return self._exists
+
+    # -- writing
+
+    def publish(self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
+        """Publish a generation durably, the commit marker last; again is harmless.
+
+        A committed generation is never written a second time.
+
+        Args:
+            run_id: the run.
+            generation: from 0, or -1 for the final re-estimation.
+            tables: rows by table name; ``generations`` holds exactly one row, none for -1.
+
+        Raises:
+            ValueError: rows belong to another run or generation, or the marker is missing.
+            StoreWriteError: nothing of this generation is visible then.
+        """
+        name = generation_file(generation)
+        _check_rows(check_run_id(run_id), generation, tables)
+        self._ensure()
+        marker = folder_of(self._root, "live", GENERATIONS.name, run_id) / name
+        if marker.exists() or self._is_final(run_id):
+            return
+        for table in GENERATION_TABLES:
+            if table in AHEAD_TABLES:
+                continue
+            rows = tables.get(table.name, ())
+            path = folder_of(self._root, "live", table.name, run_id) / name
+            if rows or table is GENERATIONS:
+                self._files.write(table, rows, path)
+            else:
+                self._files.forget(path)  # left by an earlier try that had such rows
+
+    def write_ahead(
+        self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]
+    ) -> None:
+        """Write what is fixed before a generation is evaluated; it is visible with the generation.
+
+        A generation that is planned anew is written anew, until it is published.
+
+        Args:
+            run_id: the run.
+            generation: from 0; it is not committed yet.
+            tables: rows by table name, of ``AHEAD_TABLES``.
+
+        Raises:
+            ValueError: another table, or rows of another run or generation.
+            StoreWriteError: the earlier file is unchanged then.
+        """
+        ahead = {table.name: table for table in AHEAD_TABLES}
+        if not tables.keys() <= ahead.keys():
+            raise ValueError(
+                f"only {', '.join(ahead)} may be written ahead, not {', '.join(tables)}"
+            )
+        _check_owner(check_run_id(run_id), generation, tables)
+        self._ensure()
+        for name, rows in tables.items():
+            folder = folder_of(self._root, "live", name, run_id)
+            self._files.write(ahead[name], rows, folder / generation_file(generation))
+
+    def save_run(self, record: RunRecord) -> None:
+        """Create or replace the run's row, atomically; a run's begin and end sweep what is due.
+
+        Raises:
+            ValueError: the run is finished.
+            StoreWriteError: the old row is unchanged then.
+        """
+        self._ensure()
+        if self._is_final(check_run_id(record.run_id)):
+            raise ValueError(f"run {record.run_id} is finished: its row cannot change")
+        path = self._run_file(record.run_id)
+        is_new = not path.exists()
+        self._files.write(RUNS, [_row_of(record)], path)
+        if is_new or record.status != "running":
+            self._tidy(record)
+
+    def finish_run(self, record: RunRecord) -> None:
+        """Save a ``done`` run's row and compact its generations into one file per table.
+
+        The run's file in ``final`` is written last and decides which set of files is read. Live
+        files stay a day for readers that have listed them.
+
+        Raises:
+            ValueError: the run is not done.
+            StoreWriteError: the run is unfinished then, and all its rows are visible.
+        """
+        if record.status != "done":
+            raise ValueError(f"only a done run is finished, but got status {record.status!r}")
+        self._ensure()
+        if self._is_final(check_run_id(record.run_id)):
+            return
+        for table in GENERATION_TABLES:
+            sources = committed_files(self._root, table.name, record.run_id)
+            path = folder_of(self._root, "final", table.name, record.run_id) / PART_FILE
+            if sources:
+                self._files.merge(table, sources, path)
+        path = folder_of(self._root, "final", RUNS.name, record.run_id) / PART_FILE
+        self._files.write(RUNS, [_row_of(record)], path)
+        self._tidy(record)
+
+    def continue_run(self, source_id: str, run_id: str) -> None:
+        """Publish a finished run's generations under a new run's id; again is harmless.
+
+        The finished run stays as it is. Its final re-estimation is not copied.
+
+        Args:
+            source_id: a finished run.
+            run_id: a run that is not finished and has a row.
+
+        Raises:
+            StoreDamagedError: a file of the finished run cannot be read.
+            StoreWriteError: the generations before that one are visible.
+        """
+        folder = folder_of(self._root, "live", GENERATIONS.name, check_run_id(run_id))
+        ahead = {table.name for table in AHEAD_TABLES}
+        found = generations_for(self._root, self._files, check_run_id(source_id), run_id)
+        for generation, tables in sorted(found.items()):
+            if (folder / generation_file(generation)).exists():
+                continue
+            early = {name: rows for name, rows in tables.items() if name in ahead}
+            self.write_ahead(run_id, generation, early)
+            late = {name: rows for name, rows in tables.items() if name not in ahead}
+            self.publish(run_id, generation, late)
+
+    def sweep(self, now_us: int, grace_us: int = GRACE_US) -> int:
+        """Delete live files of runs finished longer ago than the grace; return how many."""
+        if not self.exists:
+            return 0
+        n_deleted = sweep(self._root, now_us, grace_us, self._mirror)
+        write_catalog(self._root)
+        return n_deleted
+
+    def write_catalog(self) -> Path:
+        """Write ``catalog.duckdb`` for the ``duckdb`` shell and return its path."""
+        self._ensure()
+        return write_catalog(self._root)
+
+    # -- reading
+
+    def run(self, name: str) -> RunRecord:
+        """Find one run by id, label or unambiguous part of its id.
+
+        Raises:
+            RunNotFoundError: none, or several.
+        """
+        records = self.runs()
+        exact = [r for r in records if r.run_id == name] or [r for r in records if r.label == name]
+        part = name.upper()
+        found = exact or [r for r in records if part and part in r.run_id.upper()]
+        if len(found) == 1:
+            return found[0]
+        shown = ", ".join(r.label for r in (found or records)[:5]) or "none"
+        if found:
+            raise RunNotFoundError(
+                f"{len(found)} runs of the store {self._root} answer to {name!r}: {shown}. "
+                f"Give a whole id, e.g. {found[0].run_id}."
+            )
+        raise RunNotFoundError(
+            f"the store {self._root} holds no run {name!r}. Its latest runs: {shown}."
+        )
+
+    def runs(self, system: str | None = None) -> list[RunRecord]:
+        """Return all runs, or those of one optimized system, latest first.
+
+        Raises:
+            StoreDamagedError: a file cannot be read.
+        """
+        files = resolve(self._root).files[RUNS.name]
+        rows = self._files.read(RUNS, files, "ORDER BY started_at DESC, run_id DESC")
+        records = [_record_of(row) for row in rows]
+        return [record for record in records if system is None or record.name == system]
+
+    def checkpoint(self, run_id: str) -> Checkpoint | None:
+        """Return the last committed generation's checkpoint, or ``None`` before the first.
+
+        Raises:
+            StoreDamagedError: its file cannot be read.
+        """
+        final = folder_of(self._root, "final", GENERATIONS.name, check_run_id(run_id)) / PART_FILE
+        files = (
+            [str(final)]
+            if self._is_final(run_id)
+            else committed_generations(self._root, run_id)[-1:]
+        )
+        rows = self._files.read(GENERATIONS, files, "ORDER BY generation DESC LIMIT 1")
+        if not rows:
+            return None
+        row = rows[0]
+        return Checkpoint(
+            generation=cast("int", row["generation"]),
+            rng_state_json=str(row["rng_state_json"]),
+            sampler_state_json=str(row["sampler_state_json"]),
+            progress_json=str(row["progress_json"]),
+        )
+
+    def rows(
+        self, sql: str, parameters: Mapping[str, object] | None = None
+    ) -> list[dict[str, object]]:
+        """Run SQL over the views and return rows as dictionaries.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file cannot be read.
+        """
+        result = self.query(sql, parameters)
+        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
+        """Run SQL over the views and return column names, types and rows.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file cannot be read.
+        """
+        return self._reader.query(sql, parameters)
+
+    def export(
+        self,
+        sql: str,
+        path: Path | str,
+        form: ExportFormat,
+        parameters: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write a query's result to a file.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file cannot be read.
+            StoreWriteError: the result cannot be written there.
+        """
+        self._reader.export(sql, Path(path), form, parameters)
+
+    def open_views(self) -> "duckdb.DuckDBPyConnection":
+        """Return a DuckDB connection over the store as it is now; the caller closes it.
+
+        It may read the store and nothing else. One held for longer than a day may meet files
+        that were swept: open it again.
+
+        Raises:
+            StoreDamagedError: a file went at this very moment.
+        """
+        return open_views(self._root, resolve(self._root))
+
+    def check(self) -> list[Damage]:
+        """Read every visible file and the journal; return what is wrong, nothing if all is well."""
+        return check_store(self._root) if self.exists else []
+
+    def close(self) -> None:
+        """Free DuckDB's memory; safe to call twice, and the store can be used again."""
+        self._files.close()
+        self._reader.close()
+
+    # -- helpers
+
+    def _ensure(self) -> None:
+        if not self._exists:
+            ensure_store(self._root)
+            self._exists = True
+
+    def _tidy(self, record: RunRecord) -> None:
+        """Sweep and renew the catalog: useful, but no reason for a run to fail."""
+        try:
+            sweep(self._root, record.ended_us or record.started_us, GRACE_US, self._mirror)
+            renew_catalog(self._root)
+        except StoreError as error:
+            _LOGGER.warning("%s", error)
+
+    def _run_file(self, run_id: str) -> Path:
+        return folder_of(self._root, "live", RUNS.name, run_id) / RUN_FILE
+
+    def _is_final(self, run_id: str) -> bool:
+        return (folder_of(self._root, "final", RUNS.name, run_id) / PART_FILE).exists()
+
+
+def _check_rows(run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
+    names = {table.name for table in GENERATION_TABLES} - {table.name for table in AHEAD_TABLES}
+    if not tables.keys() <= names:
+        unknown = sorted(tables.keys() - names)[0]
+        raise ValueError(f"a generation has no table {unknown!r}, only {sorted(names)}")
+    n_markers = len(tables.get(GENERATIONS.name, ()))
+    if n_markers != (0 if generation == FINAL_GENERATION else 1):
+        raise ValueError(
+            f"generation {generation} must have "
+            f"{'no row' if generation == FINAL_GENERATION else 'one row'} in generations, "
+            f"but got {n_markers}"
+        )
+    _check_owner(run_id, None if generation == FINAL_GENERATION else generation, tables)
+
+
+def _check_owner(run_id: str, expected: int | None, tables: Mapping[str, Sequence[Row]]) -> None:
+    for table in GENERATION_TABLES:
+        has_generation = any(column.name == "generation" for column in table.columns)
+        for row in tables.get(table.name, ()):
+            if row.get("run_id") != run_id:
+                raise ValueError(f"a row of {table.name} is of run {row.get('run_id')!r}")
+            if has_generation and row.get("generation") != expected:
+                raise ValueError(
+                    f"a row of {table.name} is of generation {row.get('generation')!r}, "
+                    f"not {expected!r}"
+                )
+
+
+def _row_of(record: RunRecord) -> Row:
+    return {
+        "run_id": record.run_id,
+        "name": record.name,
+        "label": record.label,
+        "started_at": record.started_us,
+        "ended_at": record.ended_us,
+        "status": record.status,
+        "reason": record.reason,
+        "config_json": record.config_json,
+        "config_sha256": record.config_sha256,
+        "config_path": record.config_path,
+        "base_dir": record.base_dir,
+        "search_space_json": record.search_space_json,
+        "cases_sha256": record.cases_sha256,
+        "seed": record.seed,
+        "code_version": record.code_version,
+        "tags_json": json.dumps(dict(record.tags), sort_keys=True, ensure_ascii=False),
+        "n_generations": record.n_generations,
+        "summary_json": record.summary_json,
+    }
+
+
+def _record_of(row: Mapping[str, object]) -> RunRecord:
+    def text(name: str) -> str | None:
+        return cast("str | None", row[name])
+
+    return RunRecord(
+        run_id=str(row["run_id"]),
+        name=str(row["name"]),
+        label=str(row["label"]),
+        status=cast("RunStatus", row["status"]),
+        started_us=cast("int", row["started_at"]),
+        ended_us=cast("int | None", row["ended_at"]),
+        reason=text("reason"),
+        config_json=str(row["config_json"]),
+        config_sha256=str(row["config_sha256"]),
+        config_path=text("config_path"),
+        base_dir=str(row["base_dir"]),
+        search_space_json=str(row["search_space_json"]),
+        cases_sha256=str(row["cases_sha256"]),
+        seed=cast("int", row["seed"]),
+        code_version=str(row["code_version"]),
+        tags=json.loads(text("tags_json") or "{}"),
+        n_generations=cast("int", row["n_generations"]),
+        summary_json=text("summary_json"),
+    )

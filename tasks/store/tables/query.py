@@ -1,0 +1,324 @@
+"""SQL over the views, for reading only.
+
+Three walls keep a query from the store's files and from the rest of the disk: the statement must
+be one SELECT, its plan must not write (DuckDB 2 accepts ``WITH x AS (COPY … TO …)``), and the
+connection may touch nothing but the parquet folders.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from convergence_core.errors import QueryError
+from tasks.report.csv_cells import FORMULA, neutral
+from tasks.store.tables.columns import quoted
+from tasks.store.tables.damage import OFFLINE, damaged_error
+from tasks.store.tables.layout import (
+    create_file,
+    publish_file,
+    temporary_name,
+    write_error,
+    writing,
+)
+from tasks.store.tables.resolver import Resolution, resolve
+from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
+
+if TYPE_CHECKING:
+    import duckdb
+
+ExportFormat = Literal["csv", "json", "parquet"]
+
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
+_WRITING_PLAN = re.compile(r'"name":\s*"[^"]*(COPY|INSERT|UPDATE|DELETE|EXPORT)[^"]*"')
+_COPY_OPTIONS: Mapping[ExportFormat, str] = {
+    "csv": "FORMAT csv, HEADER true",
+    "json": "FORMAT json",
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+}
+_NO_TEXT = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
+    "UINTEGER", "UBIGINT", "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", "STRUCT", "MAP",
+)  # fmt: skip
+"""Types whose CSV is a number, a time, or begins with a bracket."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult:
+    """What a query returned."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    """DuckDB's type names, e.g. ``DOUBLE``."""
+    rows: list[tuple[object, ...]]
+
+
+class Reader:
+    """Runs queries over the store as it is at each call. Thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._resolution: Resolution | None = None
+        self._views: set[str] = set()
+        """Those that the connection has: a query that reads two tables needs no others."""
+        self._only_reads: set[str] = set()
+        """SQL that was checked: the store's own few texts are asked again and again."""
+
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> QueryResult:
+        """Run one SELECT.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file of the store cannot be read.
+        """
+        cursor, resolution = self._cursor(views_for(sql))
+
+        def run() -> QueryResult:
+            if sql not in self._only_reads:
+                check_reads_only(cursor, sql, parameters)
+                self._only_reads.add(sql)
+            result = cursor.execute(sql, dict(parameters) if parameters else None)
+            description = result.description or []
+            return QueryResult(
+                columns=tuple(column[0] for column in description),
+                types=tuple(str(column[1]) for column in description),
+                rows=result.fetchall(),
+            )
+
+        try:
+            return _translated(run, resolution)
+        finally:
+            cursor.close()
+
+    def export(
+        self,
+        sql: str,
+        path: Path,
+        form: ExportFormat,
+        parameters: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write the result of one SELECT to a file, which appears whole or not at all.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file of the store cannot be read.
+            StoreWriteError: the file cannot be written, or would lie within the store.
+        """
+        import duckdb  # noqa: PLC0415 - heavy, and not needed by those who only publish
+
+        path = path.absolute()
+        if path.resolve().is_relative_to(self._root.resolve()):
+            raise write_error(path, "an export must not lie within the store itself")
+        resolution = resolve(self._root)
+        temporary = temporary_name(path)
+        with writing(path):
+            try:
+                create_file(temporary)
+                connection = open_views(self._root, resolution, writable=temporary)
+                _translated(lambda: check_reads_only(connection, sql, parameters), resolution)
+                body = sql.strip().rstrip(";")
+                if form == "csv":
+                    body = _translated(
+                        lambda: _neutral_query(connection, body, parameters), resolution
+                    )
+                copy = (
+                    f"COPY ({body}\n) TO {quoted(str(temporary))} "
+                    f"({_COPY_OPTIONS[form]}, USE_TMP_FILE false)"
+                )
+                mode = path.stat().st_mode if path.exists() else temporary.stat().st_mode
+                try:
+                    _translated(
+                        lambda: connection.execute(copy, dict(parameters) if parameters else None),
+                        resolution,
+                    )
+                except QueryError as error:
+                    if isinstance(error.__cause__, duckdb.IOException):
+                        raise write_error(path, str(error.__cause__)) from error
+                    raise
+                finally:
+                    connection.close()
+                publish_file(temporary, path)
+                path.chmod(mode & 0o777)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Free DuckDB's memory; the next query opens it anew."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._resolution = None
+
+    def _cursor(self, views: frozenset[str]) -> "tuple[duckdb.DuckDBPyConnection, Resolution]":
+        """Return a cursor that has these views."""
+        resolution = resolve(self._root)
+        with self._lock:
+            if self._connection is None or self._resolution != resolution:
+                self._connection = open_views(self._root, resolution, ())
+                self._resolution, self._views = resolution, set()
+            missing = views - self._views
+            if missing:
+                create_views(self._connection, resolution, missing)
+                self._views |= missing
+            return self._connection.cursor(), resolution
+
+
+def open_views(
+    root: Path,
+    resolution: Resolution,
+    views: Collection[str] = VIEW_NAMES,
+    *,
+    writable: Path | None = None,
+) -> "duckdb.DuckDBPyConnection":
+    """Return an in-memory connection with these views, which may read the store and nothing else.
+
+    Args:
+        root: folder of the store.
+        resolution: its files.
+        views: those made now, with all that they use.
+        writable: one file outside the store that the connection may also write.
+
+    Raises:
+        StoreDamagedError: a file is gone. Others are opened by queries only.
+    """
+    import duckdb  # noqa: PLC0415 - see above
+
+    connection = duckdb.connect(":memory:", config=dict(OFFLINE))
+    try:
+        # GLOBAL, since each cursor is a session of its own.
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        create_views(connection, resolution, views)
+    except BaseException:
+        connection.close()
+        raise
+    folders = ", ".join(quoted(f"{root / stage}/") for stage in ("live", "final"))
+    connection.execute(f"SET allowed_directories = [{folders}]")
+    if writable is not None:
+        connection.execute(f"SET allowed_paths = [{quoted(str(writable))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def create_views(
+    connection: "duckdb.DuckDBPyConnection", resolution: Resolution, views: Collection[str]
+) -> None:
+    """Create views that the connection does not have yet.
+
+    Args:
+        connection: an open one.
+        resolution: the store's files.
+        views: their names, with those of all that they use and the connection lacks.
+
+    Raises:
+        StoreDamagedError: a file is gone.
+    """
+
+    def create() -> None:
+        for statement in view_statements(resolution.files, views).values():
+            connection.execute(statement)
+
+    _translated(create, resolution)
+
+
+def check_reads_only(
+    connection: "duckdb.DuckDBPyConnection",
+    sql: str,
+    parameters: Mapping[str, object] | None,
+) -> None:
+    """Raise unless the SQL is one statement that only reads.
+
+    Raises:
+        QueryError: it is not.
+    """
+    import duckdb  # noqa: PLC0415 - see above
+
+    inner = _EXPLAIN.sub("", sql, count=1)
+    statements = duckdb.extract_statements(inner)
+    if len(statements) != 1:
+        raise QueryError(
+            f"a query must be one SELECT, but got {len(statements)} statements. "
+            "Run them one at a time; PIVOT needs its values, as in `ON model IN ('a', 'b')`."
+        )
+    if statements[0].type != duckdb.StatementType.SELECT:
+        kind = str(statements[0].type).rpartition(".")[2]
+        raise QueryError(
+            f"a query must be a SELECT, but got {kind}. The store is read-only for queries; "
+            "`--format` writes a result to a file."
+        )
+    try:
+        # On a line of its own, so that marks below the lines of an error stand where they should.
+        plan = connection.execute(
+            f"EXPLAIN (FORMAT json)\n{inner}", dict(parameters) if parameters else None
+        ).fetchall()
+    except duckdb.Error as error:
+        raise type(error)(_LINE.sub(_line_before, str(error))) from error
+    if any(_WRITING_PLAN.search(str(row[1])) for row in plan):
+        raise QueryError(
+            "a query must only read, but this one writes. The store is read-only for queries; "
+            "`--format` writes a result to a file."
+        )
+
+
+def _neutral_query(
+    connection: "duckdb.DuckDBPyConnection", body: str, parameters: Mapping[str, object] | None
+) -> str:
+    """Return a query whose texts begin with nothing that a spreadsheet runs."""
+    none = f"SELECT * FROM ({body}\n) LIMIT 0"  # noqa: S608 - checked to be one that only reads
+    described = connection.execute(none, dict(parameters) if parameters else None).description
+    columns = [(str(name), str(kind)) for name, kind, *_ in described or ()]
+    cells = [
+        f"{_neutral_cell(f'c{at}', kind)} AS {_identifier(str(neutral(name)))}"
+        for at, (name, kind) in enumerate(columns)
+    ]
+    names = ", ".join(f"c{at}" for at in range(len(columns)))
+    return f"SELECT {', '.join(cells)} FROM ({body}\n) AS given({names})"  # noqa: S608 - as above
+
+
+def _neutral_cell(name: str, kind: str) -> str:
+    if kind.startswith(_NO_TEXT) or kind.endswith("]"):
+        return name
+    text = f"CAST({name} AS VARCHAR)"
+    return (
+        f"CASE WHEN regexp_matches({text}, {quoted(FORMULA)}) THEN '''' || {text} ELSE {text} END"
+    )
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _line_before(found: re.Match[str]) -> str:
+    """Return ``LINE 2:`` as ``LINE 1:``, as long as before."""
+    return f"LINE {int(found[1]) - 1}:".ljust(len(found[0]))
+
+
+def _translated(action: Callable[[], _T], resolution: Resolution) -> _T:
+    """Run an action on DuckDB; its errors become ours."""
+    import duckdb  # noqa: PLC0415 - see above
+
+    try:
+        return action()
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        raise QueryError(_advice(error)) from error
+    except duckdb.Error as error:
+        damaged = damaged_error([file for files in resolution.files.values() for file in files])
+        if damaged is not None:
+            raise damaged from error
+        raise QueryError(str(error)) from error
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if "does not exist" in text and "Table" in text:
+        # DuckDB's own suggestion may be one of its system tables.
+        lines = [line for line in text.splitlines() if not line.startswith("Did you mean")]
+        return "\n".join(lines).rstrip() + f"\nThere are: {', '.join(VIEW_NAMES)}."
+    return text

@@ -1,0 +1,112 @@
+"""Which files make up the store: one explicit list per table, from one look at the folders.
+
+Markers are listed first: runs in ``final/runs``, then generations in ``live/generations``, then
+the tables. A generation without its marker stays invisible; listing final before live leaves
+neither gap nor duplicate while a run is being compacted.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.store.tables.layout import PART_FILE, RUN_FILE
+from tasks.store.tables.tables import RUNTIME_TABLES, TABLES
+
+_PREFIX = "run_id="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """The store at one moment. Files are never changed, but live ones go in the end."""
+
+    files: Mapping[str, tuple[str, ...]]
+    """Paths by table, in the order of runs and generations."""
+    stamps: tuple[tuple[int, int], ...]
+    """(inode, mtime in ns) of each live run's row, the only file that is replaced."""
+
+
+def resolve(root: Path) -> Resolution:
+    """Return the files of all tables that are visible now."""
+    final_runs = [run for run in _runs(root / "final" / "runs") if _is_final(root, run)]
+    committed = {
+        run: _names(root / "live" / "generations" / f"{_PREFIX}{run}")
+        for run in _runs(root / "live" / "generations")
+        if run not in final_runs
+    }
+    files: dict[str, tuple[str, ...]] = {}
+    for runtime in RUNTIME_TABLES:
+        files[runtime.name] = _by_day(root / "final" / runtime.name)
+    for table in TABLES:
+        if table in files:
+            continue
+        found = _final_files(root, table, final_runs)
+        if table != "runs":
+            for run, names in committed.items():
+                folder = root / "live" / table / f"{_PREFIX}{run}"
+                found.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
+        files[table] = tuple(sorted(found, key=_order))
+    rows = [
+        root / "live" / "runs" / f"{_PREFIX}{run}" / RUN_FILE
+        for run in _runs(root / "live" / "runs")
+        if run not in final_runs
+    ]
+    rows = [row for row in rows if row.exists()]
+    files["runs"] = tuple(sorted((*files["runs"], *map(str, rows)), key=_order))
+    stamps = [row.stat() for row in rows]
+    return Resolution(files=files, stamps=tuple((s.st_ino, s.st_mtime_ns) for s in stamps))
+
+
+def committed_generations(root: Path, run_id: str) -> list[str]:
+    """Return the paths of an unfinished run's commit markers, first generation first."""
+    folder = root / "live" / "generations" / f"{_PREFIX}{run_id}"
+    paths = [f"{folder}{os.sep}{name}" for name in _names(folder) if name[0] == "g"]
+    return sorted(paths, key=_order)
+
+
+def committed_files(root: Path, table: str, run_id: str) -> list[str]:
+    """Return an unfinished run's visible files of one table, the final re-estimation last."""
+    names = _names(root / "live" / "generations" / f"{_PREFIX}{run_id}")
+    folder = root / "live" / table / f"{_PREFIX}{run_id}"
+    visible = [f"{folder}{os.sep}{name}" for name in names & _names(folder)]
+    return sorted(visible, key=_order)
+
+
+def _final_files(root: Path, table: str, runs: list[str]) -> list[str]:
+    paths = [root / "final" / table / f"{_PREFIX}{run}" / PART_FILE for run in runs]
+    return [str(path) for path in paths if path.exists()]
+
+
+def _by_day(folder: Path) -> tuple[str, ...]:
+    """Return the files of a table of the runtime state, by day and number."""
+    days = sorted(name for name in _listed(folder) if name.startswith("day="))
+    return tuple(
+        f"{folder}{os.sep}{day}{os.sep}{name}"
+        for day in days
+        for name in sorted(_names(folder / day))
+    )
+
+
+def _is_final(root: Path, run: str) -> bool:
+    return (root / "final" / "runs" / f"{_PREFIX}{run}" / PART_FILE).exists()
+
+
+def _runs(folder: Path) -> list[str]:
+    return sorted(name[len(_PREFIX) :] for name in _listed(folder) if name.startswith(_PREFIX))
+
+
+def _names(folder: Path) -> set[str]:
+    return {name for name in _listed(folder) if name.endswith(".parquet") and name[0] != "."}
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone, a third of the time
+    except FileNotFoundError:
+        return []
+
+
+def _order(path: str) -> tuple[str, bool, int, str]:
+    folder, _, name = path.rpartition(os.sep)
+    # Generation 100000 has one digit more than 99999, and `final` comes last.
+    return folder.rpartition(os.sep)[2], name.startswith("final"), len(name), name

@@ -1,0 +1,96 @@
+"""Retention: which runs are old enough to go, and how they go.
+
+A run's row in ``runs`` decides whether readers see it, so it goes first; what a kill leaves behind
+is invisible then and is removed by the next maintenance. Decisions, rewards, the state of production
+and the journal are never touched: an answer that was paid for stays known.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from convergence_core.ports import RunRecord
+from tasks.store.tables.layout import PART_FILE, RUN_FILE, folder_of, writing
+from tasks.store.tables.object_storage import mirror_of
+from tasks.store.tables.tables import TABLES
+
+KEPT_OF_EACH_SYSTEM = 2
+"""Latest finished runs that stay whatever their age: what a warm start reads."""
+_STAGES = ("live", "final")
+
+
+def due(
+    records: Sequence[RunRecord], *, before_us: int, protected: frozenset[str] = frozenset()
+) -> list[RunRecord]:
+    """Return the runs that may go: finished before a time, and not among their system's latest.
+
+    Args:
+        records: all runs of a store, latest first.
+        before_us: runs that began earlier are old.
+        protected: ids of runs that stay, e.g. those that champions come from.
+    """
+    kept: Counter[str] = Counter()
+    found = []
+    for record in records:
+        if record.status != "done":
+            continue
+        kept[record.name] += 1
+        is_late = kept[record.name] <= KEPT_OF_EACH_SYSTEM
+        if record.started_us < before_us and not is_late and record.run_id not in protected:
+            found.append(record)
+    return found
+
+
+def remove(root: Path, run_id: str) -> None:
+    """Delete all files of a run's tables.
+
+    Raises:
+        StoreWriteError: a file cannot be deleted; the run may be invisible already.
+    """
+    mirror = mirror_of(root)
+    with writing(root):
+        for stage, name in (("final", PART_FILE), ("live", RUN_FILE)):
+            row = folder_of(root, stage, "runs", run_id) / name
+            if mirror is not None and row.exists():
+                mirror.drop(row)
+            row.unlink(missing_ok=True)
+        for folder in _folders(root, run_id):
+            if mirror is not None:
+                mirror.drop_folder(folder)
+            shutil.rmtree(folder)
+
+
+def orphans(root: Path, *, before_us: int) -> list[str]:
+    """Return ids of runs whose row is gone and whose other files are not: half removed ones.
+
+    Args:
+        root: folder of the store.
+        before_us: files that changed later are left, whoever writes them.
+    """
+    newest: dict[str, int] = {}
+    for stage in _STAGES:
+        for folder in (root / stage).glob("*/run_id=*"):
+            if folder.parent.name in TABLES:
+                run_id = folder.name.removeprefix("run_id=")
+                changed_us = folder.stat().st_mtime_ns // 1_000
+                newest[run_id] = max(newest.get(run_id, 0), changed_us)
+    return sorted(
+        run_id
+        for run_id, changed_us in newest.items()
+        if changed_us < before_us and not _has_row(root, run_id)
+    )
+
+
+def _has_row(root: Path, run_id: str) -> bool:
+    return (folder_of(root, "final", "runs", run_id) / PART_FILE).exists() or (
+        folder_of(root, "live", "runs", run_id) / RUN_FILE
+    ).exists()
+
+
+def _folders(root: Path, run_id: str) -> Iterator[Path]:
+    for stage in _STAGES:
+        for table in TABLES:
+            folder = folder_of(root, stage, table, run_id)
+            if folder.is_dir():
+                yield folder

@@ -1,0 +1,210 @@
+"""Records as rows of tables: pure, so that publishing a generation twice writes the same bytes."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from convergence_core.ports import Checkpoint, Row
+from convergence_core.records import Evaluation, Role, canonical_json, sha256_hex
+from convergence_core.search.archive import Archive
+
+if TYPE_CHECKING:
+    from convergence_core.result import Estimate
+    from convergence_core.search.recommend import Recommendation
+
+
+MAX_ESTIMATES = 500
+"""Places whose posterior a generation keeps; the end of a run keeps all."""
+
+
+def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
+    """Return the candidates first asked in this generation."""
+    return [
+        {
+            "run_id": run_id,
+            "candidate_id": member.candidate.candidate_id,
+            "generation": generation,
+            "origin": member.candidate.origin,
+            "parent_ids": list(member.candidate.parent_ids),
+            "params_json": canonical_json(dict(member.candidate.params)),
+            "params_sha256": sha256_hex(canonical_json(dict(member.candidate.params))),
+        }
+        for member in archive
+        if member.generation == generation
+    ]
+
+
+def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None = None) -> Row:
+    """Return one row of ``evaluations``; ``weight`` is that of its case, by default 1."""
+    cell = evaluation.cell
+    response = evaluation.response_text
+    return {
+        "run_id": run_id,
+        "generation": evaluation.generation,
+        "eval_id": evaluation.eval_id,
+        "candidate_id": cell.candidate_id,
+        "case_id": cell.case_id,
+        "replicate": cell.repeat,
+        "weight": weight,
+        "role": cell.role,
+        "attempt": evaluation.attempt,
+        "status": evaluation.status,
+        "fault": evaluation.fault,
+        "error_type": evaluation.error_type,
+        "error": evaluation.error,
+        "model": evaluation.model,
+        "provider": evaluation.provider,
+        "reward": evaluation.reward,
+        "metrics": dict(evaluation.metrics),
+        "latency_ms": evaluation.latency_ms,
+        "first_token_ms": evaluation.first_token_ms,
+        "cost_usd": evaluation.cost_usd,
+        "tokens_in": evaluation.usage.prompt_tokens,
+        "tokens_out": evaluation.usage.completion_tokens,
+        "started_at": evaluation.started_us,
+        "ended_at": evaluation.ended_us,
+        "call_key": evaluation.call_key,
+        "cached": evaluation.cached,
+        "dropped": "; ".join(evaluation.dropped) or None,
+        "request_sha256": _hash_or_none(evaluation.request_text),
+        "payload_sha256": _hash_or_none(response),
+    }
+
+
+def payload_rows(run_id: str, evaluations: Iterable[Evaluation]) -> list[Row]:
+    """Return each distinct request and response text once, ordered by its hash."""
+    texts: dict[str, tuple[str, str]] = {}
+    for evaluation in evaluations:
+        for kind, text in (
+            ("prompt", evaluation.request_text),
+            ("response", evaluation.response_text),
+        ):
+            if text is not None:
+                texts[sha256_hex(text)] = (kind, text)
+    return [
+        {"run_id": run_id, "payload_sha256": key, "kind": kind, "text": text}
+        for key, (kind, text) in sorted(texts.items())
+    ]
+
+
+def posterior_rows(
+    run_id: str,
+    generation: int | None,
+    recommendation: "Recommendation | None",
+    *,
+    n_generations: int,
+    baseline_id: str | None = None,
+) -> list[Row]:
+    """Return what the evidence says of the candidates, best first; none without a recommendation.
+
+    Args:
+        run_id: the run.
+        generation: after which it was made; ``None``: at the run's end, which keeps all candidates.
+        recommendation: by this evidence.
+        n_generations: committed generations behind it.
+        baseline_id: the default, which is kept wherever it stands.
+    """
+    if recommendation is None:
+        return []
+    return [
+        {
+            "run_id": run_id,
+            "generation": generation,
+            "candidate_id": ranked.candidate_id,
+            "role": "search",
+            "n_generations": n_generations,
+            "rank": rank,
+            "mean": ranked.mean,
+            "low": ranked.low,
+            "high": ranked.high,
+            "level": recommendation.level,
+            "cautious": ranked.cautious,
+            "feasible": ranked.feasible,
+            "n_cases": ranked.n_cases,
+            "recommended": ranked.candidate_id == recommendation.candidate_id,
+        }
+        for rank, ranked in enumerate(recommendation.ranking, 1)
+        if generation is None or rank <= MAX_ESTIMATES or ranked.candidate_id == baseline_id
+    ]
+
+
+def measured_row(
+    run_id: str,
+    candidate_id: str,
+    role: Role,
+    estimate: "Estimate",
+    *,
+    n_generations: int,
+    recommended: bool,
+) -> Row:
+    """Return what the re-estimation measured of a candidate on the cells of a role."""
+    return {
+        "run_id": run_id,
+        "generation": None,
+        "candidate_id": candidate_id,
+        "role": role,
+        "n_generations": n_generations,
+        "mean": estimate.mean,
+        "low": estimate.low,
+        "high": estimate.high,
+        "level": estimate.level,
+        "n_cases": estimate.n_cases,
+        "recommended": recommended,
+    }
+
+
+def generation_row(
+    run_id: str,
+    generation: int,
+    evaluations: Sequence[Evaluation],
+    checkpoint: Checkpoint,
+    *,
+    recommendation: "Recommendation | None" = None,
+    flow_run_id: str | None,
+    partial: bool,
+    fallback_us: int,
+) -> Row:
+    """Return the commit marker of a generation.
+
+    Its times are those of its first and last call, so that a generation published twice reads
+    the same; ``fallback_us`` stands in where no call was made. ``recommendation`` is the one after
+    it; ``None``: nothing was answered yet.
+    """
+    per_candidate: dict[str, list[float]] = {}
+    for evaluation in evaluations:
+        if evaluation.reward is not None:
+            per_candidate.setdefault(evaluation.cell.candidate_id, []).append(evaluation.reward)
+    means = [sum(rewards) / len(rewards) for rewards in per_candidate.values()]
+    costs = [e.cost_usd for e in evaluations if e.cost_usd is not None]
+    starts = [e.started_us for e in evaluations if e.started_us is not None]
+    ends = [e.ended_us for e in evaluations if e.ended_us is not None]
+    return {
+        "run_id": run_id,
+        "generation": generation,
+        "started_at": min(starts, default=fallback_us),
+        "ended_at": max(ends, default=fallback_us),
+        "status": "partial" if partial else "done",
+        "n_candidates": len({e.cell.candidate_id for e in evaluations}),
+        "n_evaluations": len(evaluations),
+        "raw_best_reward": max(means, default=None),
+        "raw_mean_reward": sum(means) / len(means) if means else None,
+        "posterior_mean": _mean_of_asked(evaluations, recommendation),
+        "cost_usd": sum(costs) if costs else None,
+        "prefect_flow_run_id": flow_run_id,
+        "rng_state_json": checkpoint.rng_state_json,
+        "sampler_state_json": checkpoint.sampler_state_json,
+        "progress_json": checkpoint.progress_json,
+    }
+
+
+def _mean_of_asked(
+    evaluations: Sequence[Evaluation], recommendation: "Recommendation | None"
+) -> float | None:
+    """Return the mean of the posterior means of those evaluated; ``None``: none is known."""
+    asked = {evaluation.cell.candidate_id for evaluation in evaluations}
+    ranking = () if recommendation is None else recommendation.ranking
+    means = [ranked.mean for ranked in ranking if ranked.candidate_id in asked]
+    return sum(means) / len(means) if means else None
+
+
+def _hash_or_none(text: str | None) -> str | None:
+    return None if text is None else sha256_hex(text)

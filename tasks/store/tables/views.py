@@ -1,0 +1,230 @@
+"""The views that people query: each table, and what follows from them.
+
+Money comes from ``attempts`` alone: adding up evaluations would count twice. Means that compare
+candidates come from ``estimates`` alone, where the run itself wrote them. Raw means, called so, are
+over the cases that each candidate was asked, by cases first, since repeats of one case are not
+independent, and then by the cases' weights: candidates were asked different cases.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from tasks.store.journal.ledger import UNPRICED
+from tasks.store.tables.tables import TABLES
+
+_PER_CASE = """per_case AS (
+          SELECT run_id, candidate_id, role, case_id, avg(reward) AS reward,
+                 CASE WHEN count(reward) > 0 THEN coalesce(max(weight), 1.0) ELSE 0.0 END AS w,
+                 count(*) AS n, count(*) FILTER (WHERE status <> 'ok') AS n_failed,
+                 avg(latency_ms) AS latency_ms
+          FROM evaluations WHERE status <> 'skipped' GROUP BY ALL)"""
+"""Rewards by case; a case without any weighs nothing."""
+
+_MEANS = """means AS (
+          SELECT run_id, candidate_id, role,
+                 sum(w * reward) / nullif(sum(w), 0) AS raw_mean_reward,
+                 count(reward) AS n_cases, sum(n)::BIGINT AS n_evaluations,
+                 sum(n_failed)::BIGINT AS n_failed, avg(latency_ms) AS latency_ms
+          FROM per_case GROUP BY run_id, candidate_id, role)"""
+"""Means over cases by weight."""
+
+DERIVED: Mapping[str, tuple[str, str]] = {
+    "metrics": (
+        "One row per evaluation and metric.",
+        """
+        SELECT run_id, generation, eval_id, candidate_id, case_id, role,
+               m.key AS metric, m.value AS value
+        FROM (SELECT *, unnest(map_entries(metrics)) AS m FROM evaluations)
+        """,
+    ),
+    "parameters": (
+        "One row per candidate and active parameter; `number` is NULL for texts.",
+        """
+        SELECT c.run_id, c.candidate_id, j.key AS parameter,
+               json_extract_string(j.value, '$') AS value,
+               CASE WHEN j.type IN ('DOUBLE', 'UBIGINT', 'BIGINT')
+                    THEN CAST(j.value AS DOUBLE) END AS number
+        FROM candidates c, json_each(c.params_json) j
+        """,
+    ),
+    "costs": (
+        "Calls, tokens and money by generation, UTC day, purpose, provider and model; `n_unpriced` "
+        "were answered at an unknown price, `maybe_usd` bounds those whose end nobody saw.",
+        f"""
+        SELECT run_id, generation, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day,
+               purpose, provider, model,
+               count(*) FILTER (WHERE state <> 'cached') AS n_calls,
+               count(*) FILTER (WHERE state = 'failed') AS n_failed,
+               count(*) FILTER (WHERE state = 'cached') AS n_cached,
+               count(*) FILTER (WHERE {UNPRICED}) AS n_unpriced,
+               sum(tokens_in)::BIGINT AS tokens_in, sum(tokens_out)::BIGINT AS tokens_out,
+               sum(cached_tokens)::BIGINT AS cached_tokens,
+               sum(cache_write_tokens)::BIGINT AS cache_write_tokens,
+               sum(reasoning_tokens)::BIGINT AS reasoning_tokens,
+               sum(cost_usd) AS cost_usd, sum(maybe_usd) AS maybe_usd
+        FROM attempts GROUP BY ALL
+        """,  # noqa: S608 - constants
+    ),
+    "answers_from": (
+        "Where the answers of a run came from: paid by it, used again within it, or paid by "
+        "another run.",
+        """
+        SELECT run_id, purpose,
+               CASE WHEN state = 'done' THEN 'paid by this run'
+                    WHEN payer = run_id THEN 'used again within this run'
+                    ELSE 'paid by another run' END AS source,
+               payer AS payer_run_id, count(*) AS n_answers
+        FROM (SELECT *, CASE WHEN state = 'cached' THEN coalesce(payer_run_id, run_id)
+                             ELSE run_id END AS payer
+              FROM attempts WHERE state IN ('done', 'cached'))
+        GROUP BY ALL
+        """,
+    ),
+    "standings": (
+        "What is believed of each candidate's mean reward: the newest posterior of each run.",
+        """
+        SELECT * FROM estimates WHERE role = 'search'
+        QUALIFY 2 * n_generations + (generation IS NULL)::INTEGER
+                = max(2 * n_generations + (generation IS NULL)::INTEGER) OVER (PARTITION BY run_id)
+        """,
+    ),
+    "leaderboard": (
+        "Candidates of each run as they are ranked: rank 1 is recommended. `posterior_mean` with "
+        "its interval compares candidates that were asked different cases, `cautious` orders them; "
+        "`raw_mean_reward` is over a candidate's own `n_cases` cases and compares nothing.",
+        f"""
+        WITH {_PER_CASE},
+        {_MEANS},
+        money AS (
+          SELECT e.run_id, e.candidate_id, sum(a.cost_usd) AS cost_usd
+          FROM attempts a JOIN evaluations e USING (run_id, eval_id)
+          WHERE e.role = 'search' GROUP BY ALL)
+        SELECT m.run_id, s.rank, coalesce(s.recommended, false) AS recommended, m.candidate_id,
+               s.mean AS posterior_mean, s.low AS posterior_low, s.high AS posterior_high,
+               s.cautious, s.feasible, m.n_cases, m.raw_mean_reward, m.n_evaluations, m.n_failed,
+               money.cost_usd, m.latency_ms, c.generation, c.origin, c.params_json
+        FROM means m JOIN candidates c USING (run_id, candidate_id)
+             LEFT JOIN standings s USING (run_id, candidate_id)
+             LEFT JOIN money USING (run_id, candidate_id)
+        WHERE m.role = 'search'
+        """,  # noqa: S608 - constants
+    ),
+    "learning_curve": (
+        "What would have been handed over after each generation: `best_so_far` is the posterior "
+        "mean of `recommended_id`, and ends at that of the candidate handed over. "
+        "`posterior_mean` is the mean over the candidates evaluated in the generation; raw means "
+        "are over the cases that happened to be asked in it.",
+        """
+        WITH money AS (
+          SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL),
+        leaders AS (
+          SELECT run_id, n_generations - 1 AS generation, candidate_id, mean, low, high, n_cases
+          FROM estimates WHERE recommended AND role = 'search'
+          QUALIFY row_number() OVER (PARTITION BY run_id, n_generations
+                                     ORDER BY estimates.generation IS NOT NULL) = 1)
+        SELECT g.run_id, g.generation, l.candidate_id AS recommended_id, l.mean AS best_so_far,
+               l.low AS best_low, l.high AS best_high, l.n_cases AS best_n_cases,
+               g.posterior_mean, g.raw_mean_reward, g.raw_best_reward, g.n_evaluations,
+               CAST(sum(g.n_evaluations) OVER w AS BIGINT) AS cumulative_evaluations,
+               money.cost_usd, sum(money.cost_usd) OVER w AS cumulative_usd
+        FROM generations g LEFT JOIN money USING (run_id, generation)
+             LEFT JOIN leaders l USING (run_id, generation)
+        WINDOW w AS (PARTITION BY g.run_id ORDER BY g.generation)
+        """,
+    ),
+    "final_estimates": (
+        "The re-estimation on cells the search never used, by candidate and role: measured means, "
+        "all over the same cells, with their intervals.",
+        f"""
+        WITH {_PER_CASE},
+        {_MEANS}
+        SELECT m.run_id, coalesce(e.recommended, false) AS recommended, m.candidate_id, m.role,
+               coalesce(e.mean, m.raw_mean_reward) AS mean_reward, e.low, e.high, e.level,
+               m.n_cases, m.n_evaluations, m.n_failed
+        FROM means m LEFT JOIN estimates e
+             ON e.run_id = m.run_id AND e.candidate_id = m.candidate_id AND e.role = m.role
+                AND e.generation IS NULL
+        WHERE m.role <> 'search'
+        """,  # noqa: S608 - constants
+    ),
+    "failures": (
+        "Evaluations that did not end well, and why.",
+        """
+        SELECT run_id, generation, eval_id, candidate_id, case_id, role, status, fault,
+               error_type, error, attempt, latency_ms
+        FROM evaluations WHERE status <> 'ok'
+        """,
+    ),
+    "answers": (
+        "Evaluations with the texts sent and received (NULL where `storage.keep_text` is off).",
+        """
+        WITH texts AS (
+          SELECT run_id, payload_sha256, min(text) AS text FROM payloads GROUP BY ALL)
+        SELECT e.run_id, e.generation, e.eval_id, e.candidate_id, e.case_id, e.role, e.status,
+               e.reward, p.text AS prompt, r.text AS response
+        FROM evaluations e
+             LEFT JOIN texts p ON p.run_id = e.run_id AND p.payload_sha256 = e.request_sha256
+             LEFT JOIN texts r ON r.run_id = e.run_id AND r.payload_sha256 = e.payload_sha256
+        """,
+    ),
+}
+"""Views beyond the tables: name → (meaning, SELECT). A view uses only those before it."""
+
+VIEW_NAMES: tuple[str, ...] = (*TABLES, *DERIVED)
+"""Everything a query can read."""
+_NAMES = frozenset(VIEW_NAMES)
+_WORD = re.compile(r"\w+")
+_CATALOG = re.compile(
+    r"\b(information_schema|duckdb_|pg_|sqlite_|show|pragma|query_table)", re.IGNORECASE
+)
+"""Ways to reach views without naming them."""
+
+
+def view_statements(
+    files: Mapping[str, Sequence[str]], names: Collection[str] = VIEW_NAMES
+) -> dict[str, str]:
+    """Return the statement that creates each of these views, in an order in which they can run.
+
+    Args:
+        files: paths by table.
+        names: of views, with all that they use.
+    """
+    return views_over(
+        {name: table.files_sql(files.get(name, ())) for name, table in TABLES.items()}, names
+    )
+
+
+def views_over(tables: Mapping[str, str], names: Collection[str] = VIEW_NAMES) -> dict[str, str]:
+    """Return the statement that creates each of these views over tables that are SELECTs."""
+    selects = {**tables, **{name: select for name, (_, select) in DERIVED.items()}}
+    return {
+        name: f"CREATE VIEW {name} AS {select}"
+        for name, select in selects.items()
+        if name in names
+    }
+
+
+def views_for(sql: str) -> frozenset[str]:
+    """Return the views that a text may read: those it names, and what they use.
+
+    A word in a string or a comment counts too, which costs a view and changes nothing. A text that
+    names none may look them up in DuckDB's catalog, and gets all.
+    """
+    named = _views_named(sql)
+    if not named or _CATALOG.search(sql):
+        return frozenset(VIEW_NAMES)
+    for name in reversed([*DERIVED]):
+        if name in named:
+            named |= _views_named(DERIVED[name][1])
+    return frozenset(named)
+
+
+def _views_named(sql: str) -> set[str]:
+    return {word for word in _WORD.findall(sql.lower()) if word in _NAMES}
+
+
+def describe_views() -> str:
+    """Return the derived views as Markdown, for the documentation."""
+    lines = ["| view | meaning |", "|---|---|"]
+    lines.extend(f"| {name} | {meaning} |" for name, (meaning, _) in DERIVED.items())
+    return "\n".join(lines) + "\n"
