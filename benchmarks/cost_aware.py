@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.warm_start import draw_effects, told, value_of
-from convergence_core.objective.costs import Costs
+from convergence_core.objective.costs import CostAwareSettings
 from convergence_core.records import Params
 from tests.support.priced_problem import SPACE, handed_over, prices, search
 
@@ -52,7 +52,7 @@ def main() -> None:
             for seed in range(FIRST_SEED, FIRST_SEED + n_seeds):
                 value = target(seed, dear_is_good=dear_is_good)
                 row = []
-                for costs in (None, Costs(per="usd")):
+                for costs in (None, CostAwareSettings(per="usd")):
                     state, world = search(costs, seed, value=value, budget=budget)
                     n_cells = sum(member.n for member in state.archive)
                     row += [regret(value, seed, handed_over(state)), n_cells, world.spent]

@@ -35,7 +35,7 @@ from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
 from tasks.calls.call_keys import Epoch
 from tasks.calls.session import EvaluationSession
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded, load_mapping
 from tasks.metrics.metrics import make_metrics
 from tasks.store import open_journal
@@ -138,7 +138,7 @@ class Ours:
 
     def __init__(self, kind: str, url: str, folder: Path) -> None:
         self._loaded: Loaded = load_mapping(configuration(kind, url), folder)
-        self._world = World.of(self._loaded.configuration)
+        self._world = Environment.of(self._loaded.configuration)
         self._cases: dict[str, Case] = {}
         self._journal = open_journal(folder)
         config = self._loaded.configuration

@@ -279,9 +279,9 @@ class _Job:
 
     def _work(self) -> OptimizationResult:
         from convergence.optimize.execution import execute  # noqa: PLC0415 - with the first run
-        from convergence.optimize.progress import Progress, open_screen  # noqa: PLC0415 - as above
+        from convergence.optimize.progress import ProgressDisplay, open_screen  # noqa: PLC0415 - as above
 
-        with Progress(open_screen(quiet=self._logging_mode == "silent")) as progress:
+        with ProgressDisplay(open_screen(quiet=self._logging_mode == "silent")) as progress:
             running = self._open(self._tell(progress))
             with self._lock:
                 self._running = running

@@ -42,7 +42,7 @@ class CallIntent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class StoredAnswer:
     """A stored outcome of a call; candidate faults are outcomes too."""
 
     outcome: Json
@@ -65,7 +65,7 @@ class Claim:
     """``granted``: make the call; ``hit``: here is the answer; ``busy``: another owner is at it."""
     attempt: int = 0
     """Number of the attempt granted, from 1."""
-    answer: Answer | None = None
+    answer: StoredAnswer | None = None
     """Set for a hit."""
 
 
@@ -153,7 +153,7 @@ class Journal(Protocol):
         """Record how attempts ended; the first ``done`` of a key wins until it is too old."""
         ...
 
-    def answers(self, call_keys: Sequence[str]) -> dict[str, Answer]:
+    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
         """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
 
         A run whose ``budget.max_calls`` is spent reads what it has paid for by this.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.space_model import Learned
+from convergence_core.posterior.space_model import FittedEvidence
 from convergence_core.records import Candidate
 from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Float, Space
@@ -88,7 +88,7 @@ def draw(figure: "Figure", palette: Palette) -> None:
 
 
 def _evidence(
-    axes: "Axes", palette: Palette, archive: Archive, learned: Learned, known: np.ndarray
+    axes: "Axes", palette: Palette, archive: Archive, learned: FittedEvidence, known: np.ndarray
 ) -> None:
     raw = [sum(m.rewards.values()) / m.n for m in archive]
     freed = learned.effects.mean

@@ -9,7 +9,7 @@ from tasks.prefect_support.flow_run_names import (
     task_runs_have_no_tags,
 )
 from tasks.prefect_support.heartbeats import beating
-from tasks.run.active_runs import stopping_when_left, thinks
+from tasks.run.active_runs import rlp_enabled, stopping_when_left
 from tasks.run.sealed import Sealed
 from tasks.secrets.process_redaction import redacted_errors
 from tasks.steps import evaluate, learn, predict, sample_candidates, save_generation, think
@@ -38,7 +38,7 @@ def run_generation(run_id: str, generation: int) -> None:
         task_runs_have_no_tags(),
         task_run_events_have_no_tags(),
     ):
-        if thinks(run_id):
+        if rlp_enabled(run_id):
             think(run_id, generation)
             predict(run_id, generation)
         plan = sample_candidates(run_id, generation)

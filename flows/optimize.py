@@ -15,7 +15,7 @@ from tasks.prefect_support.flow_run_names import label_of_flow_run
 from tasks.prefect_support.garbage_collection import collecting_rarely
 from tasks.prefect_support.heartbeats import beating, flows_beat_themselves
 from tasks.prefect_support.orphans import cancelling_what_never_began
-from tasks.run.active_runs import prefers
+from tasks.run.active_runs import sao_due
 from tasks.run.adoption import Concluded, concluded_by
 from tasks.run.approval import await_adoption
 from tasks.run.conclusion import choose_finalists, conclude
@@ -68,9 +68,9 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         )
         with cancelling_what_never_began(run.run_id), run, flows_beat_themselves():
             show_start(run)
-            while run.goes_on():
+            while run.should_continue():
                 with tags(*run.tags_of_generation()):
-                    if prefers(run.run_id):
+                    if sao_due(run.run_id):
                         sao(run_id=run.run_id, generation=run.next_generation)
                     run_generation(run.run_id, run.next_generation)
             finalists = choose_finalists(run)

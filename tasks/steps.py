@@ -15,9 +15,9 @@ from convergence_core.ports import Row
 from convergence_core.records import Assignment, Trial
 from convergence_core.rlp.rows import prediction_rows, text_rows, thought_rows, update_rows
 from convergence_core.search.sampler import Plan
-from tasks.rlp.run_rlp import Taught
+from tasks.rlp.run_rlp import RlpStep
 from tasks.run.active_runs import run_of
-from tasks.run.progress import Learned
+from tasks.run.progress import StepResult
 from tasks.run.run import Run, baseline_of, has_answers
 from tasks.run.sao_rounds import save_rounds
 from tasks.run.sealed import Sealed
@@ -89,11 +89,13 @@ def finish_rounds(run_id: str) -> None:
     """Mark a run of rounds as done, with why it ended."""
     run = run_of(run_id)
     found = run.preferring
-    why = "no preferences can be written" if found is None else found.why_off
+    why = "no preferences can be written" if found is None else found.disabled_reason
     if why is None and found is not None:
         nobody = "no run of this system has a reward yet"
         why = (
-            nobody if run.leader() is None else found.state.rounds.why_ended or "alarm of coverage"
+            nobody
+            if run.leader() is None
+            else found.state.rounds.stop_reason or "alarm of coverage"
         )
     run.save("done", why)
     run.emit(RunFinished(run_id=run_id, status="done", reason=why or ""))
@@ -128,7 +130,7 @@ def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Tri
 
 @task(task_run_name="learn from generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
-def learn(run_id: str, generation: int, trials: Sealed[list[Trial]]) -> Learned:  # noqa: ARG001
+def learn(run_id: str, generation: int, trials: Sealed[list[Trial]]) -> StepResult:  # noqa: ARG001
     """Update the posterior and the stopper; nothing is kept before it is saved.
 
     Raises:
@@ -141,7 +143,7 @@ def learn(run_id: str, generation: int, trials: Sealed[list[Trial]]) -> Learned:
 
 @task(task_run_name="save generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
-def save_generation(run_id: str, generation: int, learned: Sealed[Learned]) -> None:
+def save_generation(run_id: str, generation: int, learned: Sealed[StepResult]) -> None:
     """Publish the generation's tables, its commit marker last, and move the run on.
 
     Raises:
@@ -206,7 +208,7 @@ def preference_tables(run: Run, generation: int) -> dict[str, list[Row]]:
     return dict(played.tables)
 
 
-def thought_tables(run_id: str, taught: Taught | None) -> dict[str, list[Row]]:
+def thought_tables(run_id: str, taught: RlpStep | None) -> dict[str, list[Row]]:
     """Return the rows of what a generation taught about thoughts."""
     if taught is None:
         return {}
@@ -218,5 +220,5 @@ def thought_tables(run_id: str, taught: Taught | None) -> dict[str, list[Row]]:
     }
 
 
-def _thought_texts(run_id: str, step: Learned) -> list[Row]:
+def _thought_texts(run_id: str, step: StepResult) -> list[Row]:
     return [] if step.taught is None else text_rows(run_id, step.taught.commitment.thoughts)

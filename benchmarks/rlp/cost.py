@@ -26,21 +26,21 @@ from convergence_core.ports import Completion
 from convergence_core.records import Json, Params
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.rlp.learner import RlpState
-from convergence_core.rlp.policy import Policy
+from convergence_core.rlp.policy import StrategyPolicy
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import commitment_rows
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler, make_surrogate
 from convergence_core.space import Space
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Model
 from tasks.rlp.prompts import English
 from tasks.rlp.run_rlp import Thinking
-from tasks.rlp.sub_budget import Purse
+from tasks.rlp.sub_budget import SubBudget
 from tasks.rlp.thinker import Thinker
 from tasks.store import ParquetStore
 
@@ -161,14 +161,14 @@ def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
         run_id="r",
         seed=0,
         thinker=Thinker(model=model, wording=English(), space=space),
-        settings=Settings(),
+        settings=RlpSettings(),
         session=session,  # type: ignore[arg-type]  # as it is
         surrogate=make_surrogate(space),
         state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
-        purse=Purse(limit_usd=None),
+        purse=SubBudget(limit_usd=None),
     )
-    thinking.ladder = Ladder(channel=CHANNELS[rung](model, English()), refused={})
+    thinking.ladder = ChannelProbe(channel=CHANNELS[rung](model, English()), refused={})
     with tempfile.TemporaryDirectory() as folder:
         play = partial(
             step,
@@ -185,7 +185,7 @@ def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
         # As costly as can be: nobody keeps silent.
         theta = thinking.state.policy.theta.copy()
         theta[0, 0] = -100.0
-        thinking.state = replace(thinking.state, policy=Policy(theta))
+        thinking.state = replace(thinking.state, policy=StrategyPolicy(theta))
         n_before = stub.n_calls
         steps = [play(generation, state=state, stub=stub)[1] for _ in range(N_STEPS)]
     session.close()

@@ -65,7 +65,7 @@ def play_quickstart(way: Way, thinker: Thinkers, seed: int) -> tuple[float, floa
                 stand_in(run.thinking, thinker, seed)
         rewards: list[float] = []
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 run.think()
                 run.predict()
                 plan = run.ask()

@@ -10,14 +10,14 @@ from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
 from convergence_core.records import Candidate, Evaluation, Params, Trial
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan
 from convergence_core.search.samplers import make_sampler, make_surrogate
 from convergence_core.space import Space
 from tasks.rlp.run_rlp import Thinking
-from tasks.rlp.sub_budget import Purse
+from tasks.rlp.sub_budget import SubBudget
 
 N_GENERATIONS = 12
 N_CANDIDATES = 6
@@ -49,12 +49,12 @@ def play(
         run_id="r",
         seed=seed,
         thinker=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
-        settings=Settings(),
+        settings=RlpSettings(),
         session=Inline(),  # type: ignore[arg-type]  # as it is
         surrogate=make_surrogate(space),
         state=RlpState.first(names),
         replay=Replay(),
-        purse=Purse(limit_usd=None),
+        purse=SubBudget(limit_usd=None),
     )
     world, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
     state = sampler.start()

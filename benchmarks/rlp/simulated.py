@@ -14,7 +14,7 @@ from convergence_core.rlp.regions import Region
 from convergence_core.rlp.scale import Scale
 from convergence_core.search.sampler import Advice
 from convergence_core.space import Choice, Space
-from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.run_rlp import Thinking
 from tasks.rlp.thinker import Drawn, Predicted
 
@@ -77,9 +77,9 @@ class Simulated:
         drawn = np.random.default_rng([seed, 78])
         self._rewards = np.array([value(space.sample(drawn)) for _ in range(N_KNOWN)])
 
-    async def climb(self, _asker: Any) -> Ladder:
+    async def probe_channels(self, _asker: Any) -> ChannelProbe:
         """Stand on a rung that needs no server."""
-        return Ladder(channel=_Channel(), refused={})  # type: ignore[arg-type]  # nobody asks it
+        return ChannelProbe(channel=_Channel(), refused={})  # type: ignore[arg-type]  # nobody asks it
 
     async def think(
         self, drawn: Sequence[Drawn], _history: History, **of: Any

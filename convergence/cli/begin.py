@@ -179,7 +179,7 @@ def _build_parts(loaded: "Loaded") -> None:
     import asyncio  # noqa: PLC0415 - only here
 
     from tasks.http.authentication import journal_url  # noqa: PLC0415 - as above
-    from tasks.inputs.environment import World  # noqa: PLC0415 - as above
+    from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.prices import check_priced  # noqa: PLC0415 - as above
     from tasks.metrics.metrics import make_metrics  # noqa: PLC0415 - as above
     from tasks.run.destinations import check_destinations  # noqa: PLC0415 - as above
@@ -188,7 +188,7 @@ def _build_parts(loaded: "Loaded") -> None:
     from tasks.targets import make_target  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
-    world = World.unchecked(configuration)
+    world = Environment.unchecked(configuration)
 
     def make_priced_target() -> None:
         target = make_target(loaded, world)

@@ -26,7 +26,7 @@ NARROWEST_TEXT = 20
 
 
 @dataclass(slots=True)
-class Settings:
+class ConsoleSettings:
     """How this process talks; set once by ``convergence.__main__`` and by ``--json``."""
 
     debug: bool = False
@@ -34,7 +34,7 @@ class Settings:
     """Standard output holds one JSON value and nothing else."""
 
 
-settings = Settings()
+settings = ConsoleSettings()
 
 
 def out() -> "Console":

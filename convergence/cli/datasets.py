@@ -19,7 +19,7 @@ EXIT_DOUBTS = 100
 """Nobody should train on these rows."""
 
 
-class Form(StrEnum):
+class RowFormat(StrEnum):
     """Forms of rows."""
 
     TRL = "trl"
@@ -51,8 +51,8 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         typer.Option("--output", "-o", help="File: .jsonl, or .json for one array."),
     ] = Path("preferences.jsonl"),
     form: Annotated[
-        Form, typer.Option("--format", "-f", help="trl (DPO, reward, SimPO) or openai.")
-    ] = Form.TRL,
+        RowFormat, typer.Option("--format", "-f", help="trl (DPO, reward, SimPO) or openai.")
+    ] = RowFormat.TRL,
     system: Annotated[
         str | None, typer.Option(help="Its api.name. Default: the only one that has any.")
     ] = None,

@@ -130,7 +130,7 @@ def rollback(
     """Bring back the champion before the present one, on offer in its place."""
     console.settings.json = as_json
     from tasks.serving.promotion import offer_champion, take_off_offer  # noqa: PLC0415
-    from tasks.store.runtime.promotions import before, champion_of, crown  # noqa: PLC0415
+    from tasks.store.runtime.promotions import before, champion_of, set_champion  # noqa: PLC0415
     from tasks.store.runtime.rows import Champion  # noqa: PLC0415
 
     with open_runtime(store, config) as state:
@@ -149,7 +149,7 @@ def rollback(
         _confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
         offer_champion(state, system, former)
         take_off_offer(state, system, reigning)
-        crown(
+        set_champion(
             state,
             Champion(
                 system=system,

@@ -10,7 +10,7 @@ import typer
 from convergence.cli import console, locations, optimize
 
 if TYPE_CHECKING:
-    from convergence.cost_estimate.estimate import Estimate, RoleEstimate
+    from convergence.cost_estimate.estimate import RoleEstimate, RunEstimate
     from convergence.cost_estimate.ranges import Range
 
 COLUMNS = ("role", "", "calls", "tokens", "USD", "based on")
@@ -69,7 +69,7 @@ def show_estimate(
         _show(found)
 
 
-def _show(found: "Estimate") -> None:
+def _show(found: "RunEstimate") -> None:
     console.answer(f"\n{found.system}: nothing was called.", style="bold")
     rows = [_row(role) for role in found.roles]
     total = _row(found.total)

@@ -9,7 +9,7 @@ from convergence.cli import console, locations
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence_core.bandit.off_policy import OffPolicyEstimate, Value
+    from convergence_core.bandit.off_policy import OffPolicyEstimate, PolicyValue
     from tasks.serving.off_policy_log import NamedLog
 
 EXIT_ALARM = 100
@@ -95,7 +95,7 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
         return stored_log(state, name)
 
 
-def _values(result: "OffPolicyEstimate") -> "dict[str, Value | None]":
+def _values(result: "OffPolicyEstimate") -> "dict[str, PolicyValue | None]":
     return {"IPS": result.ips, "SNIPS": result.snips, "DR": result.dr}
 
 

@@ -189,11 +189,11 @@ def _run(
     """Prepare a run, execute its flow, show progress and result."""
     from convergence.cli.interrupts import Terminated, stops_cleanly  # noqa: PLC0415 - only for runs
     from convergence.optimize.execution import execute  # noqa: PLC0415 - as above
-    from convergence.optimize.progress import Progress, open_screen  # noqa: PLC0415 - brings Rich
+    from convergence.optimize.progress import ProgressDisplay, open_screen  # noqa: PLC0415 - brings Rich
     from tasks.prefect_support.temporary_server import stop_server  # noqa: PLC0415 - as above
 
     with (
-        Progress(open_screen(quiet=quiet or as_json)) as progress,
+        ProgressDisplay(open_screen(quiet=quiet or as_json)) as progress,
         _mock(wanted=offline) as mock_url,
     ):
         # Nobody watches a quiet run, so nobody is told of its cells.

@@ -22,7 +22,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ServiceRequest:
     """One request."""
 
     what: str
@@ -87,7 +87,7 @@ class Requests:
             raise httpx.DecodingError(str(fault)) from None
 
     @staticmethod
-    def answer_of(ask: Ask, response: httpx.Response) -> dict[str, Any]:
+    def answer_of(ask: ServiceRequest, response: httpx.Response) -> dict[str, Any]:
         """Return the answer's JSON.
 
         Raises:
@@ -114,9 +114,9 @@ def select_ask(
     agent_type: str | None,
     context: Mapping[str, Any] | None,
     request_key: str | None,
-) -> Ask:
+) -> ServiceRequest:
     """Return the request for an arm, under a name of its own."""
-    return Ask(
+    return ServiceRequest(
         what="select",
         method="POST",
         path=f"/v1/systems/{quote(system, safe='')}/select",
@@ -129,18 +129,18 @@ def select_ask(
     )
 
 
-def update_ask(system: str, **told: Any) -> Ask:
+def update_ask(system: str, **told: Any) -> ServiceRequest:
     """Return the request that tells what came of a decision."""
     path = f"/v1/systems/{quote(system, safe='')}/update"
-    return Ask(what="update", method="POST", path=path, json=_given(**told))
+    return ServiceRequest(what="update", method="POST", path=path, json=_given(**told))
 
 
 def system_ask(
     method: str, system: str, *rest: str, json: Any = None, **params: str | None
-) -> Ask:
+) -> ServiceRequest:
     """Return a request for something of a system; query parameters that are ``None`` are left out."""
     path = "/".join(quote(part, safe="") for part in (system, *rest))
-    return Ask(
+    return ServiceRequest(
         what=rest[0], method=method, path=f"/v1/systems/{path}", json=json, params=_given(**params)
     )
 
@@ -153,7 +153,7 @@ def offer_ask(
     agent_type: str | None,
     prior: tuple[float, float] | None,
     cost: float | None,
-) -> Ask:
+) -> ServiceRequest:
     """Return the request that puts an arm on offer."""
     body = _given(
         params=dict(params),

@@ -16,8 +16,8 @@ from convergence.client.answers import (
     Updated,
 )
 from convergence.client.asks import (
-    Ask,
     Requests,
+    ServiceRequest,
     gates_of,
     made,
     offer_ask,
@@ -141,7 +141,7 @@ class AsyncClient(Requests):
         """Close."""
         await self.aclose()
 
-    async def _asked(self, ask: Ask) -> dict[str, Any]:
+    async def _asked(self, ask: ServiceRequest) -> dict[str, Any]:
         attempt = 0
         while True:
             try:

@@ -16,8 +16,8 @@ from convergence.client.answers import (
     Updated,
 )
 from convergence.client.asks import (
-    Ask,
     Requests,
+    ServiceRequest,
     gates_of,
     made,
     offer_ask,
@@ -155,7 +155,7 @@ class Client(Requests):
         """Close."""
         self.close()
 
-    def _asked(self, ask: Ask) -> dict[str, Any]:
+    def _asked(self, ask: ServiceRequest) -> dict[str, Any]:
         attempt = 0
         while True:
             try:

@@ -47,6 +47,6 @@ class _OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Find old names from now on, after everything that has its name still."""
+    """Find old names from now on, before a moved package is searched for modules of its old name."""
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
-        sys.meta_path.append(_OldNames())
+        sys.meta_path.insert(0, _OldNames())

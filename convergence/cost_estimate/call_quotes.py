@@ -22,7 +22,7 @@ from convergence_core.ports import Target
 from convergence_core.records import Case, Params, Usage
 
 if TYPE_CHECKING:
-    from tasks.inputs.environment import World
+    from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
 N_CANDIDATES = 24
@@ -38,7 +38,7 @@ OTHER_TOKENIZER = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class CallHistory:
     """What calls of one purpose used in earlier runs of the system."""
 
     n_calls: int
@@ -67,7 +67,7 @@ class Quote:
     worst_usd: float | None
     worst_tokens: int | None
 
-    def tokens(self, past: History | None) -> Range:
+    def tokens(self, past: CallHistory | None) -> Range:
         """Return the tokens of such a call."""
         if past is not None and past.counts_tokens:
             return past.prompt.plus(past.answer)
@@ -77,7 +77,7 @@ class Quote:
             low=guess.low, expected=guess.expected, high=None if most is None else float(most)
         )
 
-    def usd(self, past: History | None, *, batch: bool = False) -> Range:
+    def usd(self, past: CallHistory | None, *, batch: bool = False) -> Range:
         """Return the price of such a call."""
         if self.price is None:
             return UNKNOWN
@@ -109,7 +109,7 @@ class Quote:
 class TargetQuotes:
     """Quotes of calls of the target, over candidates and cases that a run may ask."""
 
-    def __init__(self, loaded: "Loaded", world: "World", target: Target) -> None:
+    def __init__(self, loaded: "Loaded", world: "Environment", target: Target) -> None:
         self._prices = world.prices
         self._target = target
         self._space = loaded.space
@@ -128,7 +128,7 @@ class TargetQuotes:
             if (quote := self._quote(point, case)) is not None
         ]
         self.all = [*self._drawn]
-        for worth in (_dearness, _length):
+        for worth in (_worst_cost, _length):
             self.all += self._extreme(points, rng, worth)
 
     def over(self, part: Callable[[Quote], Range]) -> Range:
@@ -192,7 +192,7 @@ class TargetQuotes:
 
 
 def judge_quotes(
-    loaded: "Loaded", world: "World", name: str, metric: MetricConfig, target: TargetQuotes
+    loaded: "Loaded", world: "Environment", name: str, metric: MetricConfig, target: TargetQuotes
 ) -> list[Quote]:
     """Return quotes of calls of one judge, one per case looked at.
 
@@ -201,11 +201,11 @@ def judge_quotes(
     """
     from tasks.json_values import as_text  # noqa: PLC0415 - as above
     from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - brings clients
-    from tasks.providers import seller_of  # noqa: PLC0415 - as above
+    from tasks.providers import billing_provider  # noqa: PLC0415 - as above
 
     llm = metric.llm or loaded.configuration.llm
     assert llm is not None  # noqa: S101 - the configuration was checked
-    seller, model = seller_of(llm)
+    seller, model = billing_provider(llm)
     price = world.prices.find(seller, model)
     rubric = loaded.rubrics.get(name, metric.rubric or "")
     n_shown = 2 if metric.mode == "pairwise" else 1
@@ -233,7 +233,7 @@ def judge_quotes(
     return quotes
 
 
-def history_of(row: Mapping[str, object]) -> History:
+def history_of(row: Mapping[str, object]) -> CallHistory:
     """Return what a row of the query over earlier calls says; see ``convergence.cost_estimate.estimate``."""
     n_calls = int(str(row["n_calls"]))
 
@@ -245,7 +245,7 @@ def history_of(row: Mapping[str, object]) -> History:
         low, high, mean = float(quantiles[0]), float(quantiles[1]), float(str(row[f"mean_{name}"]))
         return Range(low=min(low, mean), expected=mean, high=max(high, mean))
 
-    return History(
+    return CallHistory(
         n_calls=n_calls,
         n_runs=int(str(row["n_runs"])),
         prompt=ends("in", 0.5),
@@ -272,7 +272,7 @@ def _answer(longest: int | None) -> Range:
     return UNKNOWN if longest is None else Range(low=0, expected=longest / 2, high=longest)
 
 
-def _dearness(quote: Quote) -> float:
+def _worst_cost(quote: Quote) -> float:
     return -1.0 if quote.worst_usd is None else quote.worst_usd
 
 

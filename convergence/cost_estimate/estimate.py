@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from convergence.cost_estimate.call_quotes import History, TargetQuotes, history_of, judge_quotes
+from convergence.cost_estimate.call_quotes import (
+    CallHistory,
+    TargetQuotes,
+    history_of,
+    judge_quotes,
+)
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
 from convergence.cost_estimate.rlp_quotes import thought_costs
 from convergence.cost_estimate.run_forecast import Forecast, forecast
@@ -21,7 +26,7 @@ from convergence_core.ports import Target
 from convergence_core.records import Json
 
 if TYPE_CHECKING:
-    from tasks.inputs.environment import World
+    from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
 _HISTORY = """
@@ -65,7 +70,7 @@ class RoleEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RunEstimate:
     """What a run would be."""
 
     system: str
@@ -87,17 +92,17 @@ class Estimate:
         }
 
 
-def estimate(loaded: "Loaded") -> Estimate:
+def estimate(loaded: "Loaded") -> RunEstimate:
     """Return what a run of this configuration would cost; calls nothing.
 
     Raises:
         ConfigurationError: the target cannot be made.
         StoreError: there is a store, and it cannot be read.
     """
-    from tasks.inputs.environment import World  # noqa: PLC0415 - as above
+    from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.targets import make_target  # noqa: PLC0415 - brings clients
 
-    world = World.unchecked(loaded.configuration)
+    world = Environment.unchecked(loaded.configuration)
     target = make_target(loaded, world)
     try:
         return estimate_from(loaded, world, target, histories(loaded))
@@ -105,7 +110,7 @@ def estimate(loaded: "Loaded") -> Estimate:
         asyncio.run(target.aclose())
 
 
-def histories(loaded: "Loaded") -> dict[str, History]:
+def histories(loaded: "Loaded") -> dict[str, CallHistory]:
     """Return what earlier runs of the system used, by purpose; empty where there are none."""
     path = loaded.base_dir / loaded.configuration.storage.folder
     if not (path / "store.json").is_file():
@@ -121,8 +126,8 @@ def histories(loaded: "Loaded") -> dict[str, History]:
 
 
 def estimate_from(
-    loaded: "Loaded", world: "World", target: Target, past: Mapping[str, History]
-) -> Estimate:
+    loaded: "Loaded", world: "Environment", target: Target, past: Mapping[str, CallHistory]
+) -> RunEstimate:
     """Return what a run would cost, given its target and what earlier runs used by purpose."""
     configuration = loaded.configuration
     plan = forecast(loaded)
@@ -142,7 +147,7 @@ def estimate_from(
         roles.append(judge)
     roles += _thought_roles(loaded, world, plan, past)
     total = _total(roles, configuration)
-    return Estimate(
+    return RunEstimate(
         system=configuration.api.name,
         roles=tuple(roles),
         total=_capped(total, configuration),
@@ -168,7 +173,7 @@ def _target_role(
     provider: str,
     quotes: TargetQuotes,
     calls: Range,
-    past: History | None,
+    past: CallHistory | None,
 ) -> RoleEstimate:
     """Return what the calls of the target cost."""
     if quotes.is_chat:
@@ -214,12 +219,12 @@ def _why_unknown(quotes: TargetQuotes, *, calibrated: bool) -> str | None:
 
 def _judge_role(
     loaded: "Loaded",
-    world: "World",
+    world: "Environment",
     judge: tuple[str, MetricConfig],
     target: TargetQuotes,
     *,
     cells: Range,
-    past: History | None,
+    past: CallHistory | None,
 ) -> RoleEstimate:
     """Return what the calls of one judge cost."""
     from tasks.metrics.judge import call_count  # noqa: PLC0415 - brings clients
@@ -245,7 +250,7 @@ def _judge_role(
 
 
 def _thought_roles(
-    loaded: "Loaded", world: "World", plan: Forecast, past: Mapping[str, History]
+    loaded: "Loaded", world: "Environment", plan: Forecast, past: Mapping[str, CallHistory]
 ) -> Iterator[RoleEstimate]:
     """Return what thoughts and what is predicted with them cost."""
     roles: tuple[Literal["thought", "prediction"], ...] = ("thought", "prediction")
@@ -332,7 +337,7 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
         yield f"budget.max_usd={budget.max_usd:.12g} refuses calls whose price is unknown."
 
 
-def _basis(past: History | None) -> str:
+def _basis(past: CallHistory | None) -> str:
     assert past is not None  # noqa: S101 - asked when there is one
     runs = "1 earlier run" if past.n_runs == 1 else f"{past.n_runs:,} earlier runs"
     return f"calibrated by {past.n_calls:,} calls of {runs}"

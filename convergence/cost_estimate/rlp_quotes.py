@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from convergence.cost_estimate.call_quotes import BYTES_EXPECTED, BYTES_MOST, History, Quote
+from convergence.cost_estimate.call_quotes import BYTES_EXPECTED, BYTES_MOST, CallHistory, Quote
 from convergence.cost_estimate.ranges import Range, over
 from convergence.cost_estimate.run_forecast import Forecast
 from convergence_core.budget import Price, prompt_bound
@@ -27,7 +27,7 @@ from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.space import Space
 
 if TYPE_CHECKING:
-    from tasks.inputs.environment import World
+    from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
 USUAL_THOUGHT: Final = 270
@@ -37,7 +37,7 @@ MOST_SEEN: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class RoleCosts:
     """Calls of one role, in a whole run."""
 
     calls: Range
@@ -50,7 +50,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class PredictionForm:
     """One form of asking for predictions."""
 
     n_calls: float
@@ -62,8 +62,8 @@ class Form:
 
 
 def thought_costs(
-    loaded: "Loaded", world: "World", plan: Forecast, past: Mapping[str, History]
-) -> dict[str, Costs]:
+    loaded: "Loaded", world: "Environment", plan: Forecast, past: Mapping[str, CallHistory]
+) -> dict[str, RoleCosts]:
     """Return what ``thought`` and ``prediction`` calls would cost; empty where nobody thinks.
 
     Args:
@@ -75,13 +75,13 @@ def thought_costs(
     configuration = loaded.configuration
     if configuration.llm is None or not configuration.society.thinks:
         return {}
-    from tasks.providers import seller_of  # noqa: PLC0415 - brings clients
+    from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
     from tasks.rlp.channel_probe import rungs_of  # noqa: PLC0415 - as above
 
     rlp, llm = configuration.society.rlp, configuration.llm
     if rlp.model_name is not None:
         llm = llm.model_copy(update={"model": rlp.model_name})
-    seller, model = seller_of(llm)
+    seller, model = billing_provider(llm)
     price = world.prices.find(seller, model)
     history = _history(loaded.space, plan, configuration.optimization.seed)
     n_thinking = max(0, plan.n_generations - 1)  # the first has nothing to think about
@@ -112,7 +112,7 @@ def thought_costs(
         )
         for form in allowed
     ]
-    predictions = Costs(
+    predictions = RoleCosts(
         calls=_between(expected.calls, [end.calls for end in ends]),
         tokens=_between(expected.tokens, [end.tokens for end in ends]),
         usd=_between(expected.usd, [end.usd for end in ends]),
@@ -127,8 +127,8 @@ def thought_costs(
     }
 
 
-def _role(calls: Range, quotes: Sequence[Quote], past: History | None) -> Costs:
-    return Costs(
+def _role(calls: Range, quotes: Sequence[Quote], past: CallHistory | None) -> RoleCosts:
+    return RoleCosts(
         calls=calls,
         tokens=calls.times(over([quote.tokens(past) for quote in quotes])),
         usd=calls.times(over([quote.usd(past) for quote in quotes])),
@@ -189,7 +189,7 @@ def _thinking_prompts(space: Space, history: Reveals, strategies: Iterable[str])
     return [_bound(messages) for messages in asked]
 
 
-def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, Form]:
+def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, PredictionForm]:
     """Return each form of asking, with all that it asks in one generation."""
     from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
     from tasks.rlp.prompts import English  # noqa: PLC0415 - as above
@@ -204,10 +204,10 @@ def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, Fo
     n_each = n_arms * m + rlp.n_thoughts * N_OWN
     alone = _bound([{"content": f"{context} {one}"}])
     return {
-        "chat_echo": Form(n_calls=N_BINS * n_each, prompt=alone, answer=1),
-        "echo": Form(n_calls=n_each, prompt=N_BINS * alone, answer=0),
-        "chat": Form(n_calls=n_each, prompt=alone, answer=1),
-        "elicited": Form(
+        "chat_echo": PredictionForm(n_calls=N_BINS * n_each, prompt=alone, answer=1),
+        "echo": PredictionForm(n_calls=n_each, prompt=N_BINS * alone, answer=0),
+        "chat": PredictionForm(n_calls=n_each, prompt=alone, answer=1),
+        "elicited": PredictionForm(
             n_calls=n_requests,
             prompt=_bound(words.elicitation(context, questions)),
             answer=ELICITED_LIMIT,

@@ -53,7 +53,7 @@ class Screen(Protocol):
         ...
 
 
-class Silence:
+class NoDisplay:
     """Shows nothing; what ``--quiet`` and ``--json`` ask for."""
 
     def line(self, text: str, style: str = "") -> None:
@@ -130,7 +130,7 @@ class LiveScreen:
         return grid
 
 
-class Progress:
+class ProgressDisplay:
     """Turns events into words; a context manager and the run's listener."""
 
     def __init__(self, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -272,7 +272,7 @@ class Progress:
 def open_screen(*, quiet: bool) -> Screen:
     """Return the screen that suits standard error."""
     if quiet:
-        return Silence()
+        return NoDisplay()
     from convergence.cli.console import err  # noqa: PLC0415 - brings Rich
 
     console = err()

@@ -73,7 +73,7 @@ class RuntimeStorage(Protocol):
         ...
 
 
-class CallerServed:
+class CustomStorageBandit:
     """One system on a storage of the caller's own. Thread-safe as far as the storage is."""
 
     def __init__(self, config: RuntimeConfig, storage: RuntimeStorage) -> None:

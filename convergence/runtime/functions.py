@@ -21,7 +21,7 @@ from convergence.runtime.settings import (
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence.runtime.custom_storage import CallerServed, RuntimeStorage
+    from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage
     from convergence.runtime.systems import DefaultServed, Systems
     from tasks.serving.system import Selection
 
@@ -66,7 +66,7 @@ class RuntimeSelection:
 _homes: "dict[str, Systems]" = {}
 """System → the store that it was configured in."""
 _stores: "dict[Path, Systems]" = {}
-_callers: "dict[str, CallerServed]" = {}
+_callers: "dict[str, CustomStorageBandit]" = {}
 """System → what serves it from a storage of the caller's own."""
 _mutex = threading.Lock()
 
@@ -109,7 +109,7 @@ def configure_runtime_sync(
 
 
 def _configured_by_caller(system: str, settings: RuntimeConfig, storage: object) -> RuntimeConfig:
-    from convergence.runtime.custom_storage import CallerServed, RuntimeStorage  # noqa: PLC0415 - NumPy
+    from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage  # noqa: PLC0415 - NumPy
 
     if not isinstance(storage, RuntimeStorage):
         raise ConfigurationError(
@@ -123,13 +123,13 @@ def _configured_by_caller(system: str, settings: RuntimeConfig, storage: object)
                 )
             ]
         )
-    served = CallerServed(settings, storage)
+    served = CustomStorageBandit(settings, storage)
     with _mutex:
         _callers[system] = served
     return settings
 
 
-def caller_of(system: str) -> "CallerServed | None":
+def caller_of(system: str) -> "CustomStorageBandit | None":
     """Return what serves a system from a storage of the caller's own; ``None``: a store does."""
     with _mutex:
         return _callers.get(system)

@@ -16,12 +16,12 @@ from convergence_core.errors import NoArmsError
 from convergence_core.records import Json, canonical_json
 from tasks.serving.offers import arm_id_of, offer_of
 from tasks.serving.operations import Operation
-from tasks.serving.rewards import Learned, Updating as LoggedReward
+from tasks.serving.rewards import RewardOutcome, RewardWrite as LoggedReward
 from tasks.serving.settings import ServingSettings
 from tasks.serving.system import Bandit, Selection
 from tasks.store.runtime.rows import ArmOffer, Group, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.writes import Connection, NewReward, check_cost
+from tasks.store.runtime.writes import NewReward, RuntimeConnection, check_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class DefaultServed:
     params: Mapping[str, Json]
 
 
-class NothingToldError(ValueError):
+class MissingRewardError(ValueError):
     """A reward was announced, and none was given."""
 
 
@@ -150,14 +150,14 @@ class Systems:
         """
         return _Selecting(self, (system, agent_type), (user_id, context, request_key))
 
-    def updating(self, system: str, told: Reward) -> "Updating":
+    def updating(self, system: str, told: Reward) -> "RewardUpdate":
         """Return the taking in of a reward.
 
         Raises, when performed:
             NothingToldError: neither reward, signals nor engagement score.
             ValueError: the reward or a signal is not in [0, 1].
         """
-        return Updating(self, system, told)
+        return RewardUpdate(self, system, told)
 
     def reward(self, system: str, told: Reward) -> float | None:
         """Return the reward that is meant; ``None``: there is none."""
@@ -246,7 +246,9 @@ def shown_arm(arm: StoredArm) -> dict[str, Any]:
     }
 
 
-def shown_update(told: Reward, value: float | None, learned: Learned | None) -> dict[str, Any]:
+def shown_update(
+    told: Reward, value: float | None, learned: RewardOutcome | None
+) -> dict[str, Any]:
     """Return what became of a reward as callers see it.
 
     Args:
@@ -270,13 +272,13 @@ def shown_update(told: Reward, value: float | None, learned: Learned | None) -> 
     return answer
 
 
-class Updating(Operation[Learned]):
+class RewardUpdate(Operation[RewardOutcome]):
     """The taking in of a reward, as a caller tells it."""
 
     def __init__(self, systems: Systems, system: str, told: Reward) -> None:
         self._systems, self._system, self._told = systems, system, told
         self.place = system
-        self._inner: Operation[Learned] | None = None
+        self._inner: Operation[RewardOutcome] | None = None
         self.reward: float | None = None
         """The reward that is meant; ``None`` before it is prepared."""
 
@@ -285,7 +287,7 @@ class Updating(Operation[Learned]):
         told = self._told
         self.reward = self._systems.reward(self._system, told)
         if self.reward is None:
-            raise NothingToldError("no reward was told, and no reward is no reward")
+            raise MissingRewardError("no reward was told, and no reward is no reward")
         new = NewReward(
             system=self._system,
             decision_id=told.decision_id,
@@ -297,12 +299,12 @@ class Updating(Operation[Learned]):
         self._inner = LoggedReward(new, self._systems.store.now_us)
         self._inner.prepare()
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: RuntimeConnection) -> None:
         """Take the reward in."""
         assert self._inner is not None  # noqa: S101 - prepared
         self._inner.write(connection)
 
-    def result(self) -> Learned:
+    def result(self) -> RewardOutcome:
         """Return what became of it."""
         assert self._inner is not None  # noqa: S101 - prepared
         return self._inner.result()
@@ -342,7 +344,7 @@ class _Selecting(Operation[Selection | DefaultServed]):
                 raise
             self._inner, self._fallback = None, _default(config)
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: RuntimeConnection) -> None:
         """Log the decision; a default is none."""
         if self._inner is not None:
             self._inner.write(connection)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from convergence.runtime.settings import RuntimeArm
 from convergence.runtime.systems import (
     DefaultServed,
-    NothingToldError,
+    MissingRewardError,
     Reward,
     Systems,
     shown_update,
@@ -26,7 +26,7 @@ from convergence.service import bodies
 from convergence.service.auth import TOKEN
 from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
 from convergence.service.metrics import CONTENT_TYPE, Metrics
-from convergence.service.problems import PROBLEM, ProblemResponse, RefusedError, refusals
+from convergence.service.problems import PROBLEM, ProblemResponse, RequestRefusedError, refusals
 from convergence.service.tokens import Scope
 from convergence_core.errors import ArmChangedError, NoArmsError, RequestReusedError, StoreError
 from tasks.secrets.process_redaction import redacted_text
@@ -47,7 +47,7 @@ _log = logging.getLogger("convergence.service")
 def make_app(
     systems: Systems, committer: Committer, metrics: Metrics, *, version: str, has_docs: bool
 ) -> FastAPI:
-    """Return the application, to be put behind a ``Door``.
+    """Return the application, to be put behind a ``AuthMiddleware``.
 
     Args:
         systems: what is served.
@@ -72,7 +72,7 @@ def make_app(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    _addrefusals(app)
+    _add_error_handlers(app)
     _add_traffic(app, systems, committer, metrics)
     _add_arms(app, systems)
     _add_looks(app, systems)
@@ -159,7 +159,7 @@ def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: 
         operation = systems.updating(system, told)
         try:
             learned = await committer.perform(operation)
-        except NothingToldError:
+        except MissingRewardError:
             return _json(shown_update(told, None, None))
         metrics.rewarded(system, learned.status, is_alarm=learned.alarm is not None)
         status = {"unknown": 404, "conflict": 409}.get(learned.status, 200)
@@ -216,7 +216,7 @@ def _add_looks(app: FastAPI, systems: Systems) -> None:
         _require(request, "select", "update")
         found = await asyncio.to_thread(systems.decision, system, user_id, decision_id)
         if found is None:
-            raise RefusedError(404, "This user has no decision of that id.")
+            raise RequestRefusedError(404, "This user has no decision of that id.")
         return _json(found)
 
     @app.get(
@@ -274,7 +274,7 @@ def _gates(systems: Systems, system: str) -> dict[str, Any]:
     found = looks(systems.store, system)
     champion = champion_of(systems.store, system)
     if not kinds and not found and champion is None:
-        raise RefusedError(404, "Nobody knows that system.")
+        raise RequestRefusedError(404, "Nobody knows that system.")
     evidence, quality, guards = {}, {}, []
     for kind in kinds:
         group = systems.known_group(system, kind)
@@ -311,7 +311,7 @@ def _gates(systems: Systems, system: str) -> dict[str, Any]:
 def _require(request: Request, *scopes: Scope) -> None:
     token = request.scope[TOKEN]
     if not token.may(*scopes):
-        raise RefusedError(403, f"This token lacks the scope {' or '.join(scopes)}.")
+        raise RequestRefusedError(403, f"This token lacks the scope {' or '.join(scopes)}.")
 
 
 def _json(value: Any, status: int = 200) -> Response:
@@ -320,9 +320,9 @@ def _json(value: Any, status: int = 200) -> Response:
     )
 
 
-def _addrefusals(app: FastAPI) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     told: dict[type[Exception], Callable[[Any], ProblemResponse]] = {
-        RefusedError: _refused,
+        RequestRefusedError: _refused,
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
@@ -355,7 +355,7 @@ def _addrefusals(app: FastAPI) -> None:
         )
 
 
-def _refused(error: RefusedError) -> ProblemResponse:
+def _refused(error: RequestRefusedError) -> ProblemResponse:
     more = {} if error.errors is None else {"errors": error.errors}
     return ProblemResponse(error.status, error.detail, error.headers, **more)
 

@@ -13,21 +13,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from convergence.service.limits import Bucket
 from convergence.service.metrics import Metrics
 from convergence.service.problems import ProblemResponse
-from convergence.service.tokens import Token, Tokens
+from convergence.service.tokens import Token, TokenRegistry
 
 TOKEN = "convergence.token"  # noqa: S105 - a key, not a secret
 _BODY_S = 30.0
 """Seconds in which a body has to arrive."""
 
 
-class Door:
+class AuthMiddleware:
     """The layer before the application."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        tokens: Tokens,
+        tokens: TokenRegistry,
         metrics: Metrics,
         max_body: int,
         rate: float | None,

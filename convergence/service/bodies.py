@@ -81,7 +81,7 @@ class UpdateBody(_Body):
     """What the request cost, in the system's own unit."""
 
 
-class Learned(BaseModel):
+class ArmUpdate(BaseModel):
     """How an arm's counts grew."""
 
     alpha: float
@@ -96,7 +96,7 @@ class UpdateAnswer(BaseModel):
     reward: float | None
     engagement_score: float | None
     grading_score: float | None
-    computed_update: Learned | None
+    computed_update: ArmUpdate | None
     alarm: str | None = None
     """The alarm of drift that it raised."""
 

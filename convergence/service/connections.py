@@ -59,7 +59,7 @@ def most_connections(wanted: int | None) -> int:
     return wanted
 
 
-class Connections:
+class ServiceConnections:
     """The open connections of one service, and those among them that wait for a request."""
 
     def __init__(self, most: int, step_s: float, closed: Callable[[str], None]) -> None:
@@ -113,7 +113,7 @@ class Connections:
 class GuardedProtocol(H11Protocol):
     """A connection of uvicorn's with a deadline for each step of a request."""
 
-    def __init__(self, *, connections: Connections, **made_by_uvicorn: Any) -> None:
+    def __init__(self, *, connections: ServiceConnections, **made_by_uvicorn: Any) -> None:
         super().__init__(**made_by_uvicorn)
         self.is_known = False
         """Whether a request of this connection bore a known token."""

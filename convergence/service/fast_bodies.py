@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from convergence.service.bodies import SelectBody, UpdateBody
-from convergence.service.problems import RefusedError
+from convergence.service.problems import RequestRefusedError
 
 LONGEST = 200
 """Characters of a name in the address or a header."""
@@ -62,7 +62,7 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
-        raise RefusedError(
+        raise RequestRefusedError(
             422,
             "The request is not of this form.",
             errors=[
@@ -94,5 +94,5 @@ def key_of(request: Request) -> str | None:
 def _name(place: str, text: str) -> str:
     if not 1 <= len(text) <= LONGEST:
         told = f"{place}: must have 1 to {LONGEST} characters"
-        raise RefusedError(422, "The request is not of this form.", errors=[told])
+        raise RequestRefusedError(422, "The request is not of this form.", errors=[told])
     return text

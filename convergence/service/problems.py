@@ -10,7 +10,7 @@ from starlette.responses import Response
 MEDIA_TYPE = "application/problem+json"
 
 
-class RefusedError(Exception):
+class RequestRefusedError(Exception):
     """A request that is not served."""
 
     def __init__(

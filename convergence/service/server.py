@@ -20,15 +20,15 @@ import uvicorn
 
 from convergence.runtime.systems import Systems
 from convergence.service.app import make_app
-from convergence.service.auth import Door
+from convergence.service.auth import AuthMiddleware
 from convergence.service.connections import (
     ACCEPTED_AT_ONCE,
-    Connections,
     GuardedProtocol,
+    ServiceConnections,
     most_connections,
 )
 from convergence.service.metrics import Metrics
-from convergence.service.tokens import Tokens
+from convergence.service.tokens import TokenRegistry
 from convergence_core.errors import ConvergenceError
 from tasks.run.version import code_version
 from tasks.serving.committer import Committer
@@ -101,7 +101,7 @@ class Service:
     """The service of one store, in this thread (``run``) or in one of its own (``with``)."""
 
     def __init__(
-        self, store: RuntimeStore, tokens: Tokens, options: ServiceOptions | None = None
+        self, store: RuntimeStore, tokens: TokenRegistry, options: ServiceOptions | None = None
     ) -> None:
         """Listen; serve from ``run`` or ``with`` on.
 
@@ -124,7 +124,7 @@ class Service:
         """Root of all paths, without a slash at its end."""
         self._committer = Committer(store, most_waiting=self.options.most_waiting)
         metrics = Metrics(lambda: self._committer.n_waiting, lambda: len(connections))
-        connections = Connections(most, self.options.step_s, metrics.closed)
+        connections = ServiceConnections(most, self.options.step_s, metrics.closed)
         app = make_app(
             Systems(store),
             self._committer,
@@ -132,7 +132,7 @@ class Service:
             version=code_version(),
             has_docs=self.options.has_docs,
         )
-        door = Door(
+        door = AuthMiddleware(
             app,
             tokens=tokens,
             metrics=metrics,
@@ -201,7 +201,7 @@ class Service:
             self._server.listens.set()
 
 
-def _protocol(connections: Connections) -> Any:
+def _protocol(connections: ServiceConnections) -> Any:
     """Return what uvicorn calls to make a connection's protocol."""
     return functools.partial(GuardedProtocol, connections=connections)
 

@@ -37,7 +37,7 @@ class Token:
         return "admin" in self.scopes or not self.scopes.isdisjoint(scopes)
 
 
-class Tokens:
+class TokenRegistry:
     """All who may ask."""
 
     def __init__(self, by_secret: Mapping[str, Token]) -> None:
@@ -51,7 +51,9 @@ class Tokens:
         return self._by_digest.get(_digest(authorization[7:].strip()))
 
 
-def read_tokens(specs: Sequence[str], environment: Mapping[str, str] | None = None) -> Tokens:
+def read_tokens(
+    specs: Sequence[str], environment: Mapping[str, str] | None = None
+) -> TokenRegistry:
     """Return the tokens that were named.
 
     Args:
@@ -99,7 +101,7 @@ def read_tokens(specs: Sequence[str], environment: Mapping[str, str] | None = No
             found[secret] = Token(name, known)
     if problems:
         raise ConfigurationError(problems)
-    return Tokens(found)
+    return TokenRegistry(found)
 
 
 def weakness_of(secret: str) -> str | None:

@@ -10,15 +10,15 @@ from convergence_core.bandit.constraints import QualityConstraint
 from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.bandit.features import Encoder
 from convergence_core.bandit.linear import LinearArms, LinearLearner
-from convergence_core.bandit.policy import Choice, Policy
+from convergence_core.bandit.policy import ArmChoice, Policy
 from convergence_core.bandit.priors import NightlyPrior, nightly_prior
 from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
 from convergence_core.bandit.warm_start_arms import WarmArms
 
 __all__ = [
     "Alarm",
+    "ArmChoice",
     "BetaArms",
-    "Choice",
     "DriftWatch",
     "Encoder",
     "GaussianArms",

@@ -27,7 +27,7 @@ import numpy as np
 from convergence_core.bandit.arms import checked_reward
 from convergence_core.bandit.global_drift import (
     Change,
-    WholeWatch,
+    GlobalDriftDetector,
     from_json as whole_from_json,
     to_json as whole_to_json,
 )
@@ -94,7 +94,7 @@ class DriftWatch:
     rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
     """Least mean number of rewards, over all arms, from one false alarm to the next."""
     arms: tuple[ArmWatch, ...] = field(default=())
-    whole: WholeWatch = field(default_factory=WholeWatch)
+    whole: GlobalDriftDetector = field(default_factory=GlobalDriftDetector)
     n: int = 0
     """Rewards of all arms."""
 
@@ -118,7 +118,7 @@ class DriftWatch:
         return cls(
             rewards_per_false_alarm=rewards_per_false_alarm,
             arms=(ArmWatch(),) * n_arms,
-            whole=WholeWatch().widened(n_arms),
+            whole=GlobalDriftDetector().widened(n_arms),
         )
 
     def widened(self, n_arms: int) -> "DriftWatch":
@@ -217,7 +217,7 @@ class DriftWatch:
                 whole=(
                     whole_from_json(value["whole"])
                     if "whole" in value  # a watch of arms alone goes on
-                    else WholeWatch().widened(len(arms))
+                    else GlobalDriftDetector().widened(len(arms))
                 ),
                 n=int(str(value.get("n", 0))),
             )

@@ -74,7 +74,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeWatch:
+class GlobalDriftDetector:
     """What is remembered of all arms together since the last alarm."""
 
     counts: tuple[float, ...] = ()
@@ -91,7 +91,7 @@ class WholeWatch:
     pending: tuple[float, float, int] = (0.0, 0.0, 0)
     """Sum of r, sum of r^2 and number of the block that is not full yet."""
 
-    def widened(self, n_arms: int) -> "WholeWatch":
+    def widened(self, n_arms: int) -> "GlobalDriftDetector":
         """Return the watch with arms added until there are so many; they have no weight yet."""
         missing = n_arms - len(self.counts)
         if missing <= 0:
@@ -110,13 +110,13 @@ class WholeWatch:
         """Greatest ratio of weight to propensity in this epoch."""
         return RATIOS[min(max(self.n_epochs, 1), len(RATIOS)) - 1]
 
-    def anew(self) -> "WholeWatch":
+    def anew(self) -> "GlobalDriftDetector":
         """Return the watch before its next epoch, nothing remembered."""
-        return WholeWatch().widened(len(self.counts))
+        return GlobalDriftDetector().widened(len(self.counts))
 
     def tell(
         self, arm: int, reward: float, propensity: float, error: float
-    ) -> tuple["WholeWatch", Change | None]:
+    ) -> tuple["GlobalDriftDetector", Change | None]:
         """Return the watch after one reward, and the change if it found one.
 
         Args:
@@ -133,14 +133,14 @@ class WholeWatch:
             return told._begun(), None
         return told._taken(ratio * (reward - self.centres[arm]), error)
 
-    def _remembering(self, arm: int, reward: float) -> "WholeWatch":
+    def _remembering(self, arm: int, reward: float) -> "GlobalDriftDetector":
         counts = [MEMORY * count for count in self.counts]
         sums = [MEMORY * total for total in self.sums]
         counts[arm] += 1.0
         sums[arm] += reward
         return replace(self, counts=tuple(counts), sums=tuple(sums), n=self.n + 1)
 
-    def _begun(self) -> "WholeWatch":
+    def _begun(self) -> "GlobalDriftDetector":
         """Return the watch at the begin of an epoch, or without one where it cannot begin."""
         counts = np.array(self.counts)
         shares = counts / counts.sum()
@@ -158,7 +158,7 @@ class WholeWatch:
             pending=(0.0, 0.0, 0),
         )
 
-    def _taken(self, r: float, error: float) -> tuple["WholeWatch", Change | None]:
+    def _taken(self, r: float, error: float) -> tuple["GlobalDriftDetector", Change | None]:
         total, squares, n = self.pending
         total, squares, n = total + r, squares + r * r, n + 1
         if n < BLOCK:
@@ -206,7 +206,7 @@ class WholeWatch:
         )  # fmt: skip
 
 
-def to_json(watch: WholeWatch) -> dict[str, Json]:
+def to_json(watch: GlobalDriftDetector) -> dict[str, Json]:
     """Return a JSON value from which ``from_json`` makes an equal watch."""
     return {
         "counts": [*watch.counts],
@@ -220,14 +220,14 @@ def to_json(watch: WholeWatch) -> dict[str, Json]:
     }
 
 
-def from_json(value: Any) -> WholeWatch:
+def from_json(value: Any) -> GlobalDriftDetector:
     """Rebuild a watch from ``to_json``.
 
     Raises:
         KeyError, TypeError, ValueError: the value was not made by ``to_json``.
     """
     total, squares, n = value["pending"]
-    return WholeWatch(
+    return GlobalDriftDetector(
         counts=tuple(float(x) for x in value["counts"]),
         sums=tuple(float(x) for x in value["sums"]),
         n=int(value["n"]),

@@ -119,7 +119,7 @@ class LinearArms:
         n[arm] += 1.0
         return replace(self, covariance=covariance, b=b, weights=weights, n=n)
 
-    def faded(self, discount: float, prior: Self) -> Self:
+    def discounted(self, discount: float, prior: Self) -> Self:
         """Return the arms with their evidence beyond a prior multiplied by a discount.
 
         Args:

@@ -106,7 +106,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class PolicyValue:
     """Mean reward that a policy would have had."""
 
     mean: float
@@ -129,10 +129,10 @@ class OffPolicyEstimate:
     """Mean reward of the policy that ran."""
     n_matching: int
     """Requests whose arm the policy may choose."""
-    ips: Value | None
+    ips: PolicyValue | None
     """``None``, as of the other two: the log says too little, see ``missing``."""
-    snips: Value | None
-    dr: Value | None
+    snips: PolicyValue | None
+    dr: PolicyValue | None
     """Also ``None`` where no model of the reward was given."""
     missing: str | None
     """Why there is no estimate; ``None``: there is one."""
@@ -211,8 +211,8 @@ def _is_implausible(weights: Floats) -> bool:
 
 
 class _Weighted(TypedDict):
-    ips: Value
-    snips: Value
+    ips: PolicyValue
+    snips: PolicyValue
 
 
 def _weighted(log: Log, weights: Floats, level: float) -> _Weighted:
@@ -221,8 +221,8 @@ def _weighted(log: Log, weights: Floats, level: float) -> _Weighted:
     products = weights * log.rewards
     ips, snips = float(products.mean()), float(products.sum() / weights.sum())
     return {
-        "ips": Value(mean=ips, low=min(low, ips), high=max(high, ips), level=level),
-        "snips": Value(mean=snips, low=min(low, snips), high=max(high, snips), level=level),
+        "ips": PolicyValue(mean=ips, low=min(low, ips), high=max(high, ips), level=level),
+        "snips": PolicyValue(mean=snips, low=min(low, snips), high=max(high, snips), level=level),
     }
 
 
@@ -238,7 +238,7 @@ def _expected(log: Log, target: ArrayLike, model: ArrayLike) -> tuple[Floats, Fl
 
 def _doubly_robust(
     log: Log, weights: Floats, expected: Floats, own: Floats, level: float
-) -> Value:
+) -> PolicyValue:
     values = expected + weights * (log.rewards - own)
     # The least and the most that a reward in [0, 1] could have made of any request.
     largest = float(weights.max())
@@ -249,7 +249,7 @@ def _doubly_robust(
     low, high = mean_ends(values, tail=(1.0 - level) / 2.0, lowest=lowest, highest=highest)
     mean = float(values.mean())
     low, high = max(low, 0.0), min(high, 1.0)
-    return Value(mean=mean, low=min(low, mean), high=max(high, mean), level=level)
+    return PolicyValue(mean=mean, low=min(low, mean), high=max(high, mean), level=level)
 
 
 def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:

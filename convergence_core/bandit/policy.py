@@ -22,7 +22,7 @@ GROWTH = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ArmChoice:
     """One arm chosen."""
 
     arm: int
@@ -62,12 +62,12 @@ class Policy:
         chances = (mixed / mixed.sum()).tolist()
         return cls(propensities=tuple(chances), edges=tuple(accumulate(chances)), n=n)
 
-    def choose(self, uniform: float) -> Choice:
+    def choose(self, uniform: float) -> ArmChoice:
         """Return the arm at a uniform number in [0, 1)."""
         arm = bisect_right(self.edges, uniform * self.edges[-1])
         while arm >= len(self.edges) or self.propensities[arm] == 0.0:
             arm -= 1  # a rounded last edge
-        return Choice(arm=arm, propensity=self.propensities[arm])
+        return ArmChoice(arm=arm, propensity=self.propensities[arm])
 
     def is_stale(self, n: float, *, patience: float = 1.0) -> bool:
         """Return whether so many rewards call for a new version; see ``stale_at``."""

@@ -17,7 +17,7 @@ from convergence_core.config.problems import meant_by, problems_of
 from convergence_core.config.repair import repair
 from convergence_core.config.report import Report
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source, texts_of
+from convergence_core.config.source import ConfigSource, Path, texts_of
 from convergence_core.errors import ConfigurationError, Problem
 
 
@@ -54,7 +54,7 @@ def parse_mapping(
     return configuration_of(read_mapping(mapping, file), allow_callable=allow_callable)
 
 
-def configuration_of(source: Source, *, allow_callable: bool = False) -> Configuration:
+def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> Configuration:
     """Make a configuration of data that was read.
 
     Raises:
@@ -78,7 +78,7 @@ def configuration_of(source: Source, *, allow_callable: bool = False) -> Configu
     raise ConfigurationError(sorted(_distinct(problems), key=_place))
 
 
-def _nul_problems(source: Source) -> list[Problem]:
+def _nul_problems(source: ConfigSource) -> list[Problem]:
     """Return a problem for each text with the character 0; test cases may hold any."""
     rule, fix = "must not hold the character 0", "Remove it; no path, header or database takes it."
     return [
@@ -107,7 +107,7 @@ def _place(problem: Problem) -> tuple[float, float, str]:
 
 
 def _validate(
-    source: Source, *, allow_callable: bool
+    source: ConfigSource, *, allow_callable: bool
 ) -> tuple[Configuration | None, list[Problem]]:
     """Return the configuration, or one repaired enough to be checked, and its problems."""
     raw: dict[str, Any] = copy.deepcopy(source.data)
@@ -131,7 +131,7 @@ def _validate(
     return configuration, problems
 
 
-def _is_lost(path: Path, source: Source) -> bool:
+def _is_lost(path: Path, source: ConfigSource) -> bool:
     """Whether the reader already refused the value at this path."""
     at = source.values[path]
     return any((p.line, p.column) == (at.line, at.column) for p in source.problems)

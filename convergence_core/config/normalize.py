@@ -12,7 +12,7 @@ from convergence_core.config.evaluation import MetricType
 from convergence_core.config.normalize_calls import read_auth, read_cache, read_llms
 from convergence_core.config.normalized import Normalized, mapping_at
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import ConfigSource, Path
 
 METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
@@ -32,7 +32,7 @@ _LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
 _PLAIN_FUNCTIONS = ("exact_match", "similarity")
 
 
-def normalize(data: dict[str, Any], source: Source, *, allow_callable: bool) -> Normalized:
+def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: bool) -> Normalized:
     """Return the data in the models' form; the argument stays as it is."""
     n = Normalized(source=source, data=copy.deepcopy(data))
     _sections(n)

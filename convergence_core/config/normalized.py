@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
 
 
@@ -12,7 +12,7 @@ from convergence_core.errors import Problem
 class Normalized:
     """Data in the models' form, and what the user wrote for each part of it."""
 
-    source: Source
+    source: ConfigSource
     data: dict[str, Any]
     renamed: dict[Path, Path] = field(default_factory=dict)
     """New path → path as written."""

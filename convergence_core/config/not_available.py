@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
 
 LATER = "is not available yet"
@@ -171,7 +171,7 @@ REFUSALS: tuple[Refusal, ...] = (
 )
 
 
-def refuse(data: dict[str, Any], source: Source) -> tuple[list[Problem], list[Path]]:
+def refuse(data: dict[str, Any], source: ConfigSource) -> tuple[list[Problem], list[Path]]:
     """Remove every refused key from ``data``; return the problems and the paths removed."""
     problems: list[Problem] = []
     paths: list[Path] = []

@@ -8,14 +8,14 @@ from typing import Any
 
 from convergence_core.config.positions import MAX_DEPTH, MAX_NODES
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import ConfigSource, Path
 
 _FIX = "Pass mappings, lists, texts, numbers and booleans only."
 
 
-def read_mapping(mapping: Mapping[str, Any], file: str | None) -> Source:
+def read_mapping(mapping: Mapping[str, Any], file: str | None) -> ConfigSource:
     """Copy Python data; what is wrong with it is in ``problems`` of the result."""
-    source = Source(file=file)
+    source = ConfigSource(file=file)
     source.data = _Reader(source).convert(mapping, ())
     return source
 
@@ -23,7 +23,7 @@ def read_mapping(mapping: Mapping[str, Any], file: str | None) -> Source:
 class _Reader:
     """Copies values and notes those that JSON could not carry."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConfigSource) -> None:
         self._source = source
         self._n_nodes = 0
 

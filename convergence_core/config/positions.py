@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from convergence_core.config.source import Path, Position, Source
+from convergence_core.config.source import ConfigSource, Path, Position
 from convergence_core.config.syntax import explain
 from convergence_core.errors import Problem
 
@@ -54,9 +54,9 @@ class _TooLargeError(Exception):
     """The document has more nodes, or is deeper, than any configuration needs."""
 
 
-def read_yaml(text: str | bytes, file: str | None) -> Source:
+def read_yaml(text: str | bytes, file: str | None) -> ConfigSource:
     """Read a document; what is wrong with it is in ``problems`` of the result."""
-    source = Source(file=file)
+    source = ConfigSource(file=file)
     decoded = _decode(text, source)
     if decoded is None:
         return source
@@ -85,7 +85,7 @@ def read_yaml(text: str | bytes, file: str | None) -> Source:
 _SIZE_FIX = "Shorten it; large test cases belong in a file of their own (`test_cases.path`)."
 
 
-def _decode(text: str | bytes, source: Source) -> str | None:
+def _decode(text: str | bytes, source: ConfigSource) -> str | None:
     """Return the text without its byte order mark, or note why it is none."""
     if isinstance(text, bytes):
         is_utf16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -133,7 +133,7 @@ def _not_utf8(error: UnicodeDecodeError, file: str | None) -> Problem:
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _compose(text: str, source: Source) -> yaml.Node | None:
+def _compose(text: str, source: ConfigSource) -> yaml.Node | None:
     """Return the document's root node; ``None`` for an empty or broken document."""
     try:
         _check_depth(text)
@@ -173,7 +173,7 @@ def _check_depth(text: str) -> None:
 class _Converter:
     """Turns nodes into plain data and notes positions."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConfigSource) -> None:
         self._source = source
         self._n_nodes = 0
 

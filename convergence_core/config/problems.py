@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from convergence_core.config.secrecy import HIDDEN
 from convergence_core.config.shown import shown
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import ConfigSource, Path
 from convergence_core.config.tree import fields_of, homes, known_keys, sections_at
 from convergence_core.errors import Problem
 
@@ -19,7 +19,7 @@ Origin = Callable[[Path], Path]
 
 
 def problems_of(
-    error: ValidationError, data: Any, source: Source, origin: Origin
+    error: ValidationError, data: Any, source: ConfigSource, origin: Origin
 ) -> dict[Path, Problem]:
     """Return a problem for each wrong place; alternatives of a union count as one place."""
     found: dict[Path, Problem] = {}
@@ -88,7 +88,9 @@ def listing(words: Sequence[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-def _problem(item: ErrorDetails, path: Path, data: Any, source: Source, origin: Origin) -> Problem:
+def _problem(
+    item: ErrorDetails, path: Path, data: Any, source: ConfigSource, origin: Origin
+) -> Problem:
     kind, written = item["type"], origin(path)
     value = item["input"]
     if kind == "missing":
@@ -109,7 +111,7 @@ def _problem(item: ErrorDetails, path: Path, data: Any, source: Source, origin: 
     return source.problem(written, rule, fix, value=shown(value, key))
 
 
-def _tag_problem(path: Path, data: Any, source: Source, origin: Origin) -> Problem:
+def _tag_problem(path: Path, data: Any, source: ConfigSource, origin: Origin) -> Problem:
     known = ["float", "int", "categorical", "boolean", "text"]
     here = value_at(data, path)
     written = origin((*path, "type"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from convergence_core.config.problems import Origin
-from convergence_core.config.source import Path, Source
+from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
 
 
@@ -11,7 +11,7 @@ from convergence_core.errors import Problem
 class Report:
     """Where rules write what they find."""
 
-    source: Source
+    source: ConfigSource
     origin: Origin
     broken: tuple[Path, ...] = ()
     """Places already reported; a rule that looks at one of them has nothing to add."""

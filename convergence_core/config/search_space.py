@@ -13,7 +13,7 @@ FloatBound = Annotated[float, Field(ge=-_BOUND, le=_BOUND)]
 IntBound = Annotated[int, Field(ge=-_INT_BOUND, le=_INT_BOUND)]
 
 
-class Parameter(Section):
+class BaseParam(Section):
     """What every parameter has."""
 
     description: str = ""
@@ -23,7 +23,7 @@ class Parameter(Section):
     given list. Absent: always."""
 
 
-class FloatParam(Parameter):
+class FloatParam(BaseParam):
     """A real number. The original's `continuous` is read too; its default `step` is not."""
 
     type: Literal["float"]
@@ -40,7 +40,7 @@ class FloatParam(Parameter):
     """The value in use today; the baseline of the report is made of all defaults."""
 
 
-class IntParam(Parameter):
+class IntParam(BaseParam):
     """A whole number. The original's `discrete` with `min` and `max` is read too."""
 
     type: Literal["int"]
@@ -57,7 +57,7 @@ class IntParam(Parameter):
     """The value in use today."""
 
 
-class CategoricalParam(Parameter):
+class CategoricalParam(BaseParam):
     """One of several values. The original's `values`, and its `discrete` with them, are read."""
 
     type: Literal["categorical"]
@@ -68,7 +68,7 @@ class CategoricalParam(Parameter):
     """The value in use today."""
 
 
-class BooleanParam(Parameter):
+class BooleanParam(BaseParam):
     """True or false."""
 
     type: Literal["boolean"]
@@ -77,7 +77,7 @@ class BooleanParam(Parameter):
     """The value in use today."""
 
 
-class TextParam(Parameter):
+class TextParam(BaseParam):
     """A text, such as a prompt, chosen among variants."""
 
     type: Literal["text"]

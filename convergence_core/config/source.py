@@ -39,7 +39,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class Source:
+class ConfigSource:
     """Plain data and where it came from."""
 
     file: str | None = None

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from convergence_core.explanation.records import CaseGap, Comparison, Spent
+from convergence_core.explanation.records import CandidateCells, CaseGap, RivalComparison
 from convergence_core.posterior import FittedSpaceModel
 from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Space
@@ -25,7 +25,7 @@ def compare(
     space: Space,
     baseline_id: str | None = None,
     case_weights: Mapping[str, float] | None = None,
-) -> tuple[Comparison, ...]:
+) -> tuple[RivalComparison, ...]:
     """Compare the recommended candidate with the runner-up and with the default.
 
     Args:
@@ -63,7 +63,7 @@ def spent_on(
     *,
     space: Space,
     cell_to_generation: CellToGeneration,
-) -> tuple[Spent, ...]:
+) -> tuple[CandidateCells, ...]:
     """Return how the leading candidates' cells came to be.
 
     Cells whose generation is unknown count for the one that first asked the candidate.
@@ -76,7 +76,7 @@ def spent_on(
             for case, repeat in member.rewards
         )
         found.append(
-            Spent(
+            CandidateCells(
                 candidate_id=name,
                 label=space.label(member.candidate.params),
                 by_generation=tuple(sorted(counts.items())),
@@ -93,7 +93,7 @@ def _comparison(
     is_default: bool,
     probability: float,
     weights: Mapping[str, float],
-) -> Comparison:
+) -> RivalComparison:
     ours, theirs = _by_case(winner), _by_case(rival)
     gaps = {case: ours[case] - theirs[case] for case in sorted(ours.keys() & theirs.keys())}
     total = sum(weights.get(case, 1.0) for case in gaps)
@@ -104,7 +104,7 @@ def _comparison(
     parts.sort(key=lambda part: -abs(part.share))  # stable: by name among equal ones
     n_above = sum(gap > 0 for gap in gaps.values())
     n_equal = sum(gap == 0 for gap in gaps.values())
-    return Comparison(
+    return RivalComparison(
         rival_id=rival.candidate.candidate_id,
         rival="default" if is_default else "runner-up",
         label=label,

@@ -1,7 +1,7 @@
 """What was discarded and why: who left the race, by the rule that the race itself follows.
 
 A candidate leaves when its probability of lying above the leader falls below a bound that is shared
-out over all candidates (``racing.Field.elites``), so the error holds for all who left together.
+out over all candidates (``racing.Competitors.elites``), so the error holds for all who left together.
 Others wait: the race looks at the first few by posterior mean.
 """
 
@@ -14,7 +14,7 @@ from convergence_core.explanation.records import Discard, Discards
 from convergence_core.objective.goals import FittedGoals
 from convergence_core.posterior import FittedSpaceModel
 from convergence_core.search.archive import Archive
-from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Ranked
 from convergence_core.space import Space
 
@@ -43,7 +43,7 @@ def discards(
         rules: of the race.
         goals: what counts besides the mean reward, as the same archive tells it; ``None``: nothing.
     """
-    field = Field(rules, fitted.model.encoding, archive, fitted, goals)
+    field = Competitors(rules, fitted.model.encoding, archive, fitted, goals)
     if not field.members or (goals is not None and goals.objectives):
         return None
     above = _above_leader(field)
@@ -82,7 +82,7 @@ def discards(
     )
 
 
-def _above_leader(field: Field) -> np.ndarray:
+def _above_leader(field: Competitors) -> np.ndarray:
     """Return the probabilities of lying above the leader, by ``field.ranking``, (n,)."""
     ranking = field.ranking
     above = np.ones(len(ranking))

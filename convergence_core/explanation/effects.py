@@ -36,11 +36,11 @@ from convergence_core.explanation.records import (
     LEVEL,
     Effect,
     EffectPoint,
-    Interaction,
+    ParameterInteraction,
     Surface,
 )
-from convergence_core.explanation.settings import Levels, Settings
-from convergence_core.posterior.space_model import FittedSpaceModel, Learned
+from convergence_core.explanation.settings import Levels, SettingSampler
+from convergence_core.posterior.space_model import FittedEvidence, FittedSpaceModel
 from convergence_core.records import Params
 from convergence_core.space import Choice, Float, Integer
 
@@ -61,7 +61,7 @@ N_PAIR_LEVELS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class SurfaceEffects:
     """The surface, cut."""
 
     effects: tuple[Effect, ...]
@@ -69,7 +69,9 @@ class Cut:
     surface: Surface
 
 
-def cut(fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Generator) -> Cut | None:
+def cut(
+    fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Generator
+) -> SurfaceEffects | None:
     """Return the effects of all parameters and of the strongest pairs.
 
     Args:
@@ -80,7 +82,7 @@ def cut(fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Genera
     Returns:
         ``None`` where there was no reward, or no parameter can vary.
     """
-    settings = Settings(encoding=fitted.model.encoding)
+    settings = SettingSampler(encoding=fitted.model.encoding)
     varying = [j for j, levels in enumerate(settings.levels) if len(levels.values) > 1]
     if fitted.learned is None or not varying:
         return None
@@ -106,7 +108,7 @@ def cut(fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Genera
     ]
     order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
     single = sum((one.variance for one in found), start=np.zeros(1)) / whole.variance
-    return Cut(
+    return SurfaceEffects(
         effects=tuple(effects[i] for i in order),
         surface=replace(
             whole.told(),
@@ -165,8 +167,8 @@ class _Single:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Knife:
     fitted: FittedSpaceModel
-    learned: Learned
-    settings: Settings
+    learned: FittedEvidence
+    settings: SettingSampler
     paths: Paths
     sample: np.ndarray
     """Settings, (N_SETTINGS, n_dims)."""
@@ -282,7 +284,7 @@ class _Knife:
 
     def interaction(
         self, pair: tuple[int, int], whole: _Whole, n_pairs: int
-    ) -> Interaction | None:
+    ) -> ParameterInteraction | None:
         """Return what one of n pairs does beyond its sum."""
         grid = self._grid(pair, n_settings=MAX_SETTINGS // 2, n_levels=N_PAIR_LEVELS)
         if grid is None:
@@ -295,7 +297,7 @@ class _Knife:
         most = int(np.argmax(np.abs(drawn.mean(axis=1))))
         effect_low, effect_high = ends_of(drawn[most])
         names = self.settings.encoding.names
-        return Interaction(
+        return ParameterInteraction(
             parameters=(names[pair[0]], names[pair[1]]),
             share=float(shares.mean()),
             low=float(low) if sure else 0.0,
@@ -320,7 +322,7 @@ class _Knife:
     def _active(
         self, columns: Sequence[int], levels: Sequence[np.ndarray], n: int
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return ``Settings.varied`` of up to n settings where the columns are active.
+        """Return ``SettingSampler.varied`` of up to n settings where the columns are active.
 
         And the share of all settings in which they are.
         """

@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.kernel import SQRT5, correlation
-from convergence_core.space.encoding import Places
+from convergence_core.space.encoding import Points
 
 N_WAVES = 256
 """Prior correlations differ from the kernel's with an sd of (2 M)^-1/2, here .044, less between
@@ -86,7 +86,7 @@ class Paths:
             pull=np.asarray(pull, np.float64),
         )
 
-    def at(self, places: Places) -> tuple[np.ndarray, np.ndarray]:
+    def at(self, places: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean, (n,), and the deviations from it, (n, S).
 
         Of the surface, on the process's scale; a candidate's own effect is none of it.
@@ -103,7 +103,7 @@ class Paths:
                 drawn[rows] += term.at(table.values)[table.index[rows]]
         return mean, drawn
 
-    def mean_at(self, places: Places) -> np.ndarray:
+    def mean_at(self, places: Points) -> np.ndarray:
         """Return the posterior mean alone, (n,)."""
         mean = np.empty(len(places))
         tables = self._tables(places)
@@ -129,7 +129,7 @@ class Paths:
         cosines = np.cos(phase) @ self.amplitudes[:n_waves]
         return np.asarray(cosines + np.sin(phase) @ self.amplitudes[n_waves:], np.float64)
 
-    def _tables(self, places: Places) -> "tuple[_Table, ...]":
+    def _tables(self, places: Points) -> "tuple[_Table, ...]":
         """Return what each dimension brings, by the values that occur."""
         process = self.process
         layout, log_params, q = process.layout, process.log_params, process.layout.n_numbers

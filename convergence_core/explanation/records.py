@@ -58,7 +58,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interaction:
+class ParameterInteraction:
     """What two parameters do together, beyond the sum of what each does alone."""
 
     parameters: tuple[str, str]
@@ -93,7 +93,7 @@ class Surface:
     """Of their variance, what a configuration has beyond its place in the space."""
     n_pairs: int
     """Pairs of parameters that were looked at."""
-    interactions: tuple[Interaction, ...] = ()
+    interactions: tuple[ParameterInteraction, ...] = ()
     """The strongest pairs, sure or not, strongest first."""
     level: float = LEVEL
 
@@ -110,7 +110,7 @@ class CaseGap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RivalComparison:
     """The recommended candidate and a rival, on the search cells of both."""
 
     rival_id: str
@@ -130,7 +130,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class CandidateCells:
     """How the cells of a leading candidate came to be."""
 
     candidate_id: str
@@ -180,8 +180,8 @@ class Explanation:
 
     surface: Surface | None = None
     """``None``: nothing in the space varies."""
-    comparisons: tuple[Comparison, ...] = ()
-    spent: tuple[Spent, ...] = ()
+    comparisons: tuple[RivalComparison, ...] = ()
+    spent: tuple[CandidateCells, ...] = ()
     """Leading candidates, first the recommended one."""
     discards: Discards | None = None
     """``None``: the algorithm lets none leave."""

@@ -82,7 +82,7 @@ def _is_even(parameter: Parameter) -> bool:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Settings:
+class SettingSampler:
     """Makes settings of a space."""
 
     encoding: Encoding

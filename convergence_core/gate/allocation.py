@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.gate.best_arm_test import Contest
+from convergence_core.gate.best_arm_test import BestArmTest
 from convergence_core.gate.betting import Floats
 
 FIRST = 40
@@ -39,7 +39,7 @@ _CLOSEST = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrafficPlan:
     """How to send the next requests."""
 
     shares: tuple[float, ...]
@@ -49,12 +49,14 @@ class Plan:
     arms look equal so far."""
 
 
-def even_plan(contest: Contest) -> Plan:
+def even_plan(contest: BestArmTest) -> TrafficPlan:
     """Return equal shares for all arms."""
     return _plan(contest, np.full(contest.n_arms, 1.0 / contest.n_arms))
 
 
-def verdict_plan(contest: Contest, rng: np.random.Generator, *, floor: float = 0.02) -> Plan:
+def verdict_plan(
+    contest: BestArmTest, rng: np.random.Generator, *, floor: float = 0.02
+) -> TrafficPlan:
     """Return the shares that are expected to reach a verdict soonest.
 
     Args:
@@ -88,17 +90,19 @@ def verdict_plan(contest: Contest, rng: np.random.Generator, *, floor: float = 0
     return _plan(contest, (1.0 - floor) * wanted + floor / contest.n_arms)
 
 
-def _plan(contest: Contest, shares: Floats) -> Plan:
-    return Plan(shares=tuple((shares / shares.sum()).tolist()), n_to_verdict=_to_verdict(contest))
+def _plan(contest: BestArmTest, shares: Floats) -> TrafficPlan:
+    return TrafficPlan(
+        shares=tuple((shares / shares.sum()).tolist()), n_to_verdict=_to_verdict(contest)
+    )
 
 
-def needs_of(contest: Contest) -> Floats:
+def needs_of(contest: BestArmTest) -> Floats:
     """Return the nats that each arm lacks to be out, 0 for those that are, (n_arms,)."""
     lacking = np.maximum(contest.log_threshold - contest.log_e + MARGIN, LEAST_NEED)
     return np.where(contest.out, 0.0, lacking)
 
 
-def _to_verdict(contest: Contest) -> int | None:
+def _to_verdict(contest: BestArmTest) -> int | None:
     if contest.is_over:
         return 0
     left = np.sort(contest.means[~contest.out])

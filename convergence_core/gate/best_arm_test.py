@@ -26,7 +26,7 @@ Indices = np.ndarray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcomes:
+class RewardedRequests:
     """Rewarded requests; equal ones may be given once with their number."""
 
     arms: Indices
@@ -39,7 +39,9 @@ class Outcomes:
     """How many such requests, (n,)."""
 
     @classmethod
-    def of_counts(cls, successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike) -> "Outcomes":
+    def of_counts(
+        cls, successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike
+    ) -> "RewardedRequests":
         """Return the outcomes of a batch with fixed shares and rewards of 0 and 1.
 
         Args:
@@ -72,7 +74,7 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Contest:
+class BestArmTest:
     """Evidence on every arm, and what it was made from."""
 
     alpha: float
@@ -87,7 +89,7 @@ class Contest:
     """Arms whose null was rejected, (n_arms,) of bool; for good."""
 
     @classmethod
-    def begin(cls, n_arms: int, *, alpha: float = 0.05, min_effect: float = 0.0) -> "Contest":
+    def begin(cls, n_arms: int, *, alpha: float = 0.05, min_effect: float = 0.0) -> "BestArmTest":
         """Return the contest before any reward.
 
         Raises:
@@ -150,7 +152,7 @@ class Contest:
             stakes=bool(self.numbers.min() > 0),
         )
 
-    def tell(self, design: Design, outcomes: Outcomes) -> "Contest":
+    def tell(self, design: Design, outcomes: RewardedRequests) -> "BestArmTest":
         """Return the contest after rewards of requests that were chosen under a design.
 
         Args:
@@ -160,7 +162,7 @@ class Contest:
         told = self.taught(self.gains(design, outcomes), outcomes)
         return told.looked()
 
-    def gains(self, design: Design, outcomes: Outcomes) -> Floats:
+    def gains(self, design: Design, outcomes: RewardedRequests) -> Floats:
         """Return the growth of every bet's logarithm, (n_arms, n_bets); it adds up over designs."""
         grown = np.zeros_like(self.log_wealth)
         for arm in range(self.n_arms if design.stakes else 0):
@@ -170,7 +172,7 @@ class Contest:
                 grown[arm] = self._gains(design, outcomes, chosen, first, arm)
         return grown
 
-    def taught(self, gains: Floats, outcomes: Outcomes) -> "Contest":
+    def taught(self, gains: Floats, outcomes: RewardedRequests) -> "BestArmTest":
         """Return the contest with gains and outcomes added, without looking who is out."""
         numbers = np.bincount(outcomes.arms, outcomes.counts, self.n_arms)
         sums = np.bincount(outcomes.arms, outcomes.counts * outcomes.rewards, self.n_arms)
@@ -181,12 +183,12 @@ class Contest:
             log_wealth=self.log_wealth + gains,
         )
 
-    def looked(self) -> "Contest":
+    def looked(self) -> "BestArmTest":
         """Return the contest with those out whose evidence suffices now."""
         return replace(self, out=self.out | (self.log_e >= self.log_threshold))
 
     def _gains(
-        self, design: Design, outcomes: Outcomes, chosen: np.ndarray, first: int, arm: int
+        self, design: Design, outcomes: RewardedRequests, chosen: np.ndarray, first: int, arm: int
     ) -> Floats:
         """Return the growth of the log-wealth against an arm's null, (n_bets,)."""
         pair = outcomes.propensities[chosen][:, (first, arm)]
@@ -221,7 +223,7 @@ class Contest:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Json]) -> "Contest":
+    def from_json(cls, value: Mapping[str, Json]) -> "BestArmTest":
         """Rebuild from ``to_json``.
 
         Raises:

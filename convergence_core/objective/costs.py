@@ -35,7 +35,7 @@ LEAST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class CostAwareSettings:
     """Settings of cost-aware draws."""
 
     per: Per
@@ -43,7 +43,7 @@ class Costs:
     """What the search may spend, in these units; ``None``: no limit, generations alone count."""
 
     @classmethod
-    def of(cls, configuration: "Configuration") -> "Costs | None":
+    def of(cls, configuration: "Configuration") -> "CostAwareSettings | None":
         """Return the settings of a configuration; ``None``: cost does not count."""
         per, max_usd = configuration.optimization.cost_aware, configuration.budget.max_usd
         if per is None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from convergence_core.objective.costs import Costs, log_costs, per_cost
+from convergence_core.objective.costs import CostAwareSettings, log_costs, per_cost
 from convergence_core.objective.pareto import best_first, dominated, on_front, scalarize
 from convergence_core.objective.reward import RewardModel
 from convergence_core.posterior.mean_model import FittedMeans, MeanModel, Means
@@ -32,7 +32,7 @@ from convergence_core.records import Candidate, Json
 from convergence_core.search.archive import Archive
 from convergence_core.search.tallies import COST, KEPT, METRIC, Measures
 from convergence_core.space import Space
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 
 if TYPE_CHECKING:
     from convergence_core.config import Configuration
@@ -56,7 +56,7 @@ class Goals:
     measures: Measures
     tolerance: float = TOLERANCE
     """See ``TOLERANCE``; in [0, 1)."""
-    costs: Costs | None = None
+    costs: CostAwareSettings | None = None
     """How cost counts; ``None``: not at all."""
 
     @classmethod
@@ -65,7 +65,7 @@ class Goals:
         evaluation = configuration.evaluation
         rewards = RewardModel.from_config(evaluation.metrics)
         is_pareto = evaluation.objective == "pareto"
-        costs = Costs.of(configuration)
+        costs = CostAwareSettings.of(configuration)
         if not is_pareto and not rewards.has_constraints and costs is None:
             return None
         objectives = tuple(rule.name for rule in rewards.rules if rule.weight > 0)
@@ -156,7 +156,7 @@ class FittedGoals:
         """Whether some cell broke a constraint, so that feasibility is a question."""
         return KEPT in self.fitted
 
-    def probability_feasible(self, ids: Sequence[str], places: Places) -> np.ndarray:
+    def probability_feasible(self, ids: Sequence[str], places: Points) -> np.ndarray:
         """Return each candidate's posterior probability of being feasible, (n,)."""
         if not self.is_constrained:
             return np.ones(len(ids))
@@ -170,7 +170,7 @@ class FittedGoals:
             ids, self.encoding.encode([candidate.params for candidate in candidates])
         )
 
-    def ranking(self, mean: np.ndarray, ids: Sequence[str], places: Places) -> np.ndarray:
+    def ranking(self, mean: np.ndarray, ids: Sequence[str], places: Points) -> np.ndarray:
         """Return candidates in the order in which they are worth breeding from, (n,).
 
         The probably feasible first, then the others by that probability; within the first by
@@ -195,7 +195,7 @@ class FittedGoals:
         mean: np.ndarray,
         sd: np.ndarray,
         ids: Sequence[str],
-        places: Places,
+        places: Points,
         *,
         leader: float,
         exponent: float,
@@ -226,7 +226,7 @@ class FittedGoals:
         self,
         rewards: np.ndarray,
         ids: Sequence[str],
-        places: Places,
+        places: Points,
         rng: np.random.Generator,
         *,
         exponent: float,
@@ -251,7 +251,7 @@ class FittedGoals:
         return np.where(violation > 0, least - 1.0 - violation, values)
 
     def violations(
-        self, n: int, ids: Sequence[str], places: Places, rng: np.random.Generator
+        self, n: int, ids: Sequence[str], places: Points, rng: np.random.Generator
     ) -> np.ndarray | None:
         """Return by how much n joint draws miss being feasible, in warped units, (n, n_candidates).
 
@@ -262,18 +262,18 @@ class FittedGoals:
         drawn = self.fitted[KEPT].beliefs(ids, places).warped_draws(rng, n)
         return np.asarray(self._threshold - drawn, np.float64)
 
-    def means(self, ids: Sequence[str], places: Places) -> np.ndarray:
+    def means(self, ids: Sequence[str], places: Points) -> np.ndarray:
         """Return posterior means of the objectives, (n, n_objectives)."""
         return np.stack([belief.mean for belief in self._beliefs(ids, places)], axis=1)
 
     def intervals(
-        self, ids: Sequence[str], places: Places, level: float
+        self, ids: Sequence[str], places: Points, level: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of credible intervals of the objectives, (n, n_objectives) each."""
         ends = [belief.interval(level) for belief in self._beliefs(ids, places)]
         return np.stack([low for low, _ in ends], 1), np.stack([high for _, high in ends], 1)
 
-    def costs(self, ids: Sequence[str], places: Places) -> np.ndarray | None:
+    def costs(self, ids: Sequence[str], places: Points) -> np.ndarray | None:
         """Return what one cell of each candidate is predicted to cost, (n,); ``None``: unknown."""
         if COST not in self.fitted:
             return None
@@ -285,7 +285,7 @@ class FittedGoals:
         values: np.ndarray,
         leader: np.ndarray,
         ids: Sequence[str],
-        places: Places,
+        places: Points,
         exponent: float,
     ) -> np.ndarray:
         costs = self.costs(ids, places)
@@ -297,10 +297,10 @@ class FittedGoals:
         least = np.array([1.0 - self.goals.tolerance])
         return float(self.fitted[KEPT].warp.forward(least)[0])
 
-    def _beliefs(self, ids: Sequence[str], places: Places) -> list[WarpedBeliefs]:
+    def _beliefs(self, ids: Sequence[str], places: Points) -> list[WarpedBeliefs]:
         return [self.fitted[METRIC + name].beliefs(ids, places) for name in self.objectives]
 
-    def _optimistic(self, ids: Sequence[str], places: Places) -> np.ndarray:
+    def _optimistic(self, ids: Sequence[str], places: Points) -> np.ndarray:
         columns = []
         for belief in self._beliefs(ids, places):
             mean, sd = belief.marginals
@@ -308,7 +308,7 @@ class FittedGoals:
         return np.stack(columns, axis=1)
 
     def _scalarized(
-        self, n: int, ids: Sequence[str], places: Places, rng: np.random.Generator
+        self, n: int, ids: Sequence[str], places: Points, rng: np.random.Generator
     ) -> np.ndarray:
         """Return n scalarized joint draws, each along a direction of its own, (n, n_candidates)."""
         beliefs = self._beliefs(ids, places)

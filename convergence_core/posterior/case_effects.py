@@ -23,7 +23,7 @@ import numpy as np
 
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.item_response import ItemResponse
-from convergence_core.posterior.random_effects import Absorbed, Rest, cell_weights
+from convergence_core.posterior.random_effects import RandomEffectsFit, Residuals, cell_weights
 
 N_ROUNDS = 20
 """Rounds of estimating variances at most."""
@@ -58,7 +58,7 @@ class CaseEffects:
     """Of b; with ``items`` in log-odds."""
     noise: np.ndarray
     """Variance of one cell of each candidate as evidence of its theta, (M,)."""
-    rest: Rest | None
+    rest: Residuals | None
     """``None``: the noise is not measured."""
     factor: float = 1.0
     """Noise in units of its shape: of p (1 - p), or of 1."""
@@ -174,7 +174,7 @@ class _Start:
 class _Solution:
     """Effects given the variances."""
 
-    cases: Absorbed
+    cases: RandomEffectsFit
     mean: np.ndarray
     """theta, (M,)."""
     residual: np.ndarray
@@ -191,7 +191,7 @@ class _Solution:
             precision: of each cell's mean, 0 where nothing was seen, (M, N).
             case_variance: of b; 0: there are no effects.
         """
-        cases = Absorbed.solve(evidence.mean, precision, case_variance)
+        cases = RandomEffectsFit.solve(evidence.mean, precision, case_variance)
         loading = evidence.case_weight - cases.share
         residual = evidence.mean - cases.free[:, None] - cases.effect
         return cls(
@@ -256,7 +256,7 @@ def _fit(
         noise=noise,
         factor=factor,
         is_binomial=binomial,
-        rest=Rest(
+        rest=Residuals(
             residual=solution.residual / sd,
             seen=evidence.count > 0,
             loading=solution.loading * sd,

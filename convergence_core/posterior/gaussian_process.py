@@ -29,7 +29,7 @@ from convergence_core.posterior.kernel import (
     gradient,
     smooth_variance,
 )
-from convergence_core.space.encoding import Places
+from convergence_core.space.encoding import Points
 
 BLOCK = 64
 """Candidates whose marginals are computed at a time: distances to 300 others in 20 dimensions take 3 MB,
@@ -70,7 +70,7 @@ class GaussianProcess:
     layout: Layout
     of_choices: tuple[np.ndarray, ...]
     """Distances between the values of each choice."""
-    places: Places
+    places: Points
     log_params: np.ndarray
     """Kernel's hyper-parameters, then log v."""
     factor: np.ndarray
@@ -83,7 +83,7 @@ class GaussianProcess:
         cls,
         layout: Layout,
         of_choices: Sequence[np.ndarray],
-        places: Places,
+        places: Points,
         targets: np.ndarray,
         errors: np.ndarray,
         *,
@@ -141,7 +141,7 @@ class GaussianProcess:
     def given(
         cls,
         like: "GaussianProcess",
-        places: Places,
+        places: Points,
         targets: np.ndarray,
         covariance: np.ndarray,
         log_params: np.ndarray,
@@ -180,7 +180,7 @@ class GaussianProcess:
         """Variance of a candidate before anybody was asked, its own effect included."""
         return smooth_variance(self.layout, self._kernel_params) + self.own_variance
 
-    def marginals(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def marginals(self, places: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
 
         An unseen candidate's own effect is left out: it cannot be chosen for what nobody knows.
@@ -198,7 +198,7 @@ class GaussianProcess:
             explained[block] = (half * half).sum(axis=0)
         return mean, np.maximum(prior - explained, 1e-10)
 
-    def joint(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def joint(self, places: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior mean, (n,), and covariance, (n, n); see ``marginals``."""
         mean, half = self._project(places, rows)
         own = Distances.between(places, places, self.of_choices)
@@ -210,7 +210,7 @@ class GaussianProcess:
     def _kernel_params(self) -> np.ndarray:
         return self.log_params[:-1]
 
-    def _project(self, places: Places, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _project(self, places: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and L^-1 k(training, places), (n_training, n)."""
         between = Distances.between(places, self.places, self.of_choices)
         cross = covariance(self.layout, self._kernel_params, between)

@@ -42,7 +42,7 @@ N_BOUND_SDS = 4.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Interaction:
+class SharedNoise:
     """What of a cell's noise is luck that similar candidates share."""
 
     share: float
@@ -53,7 +53,7 @@ class Interaction:
     @classmethod
     def estimate(
         cls, effects: CaseEffects, layout: Layout, distances: Distances
-    ) -> "Interaction | None":
+    ) -> "SharedNoise | None":
         """Return the estimate; ``None``: too few share cases, or luck is not shown to be shared.
 
         Args:
@@ -91,7 +91,7 @@ class Interaction:
         return replace(effects, errors=errors)
 
 
-def without_noise(effects: CaseEffects, interaction: Interaction | None) -> CaseEffects:
+def without_noise(effects: CaseEffects, interaction: SharedNoise | None) -> CaseEffects:
     """Return the effects of rewards that a case asked again would repeat: all of e is g.
 
     What candidate and case leave unexplained is a candidate's own then, or its kind's, and its error

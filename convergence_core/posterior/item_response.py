@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.random_effects import Absorbed, Rest, cell_weights
+from convergence_core.posterior.random_effects import RandomEffectsFit, Residuals, cell_weights
 
 MARGIN = 8.0
 """Log-likelihood that differences between cases must be worth. Newcomers that share a chunk and are
@@ -62,7 +62,7 @@ class Measurement:
     """Variance of one answer as evidence of theta, where cases are asked as often as they tell, (M,)."""
     case_effect: np.ndarray
     """Expected rewards of the median candidate less their mean over cases, (N,)."""
-    rest: Rest
+    rest: Residuals
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -143,7 +143,7 @@ class ItemResponse:
         information = self._scale**2 * noise
         cells = cell_weights(evidence)
         # For what is not known of b alone: its mean is that of the first reading.
-        cases = Absorbed.solve(np.zeros_like(p), cells * information, self.variance)
+        cases = RandomEffectsFit.solve(np.zeros_like(p), cells * information, self.variance)
         slopes = self._slopes(p)
         slope = slopes.sum(axis=1)
         own = slope**2 / cases.total
@@ -156,7 +156,7 @@ class ItemResponse:
             errors=cases.errors(slopes - slope[:, None] * cases.share, own),
             noise=slope**2 / _average(information, self.case_weight * information),
             case_effect=typical - typical @ self.case_weight,
-            rest=Rest(
+            rest=Residuals(
                 residual=apart / sd,
                 seen=evidence.count > 0,
                 loading=(self.case_weight - slope[:, None] * by_answer) * sd,
@@ -192,13 +192,13 @@ class ItemResponse:
 
     # -- estimating ----------------------------------------------------------------------------
 
-    def _read(self, evidence: Evidence, cells: np.ndarray) -> Absorbed:
+    def _read(self, evidence: Evidence, cells: np.ndarray) -> RandomEffectsFit:
         """Return what answers, read by their tangents, say of abilities and b."""
         log_odds = self.ability[:, None] + self.easiness
         p = expit(log_odds)
         information = _information(p)
         response = np.where(cells > 0, log_odds + (evidence.mean - p) / information, 0.0)
-        return Absorbed.solve(response, cells * information, self.variance)
+        return RandomEffectsFit.solve(response, cells * information, self.variance)
 
     def _settled(self, evidence: Evidence, cells: np.ndarray) -> "ItemResponse":
         """Return the fixed point."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 
 SQRT5 = math.sqrt(5.0)
 MANY_VALUES = 15
@@ -98,7 +98,7 @@ class Distances:
         return n, m
 
     @classmethod
-    def between(cls, a: Places, b: Places, of_choices: Sequence[np.ndarray]) -> "Distances":
+    def between(cls, a: Points, b: Points, of_choices: Sequence[np.ndarray]) -> "Distances":
         """Return the distances of each place of ``a`` to each of ``b``."""
         numbers = a.numbers.T[:, :, None] - b.numbers.T[:, None, :]
         np.abs(numbers, out=numbers)

@@ -18,7 +18,7 @@ from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.records import Candidate
 from convergence_core.search.archive import Archive, Member
 from convergence_core.search.tallies import total_of
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""
@@ -138,7 +138,7 @@ class FittedMeans:
     """Candidate → training row."""
     bounds: tuple[float, float] | None
 
-    def beliefs(self, ids: Sequence[str], places: Places) -> WarpedBeliefs:
+    def beliefs(self, ids: Sequence[str], places: Points) -> WarpedBeliefs:
         """Return the joint posterior of candidates at these places; an empty id is nobody's."""
         return WarpedBeliefs(
             ids=tuple(ids),

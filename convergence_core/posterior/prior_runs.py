@@ -34,7 +34,7 @@ from convergence_core.posterior.kernel import (
     smooth_variance,
 )
 from convergence_core.posterior.warp import Warp
-from convergence_core.space.encoding import Places
+from convergence_core.space.encoding import Points
 
 CORRELATIONS = (0.3, 0.5, 0.7, 0.85, 0.95)
 """rho but for 0; equally likely at first, together as likely as 0."""
@@ -51,7 +51,7 @@ class EarlierRun:
     """What an earlier run measured, m candidates that are valid in today's space."""
 
     run_id: str
-    places: Places
+    places: Points
     mean: np.ndarray
     """Estimated mean rewards, (m,)."""
     errors: np.ndarray
@@ -63,7 +63,7 @@ class EarlierRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Agreement:
+class RunAgreement:
     """What was learned of the earlier runs."""
 
     correlation: tuple[float, ...]
@@ -99,7 +99,7 @@ def with_earlier(
     errors: np.ndarray,
     warp: Warp,
     runs: Sequence[EarlierRun],
-) -> tuple[GaussianProcess, Agreement]:
+) -> tuple[GaussianProcess, RunAgreement]:
     """Return the process that also believes earlier runs as far as they agree.
 
     Args:
@@ -111,7 +111,7 @@ def with_earlier(
     """
     scored = [_score(process, targets, errors, warp, run) for run in runs]
     used = [one for one in scored if one.correlation >= LEAST_CORRELATION]
-    agreement = Agreement(
+    agreement = RunAgreement(
         correlation=tuple(
             one.correlation if one.correlation >= LEAST_CORRELATION else 0.0 for one in scored
         )
@@ -189,7 +189,7 @@ def _log_likelihoods(
     process: GaussianProcess,
     log_params: np.ndarray,
     now: tuple[np.ndarray, np.ndarray],
-    then: tuple[Places, np.ndarray, np.ndarray],
+    then: tuple[Points, np.ndarray, np.ndarray],
     grid: np.ndarray,
 ) -> np.ndarray:
     """Return log p(z | z_k, rho) up to a constant, (n_grid,)."""
@@ -212,7 +212,7 @@ def _log_likelihoods(
     return result
 
 
-def _kernel(process: GaussianProcess, log_params: np.ndarray, a: Places, b: Places) -> np.ndarray:
+def _kernel(process: GaussianProcess, log_params: np.ndarray, a: Points, b: Points) -> np.ndarray:
     distances = Distances.between(a, b, process.of_choices)
     return kernel(process.layout, log_params[:-1], distances)
 

@@ -20,7 +20,7 @@ MIN_DOF_OF_CASES = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Rest:
+class Residuals:
     """What candidates and cases leave unexplained."""
 
     residual: np.ndarray
@@ -36,7 +36,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Absorbed:
+class RandomEffectsFit:
     """The posterior of b given variances; its covariance is diag(d) + F^T F."""
 
     total: np.ndarray
@@ -55,7 +55,9 @@ class Absorbed:
     """Log determinant of b's precision, in units of the prior's."""
 
     @classmethod
-    def solve(cls, response: np.ndarray, precision: np.ndarray, variance: float) -> "Absorbed":
+    def solve(
+        cls, response: np.ndarray, precision: np.ndarray, variance: float
+    ) -> "RandomEffectsFit":
         """Return the posterior.
 
         Args:

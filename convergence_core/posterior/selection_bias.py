@@ -33,7 +33,7 @@ N_LEADERS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Optimism:
+class SelectionBias:
     """Sums of weighted least squares over leaders that were asked again."""
 
     cross: float = 0.0
@@ -44,7 +44,7 @@ class Optimism:
     @classmethod
     def shown(
         cls, before: FittedSpaceModel, archive: Archive, after: FittedSpaceModel, told: Archive
-    ) -> "Optimism":
+    ) -> "SelectionBias":
         """Return what a generation showed; nothing, where several cases do not tell the noise.
 
         Args:
@@ -87,7 +87,7 @@ class Optimism:
         return cls(cross=float(weight @ (mean - shown)), square=float(weight @ sd))
 
     @classmethod
-    def of_memory(cls, memory: Mapping[str, Json]) -> "Optimism":
+    def of_memory(cls, memory: Mapping[str, Json]) -> "SelectionBias":
         """Return what all generations of a sampler's memory showed together."""
         return sum(_kept(memory).values(), cls())
 
@@ -95,9 +95,9 @@ class Optimism:
         """Return a sampler's memory with what this generation showed."""
         return _keeping(memory, {**_kept(memory), generation: self})
 
-    def __add__(self, other: "Optimism") -> "Optimism":
+    def __add__(self, other: "SelectionBias") -> "SelectionBias":
         """Return both together."""
-        return Optimism(self.cross + other.cross, self.square + other.square)
+        return SelectionBias(self.cross + other.cross, self.square + other.square)
 
     @property
     def zeta(self) -> float:
@@ -119,17 +119,17 @@ def until(memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
     return _keeping(memory, {g: shown for g, shown in kept.items() if g <= generation})
 
 
-def _keeping(memory: Mapping[str, Json], shown: Mapping[int, Optimism]) -> dict[str, Json]:
+def _keeping(memory: Mapping[str, Json], shown: Mapping[int, SelectionBias]) -> dict[str, Json]:
     rows: list[Json] = [[g, one.cross, one.square] for g, one in sorted(shown.items())]
     return {**memory, MEMORY_KEY: rows}
 
 
-def _kept(memory: Mapping[str, Json]) -> dict[int, Optimism]:
+def _kept(memory: Mapping[str, Json]) -> dict[int, SelectionBias]:
     rows = memory.get(MEMORY_KEY)
     if not isinstance(rows, list):
         return {}
     return {
-        int(_number(row[0])): Optimism(_number(row[1]), _number(row[2]))
+        int(_number(row[0])): SelectionBias(_number(row[1]), _number(row[2]))
         for row in rows
         if isinstance(row, list) and len(row) == 3
     }

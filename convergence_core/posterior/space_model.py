@@ -16,11 +16,11 @@ import numpy as np
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.gaussian_process import GaussianProcess, Repeats
-from convergence_core.posterior.interaction import Interaction, without_noise
+from convergence_core.posterior.interaction import SharedNoise, without_noise
 from convergence_core.posterior.kernel import Distances, Layout
 from convergence_core.posterior.prior_runs import (
-    Agreement,
     EarlierRun,
+    RunAgreement,
     newest_within,
     with_earlier,
 )
@@ -30,7 +30,7 @@ from convergence_core.posterior.warped_posterior import WarpedBeliefs
 from convergence_core.records import Candidate, Json
 from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Space
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""
@@ -108,7 +108,7 @@ class SpaceModel:
         Asked the same of the same archive again, as a generation that thinks does, it answers what
         it answered last.
         """
-        asked = Asked(
+        asked = FitInputs(
             model=self,
             archive=archive,
             case_ids=None if case_ids is None else tuple(case_ids),
@@ -145,7 +145,7 @@ class SpaceModel:
             )
         return FittedSpaceModel(
             model=self,
-            learned=Learned(
+            learned=FittedEvidence(
                 process=process,
                 log_params=log_params,
                 agreement=agreement,
@@ -156,7 +156,7 @@ class SpaceModel:
             ),
         )
 
-    def _read(self, evidence: Evidence, places: Places) -> tuple[Reading, GaussianProcess]:
+    def _read(self, evidence: Evidence, places: Points) -> tuple[Reading, GaussianProcess]:
         """Return the evidence as it was read last, and the process fitted to it.
 
         Where cells tell the noise, it is read again where the posterior lies, see ``reading``.
@@ -177,7 +177,7 @@ class SpaceModel:
         interaction = None
         if self.interaction and effects.is_measured:
             distances = Distances.between(places, places, self.encoding.distances)
-            interaction = Interaction.estimate(effects, layout, distances)
+            interaction = SharedNoise.estimate(effects, layout, distances)
         start = None
         if self.start is not None and len(self.start) == layout.size + 1:
             start = np.array(self.start, dtype=np.float64)
@@ -222,7 +222,7 @@ class SpaceModel:
         self,
         reading: Reading,
         layout: Layout,
-        places: Places,
+        places: Points,
         start: np.ndarray | None,
         *,
         repeats: Repeats | None = None,
@@ -263,7 +263,7 @@ class SpaceModel:
 
 
 def _applied(
-    interaction: Interaction | None, effects: CaseEffects, *, deterministic: bool
+    interaction: SharedNoise | None, effects: CaseEffects, *, deterministic: bool
 ) -> CaseEffects:
     if deterministic:
         return without_noise(effects, interaction)
@@ -271,7 +271,7 @@ def _applied(
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Asked:
+class FitInputs:
     """All that a fit depends on."""
 
     model: SpaceModel
@@ -279,7 +279,7 @@ class Asked:
     case_ids: tuple[str, ...] | None
     case_weights: dict[str, float]
 
-    def is_same(self, other: "Asked") -> bool:
+    def is_same(self, other: "FitInputs") -> bool:
         """Whether both are of one archive and ask alike; archives are values that nobody changes."""
         return (
             self.archive is other.archive
@@ -289,18 +289,18 @@ class Asked:
         )
 
 
-_LAST: Final[dict[str, tuple[Asked, "FittedSpaceModel"]]] = {}
+_LAST: Final[dict[str, tuple[FitInputs, "FittedSpaceModel"]]] = {}
 """The last fit alone, replaced whole: threads may lose it to each other, and then fit again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Learned:
+class FittedEvidence:
     """What evidence said."""
 
     process: GaussianProcess
     log_params: np.ndarray
     """Hyper-parameters that fit this run alone."""
-    agreement: Agreement | None
+    agreement: RunAgreement | None
     """With the earlier runs; ``None``: none, or none fits beside this run's candidates."""
     warp: Warp
     effects: CaseEffects
@@ -314,7 +314,7 @@ class FittedSpaceModel:
     """The model with what it learned; ``None``: there was no reward."""
 
     model: SpaceModel
-    learned: Learned | None
+    learned: FittedEvidence | None
 
     @property
     def log_params(self) -> np.ndarray | None:
@@ -358,7 +358,7 @@ class FittedSpaceModel:
         places = self.model.encoding.encode([candidate.params for candidate in candidates])
         return self.beliefs(ids, places, self.rows(ids))
 
-    def beliefs(self, ids: tuple[str, ...], places: Places, rows: np.ndarray) -> WarpedBeliefs:
+    def beliefs(self, ids: tuple[str, ...], places: Points, rows: np.ndarray) -> WarpedBeliefs:
         """Return the joint posterior of candidates at these places.
 
         Args:

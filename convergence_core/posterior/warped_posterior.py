@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.warp import Warp, gauss_hermite
-from convergence_core.space.encoding import Places
+from convergence_core.space.encoding import Points
 
 Bounds = tuple[float, float] | None
 
@@ -21,7 +21,7 @@ class WarpedBeliefs:
     process: GaussianProcess | None
     """``None``: nothing was seen, every candidate is the same guess."""
     warp: Warp
-    places: Places | None
+    places: Points | None
     rows: np.ndarray
     """Training row of each, -1 for unseen ones, (n,)."""
     bounds: Bounds

@@ -103,7 +103,7 @@ def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EProcess:
     """The product over generations of e-values, and the highest that it ever was."""
 
     log_e: float = 0.0
@@ -111,15 +111,15 @@ class Evidence:
     top_log_e: float = 0.0
     """Nats; Ville's inequality is about this one: P(ever e >= 1/alpha) <= alpha."""
 
-    def after(self, value: float | None) -> "Evidence":
+    def after(self, value: float | None) -> "EProcess":
         """Return the evidence after a generation's e-value; ``None``: it had none."""
         if value is None:
             return self
         log_e = self.log_e + math.log(value)
-        return Evidence(log_e, max(self.top_log_e, log_e))
+        return EProcess(log_e, max(self.top_log_e, log_e))
 
     @classmethod
-    def of(cls, values: Iterable[float | None]) -> "Evidence":
+    def of(cls, values: Iterable[float | None]) -> "EProcess":
         """Return the evidence of generations in their order."""
         found = cls()
         for value in values:

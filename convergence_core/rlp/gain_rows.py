@@ -15,15 +15,15 @@ from convergence_core.rlp import gain
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import crps, tempered
 from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts
-from convergence_core.rlp.history import Outcomes
-from convergence_core.rlp.replay import Row
+from convergence_core.rlp.history import CandidateOutcomes
+from convergence_core.rlp.replay import ReplayRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class GainRows:
     """A generation's rows."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ReplayRow, ...]
     """Of this generation's thoughts, then of older ones."""
     likelihoods: tuple[tuple[float, ...], ...]
     """For each predictor of the baseline, the probability it gave each outcome."""
@@ -37,11 +37,13 @@ class Scored:
         found = (row.resolution for row in self._own(thought_id))
         return [value for value in found if value is not None]
 
-    def _own(self, thought_id: str) -> list[Row]:
+    def _own(self, thought_id: str) -> list[ReplayRow]:
         return [r for r in self.rows if r.thought_id == thought_id and not r.is_rescored]
 
 
-def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: float) -> Scored:
+def score(
+    commitment: Commitment, outcomes: CandidateOutcomes, mixture: Mixture, t_cal: float
+) -> GainRows:
     """Return what the thoughts of a commitment gained.
 
     Args:
@@ -58,7 +60,7 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
         and subject in commitment.statistical
     ]
     if commitment.estimator is None or not known:
-        return Scored(rows=(), likelihoods=())
+        return GainRows(rows=(), likelihoods=())
     no_thought = {s: tempered(commitment.no_thought[s], t_cal) for s in known}
     baselines = {s: mixture.predict([no_thought[s], commitment.statistical[s]]) for s in known}
     heard = [t.thought_id for t in commitment.heard]
@@ -76,7 +78,7 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
         resolved = gain.resolutions(right, outcome)
         for subject, observed, p, resolution in zip(told, outcome, right, resolved, strict=True):
             rows.append(
-                Row(
+                ReplayRow(
                     generation=commitment.generation,
                     thought_id=thought_id,
                     subject=subject,
@@ -97,7 +99,7 @@ def score(commitment: Commitment, outcomes: Outcomes, mixture: Mixture, t_cal: f
             )
     predictors = (no_thought, commitment.statistical)
     seen = [s for s in known if not commitment.is_censored(SILENT_ARM, s, outcomes.observed[s])]
-    return Scored(
+    return GainRows(
         rows=tuple(rows),
         likelihoods=tuple(
             tuple(float(of[s][outcomes.observed[s]]) for s in seen) for of in predictors

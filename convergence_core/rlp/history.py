@@ -230,7 +230,7 @@ def _share_tried(history: History, name: str, parameter: Parameter) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
+class CandidateOutcomes:
     """What came of the candidates that were predicted."""
 
     observed: Mapping[str, int] = field(default_factory=dict)

@@ -15,12 +15,12 @@ from convergence_core.rlp import advantage, calibration, experts, gain, policy a
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.experts import Weights
-from convergence_core.rlp.gain import Evidence
+from convergence_core.rlp.gain import EProcess
 from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import History, Outcomes
-from convergence_core.rlp.policy import Policy, Step, Update, Value
-from convergence_core.rlp.replay import Replay, Row
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.history import CandidateOutcomes, History
+from convergence_core.rlp.policy import Step, StrategyPolicy, Update, ValueFunction
+from convergence_core.rlp.replay import Replay, ReplayRow
+from convergence_core.rlp.settings import RlpSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -46,8 +46,8 @@ class RlpState:
 
     strategies: tuple[str, ...]
     """Of the actions from 1."""
-    policy: Policy
-    value: Value = field(default_factory=Value.zero)
+    policy: StrategyPolicy
+    value: ValueFunction = field(default_factory=ValueFunction.zero)
     moment: float = 1.0
     """sigma^2, nats squared."""
     mixture: Mixture = field(default_factory=Mixture)
@@ -55,9 +55,9 @@ class RlpState:
     t_cal: float = 1.0
     n_outcomes: int = 0
     """Outcomes that a thought was scored on, each counted once per thought."""
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: EProcess = field(default_factory=EProcess)
     """Against "no thought predicts better than the baseline"."""
-    resolution: Evidence = field(default_factory=Evidence)
+    resolution: EProcess = field(default_factory=EProcess)
     """Against "no thought tells candidates apart": over thoughts' own average forecasts."""
     gains: tuple[float, ...] = ()
     """Mean gain of each generation with a scored thought, in nats."""
@@ -76,7 +76,9 @@ class RlpState:
             strategies: names of the actions from 1.
         """
         n = len(strategies)
-        return cls(strategies=strategies, policy=Policy.uniform(n + 1), weights=Weights.first(n))
+        return cls(
+            strategies=strategies, policy=StrategyPolicy.uniform(n + 1), weights=Weights.first(n)
+        )
 
     @property
     def helps(self) -> bool:
@@ -130,13 +132,13 @@ class RlpState:
         numbers = {name: v[name] for name in ("moment", "t_cal", "n_outcomes")}
         return cls(
             strategies=tuple(v["strategies"]),
-            policy=Policy.from_json(v["policy"]),
-            value=Value(np.array(v["value"], np.float64)),
+            policy=StrategyPolicy.from_json(v["policy"]),
+            value=ValueFunction(np.array(v["value"], np.float64)),
             mixture=Mixture(tuple(v["mixture"])),
             weights=Weights(tuple(v["weights"])),
-            evidence=Evidence(v["log_evidence"], v["top_log_evidence"]),
+            evidence=EProcess(v["log_evidence"], v["top_log_evidence"]),
             # A run that began before resolution was measured has no evidence of it.
-            resolution=Evidence(*v.get("resolution", ())),
+            resolution=EProcess(*v.get("resolution", ())),
             gains=tuple(v["gains"]),
             last_gain=v["last_gain"],
             entropy=v["entropy"],
@@ -155,10 +157,10 @@ class RlpState:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Lesson:
+class RlpUpdate:
     """What one generation taught, for tables and people."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ReplayRow, ...]
     rewards: Mapping[str, float]
     """Thought → r_i, in nats; only those that were scored, and 0 for the silent and for those that
     moved no prediction."""
@@ -177,13 +179,13 @@ class Lesson:
 def learn(
     state: RlpState,
     commitment: Commitment,
-    outcomes: Outcomes,
+    outcomes: CandidateOutcomes,
     *,
     next_features: np.ndarray,
     rng: np.random.Generator,
-    settings: Settings,
+    settings: RlpSettings,
     replay: Replay,
-) -> tuple[RlpState, Lesson, Replay]:
+) -> tuple[RlpState, RlpUpdate, Replay]:
     """Return what is known after a generation.
 
     Args:
@@ -251,7 +253,7 @@ def learn(
         last_gain=state.last_gain if mean_gain is None else mean_gain,
         episodes=episodes,
     )
-    lesson = Lesson(
+    lesson = RlpUpdate(
         rows=scored.rows,
         rewards=rewards,
         advantages={t.thought_id: a for t, a in zip(acted, totals, strict=True)} if acted else {},
@@ -279,12 +281,12 @@ def _evidence_by_action(commitment: Commitment, e_values: Mapping[str, float]) -
 
 
 def critic(
-    value: Value,
+    value: ValueFunction,
     episodes: tuple[Episode, ...],
     next_features: np.ndarray,
     sigma: float,
-    settings: Settings,
-) -> tuple[Value, list[float], list[Step]]:
+    settings: RlpSettings,
+) -> tuple[ValueFunction, list[float], list[Step]]:
     """Return the next V, the total advantages of the last episode, and the steps to learn from."""
     if not episodes:
         return value, [], []

@@ -38,14 +38,14 @@ VALUE_STEP: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Policy:
+class StrategyPolicy:
     """pi_theta."""
 
     theta: np.ndarray
     """(n_actions, N_FEATURES)."""
 
     @classmethod
-    def uniform(cls, n_actions: int) -> "Policy":
+    def uniform(cls, n_actions: int) -> "StrategyPolicy":
         """Return the policy that prefers nothing."""
         return cls(np.zeros((n_actions, N_FEATURES)))
 
@@ -79,7 +79,7 @@ class Policy:
         return rows
 
     @classmethod
-    def from_json(cls, value: Json) -> "Policy":
+    def from_json(cls, value: Json) -> "StrategyPolicy":
         """Rebuild what ``to_json`` wrote."""
         return cls(np.array(value, np.float64))
 
@@ -116,13 +116,13 @@ class Update:
 
 
 def improve(
-    policy: Policy,
+    policy: StrategyPolicy,
     steps: Sequence[Step],
     rng: np.random.Generator,
     *,
     clip_epsilon: float = CLIP_EPSILON,
     kl_target: float = KL_TARGET,
-) -> tuple[Policy, Update]:
+) -> tuple[StrategyPolicy, Update]:
     """Return the policy after an update, and what that did.
 
     Args:
@@ -147,7 +147,7 @@ def improve(
         for begin in range(0, len(order), BATCH):
             rows = order[begin : begin + BATCH]
             loss, gradient, n_dropped = _gradient(
-                Policy(theta),
+                StrategyPolicy(theta),
                 states[rows],
                 actions[rows],
                 log_old[rows],
@@ -157,11 +157,11 @@ def improve(
             norm = float(np.linalg.norm(gradient))
             theta = theta - STEP * gradient
             n_steps += 1
-        after = Policy(theta).log_probabilities(states)
+        after = StrategyPolicy(theta).log_probabilities(states)
         kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))
         if kl > kl_target:
             break
-    improved = Policy(theta)
+    improved = StrategyPolicy(theta)
     logs = improved.log_probabilities(states)
     entropy = float(np.mean(-np.sum(np.exp(logs) * logs, axis=1)))
     return improved, Update(
@@ -175,7 +175,7 @@ def improve(
 
 
 def _gradient(
-    policy: Policy,
+    policy: StrategyPolicy,
     states: np.ndarray,
     actions: np.ndarray,
     log_old: np.ndarray,
@@ -204,14 +204,14 @@ def _gradient(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class ValueFunction:
     """V(s) = w^T s."""
 
     weights: np.ndarray
     """(N_FEATURES,)."""
 
     @classmethod
-    def zero(cls) -> "Value":
+    def zero(cls) -> "ValueFunction":
         """Return the value that expects nothing."""
         return cls(np.zeros(N_FEATURES))
 
@@ -219,7 +219,7 @@ class Value:
         """Return V of states, (n, d) → (n,)."""
         return np.asarray(states @ self.weights, np.float64)
 
-    def after(self, states: np.ndarray, targets: np.ndarray) -> "Value":
+    def after(self, states: np.ndarray, targets: np.ndarray) -> "ValueFunction":
         """Return w + .1 (w_ridge - w), with lambda = 1 over the last thirty generations.
 
         Args:
@@ -228,4 +228,4 @@ class Value:
         """
         x, y = states[-VALUE_WINDOW:], targets[-VALUE_WINDOW:]
         ridge = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
-        return Value(self.weights + VALUE_STEP * (ridge - self.weights))
+        return ValueFunction(self.weights + VALUE_STEP * (ridge - self.weights))

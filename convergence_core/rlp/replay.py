@@ -16,7 +16,7 @@ CAPACITY: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Row:
+class ReplayRow:
     """One thought and one outcome."""
 
     generation: int
@@ -56,7 +56,7 @@ class Row:
 class Replay:
     """Rows, oldest first, and the thoughts they are of."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ReplayRow, ...] = ()
     thoughts: Mapping[str, Thought] = field(default_factory=dict)
     capacity: int = CAPACITY
 
@@ -64,7 +64,7 @@ class Replay:
         """Rows."""
         return len(self.rows)
 
-    def after(self, rows: Sequence[Row], thoughts: Iterable[Thought]) -> "Replay":
+    def after(self, rows: Sequence[ReplayRow], thoughts: Iterable[Thought]) -> "Replay":
         """Return the replay with these; what does not fit leaves first in, first out."""
         kept = (*self.rows, *rows)[-self.capacity :] if self.capacity else ()
         known = {**self.thoughts, **{t.thought_id: t for t in thoughts}}

@@ -17,14 +17,14 @@ from typing import Final
 
 from convergence_core.records import Cell, Trial
 from convergence_core.rlp.commitments import Commitment
-from convergence_core.rlp.history import Outcomes, adjusted_mean
+from convergence_core.rlp.history import CandidateOutcomes, adjusted_mean
 
 OLDER: Final = "it was evaluated before the predictions were durable"
 
 
 def outcomes_of(
     commitment: Commitment, trials: Sequence[Trial], exogenous: frozenset[Cell]
-) -> Outcomes:
+) -> CandidateOutcomes:
     """Return what came of a commitment's subjects, from exogenous cells alone.
 
     A cell that was evaluated before the predictions were durable voids its candidate: its outcome
@@ -52,4 +52,4 @@ def outcomes_of(
             observed[subject] = commitment.scale.bin_of(rewards[subject])
         else:
             voided[subject] = void.get(subject, "no outcome")
-    return Outcomes(observed=observed, void=voided)
+    return CandidateOutcomes(observed=observed, void=voided)

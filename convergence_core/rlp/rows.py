@@ -13,8 +13,8 @@ from convergence_core.ports import Row
 from convergence_core.records import Json, canonical_json, sha256_hex
 from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts, Thought
 from convergence_core.rlp.gain import interval_of
-from convergence_core.rlp.learner import Lesson, RlpState
-from convergence_core.rlp.replay import Replay, Row as ReplayRow
+from convergence_core.rlp.learner import RlpState, RlpUpdate
+from convergence_core.rlp.replay import Replay, ReplayRow
 from convergence_core.rlp.strategies import NO_THOUGHT
 
 POLICY: Final = "rlp"
@@ -34,7 +34,7 @@ REPLAY_SQL: Final = """
 
 
 def thought_rows(
-    run_id: str, commitment: Commitment, lesson: Lesson, weights: Mapping[str, float]
+    run_id: str, commitment: Commitment, lesson: RlpUpdate, weights: Mapping[str, float]
 ) -> list[Row]:
     """Return the rows of a generation's thoughts.
 
@@ -132,14 +132,14 @@ def commitment_rows(
     return rows
 
 
-def _why_unscored(thought: Thought, commitment: Commitment, lesson: Lesson) -> str | None:
+def _why_unscored(thought: Thought, commitment: Commitment, lesson: RlpUpdate) -> str | None:
     if thought.reason is not None or thought.thought_id in lesson.rewards:
         return thought.reason
     own = [note for note in commitment.notes if note.startswith(thought.thought_id)]
     return own[0] if own else "no outcome could be scored"
 
 
-def prediction_rows(run_id: str, commitment: Commitment, lesson: Lesson) -> list[Row]:
+def prediction_rows(run_id: str, commitment: Commitment, lesson: RlpUpdate) -> list[Row]:
     """Return one row per thought and outcome."""
     return [
         {
@@ -168,7 +168,7 @@ def prediction_rows(run_id: str, commitment: Commitment, lesson: Lesson) -> list
 
 
 def update_rows(
-    run_id: str, commitment: Commitment, lesson: Lesson, before: RlpState, after: RlpState
+    run_id: str, commitment: Commitment, lesson: RlpUpdate, before: RlpState, after: RlpState
 ) -> list[Row]:
     """Return the row of the policy's update; none where nothing was learned."""
     if lesson.update.n_steps == 0:

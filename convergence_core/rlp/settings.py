@@ -6,7 +6,7 @@ from convergence_core.rlp import advantage, policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RlpSettings:
     """See ``society.rlp``."""
 
     n_thoughts: int = 4

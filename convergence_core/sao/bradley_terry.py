@@ -22,7 +22,7 @@ SMALL: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PairedJudgement:
     """One judgement of i against j."""
 
     i: int
@@ -47,7 +47,7 @@ class Merits:
     """lambda: what a length times e adds to the log-odds."""
 
 
-def fit(rows: Sequence[Row], n_items: int) -> Merits:
+def fit(rows: Sequence[PairedJudgement], n_items: int) -> Merits:
     """Return the merits that the rows tell.
 
     Raises:
@@ -75,9 +75,15 @@ def fit(rows: Sequence[Row], n_items: int) -> Merits:
     return Merits(weights[:-2], float(weights[-2]), float(weights[-1]))
 
 
-def both_orders(i: int, j: int, log_length_ratio: float, judgement: Judgement) -> tuple[Row, Row]:
+def both_orders(
+    i: int, j: int, log_length_ratio: float, judgement: Judgement
+) -> tuple[PairedJudgement, PairedJudgement]:
     """Return the two rows of one judged pair."""
     return (
-        Row(i=i, j=j, position=1.0, log_length_ratio=log_length_ratio, p=judgement.p12),
-        Row(i=i, j=j, position=-1.0, log_length_ratio=log_length_ratio, p=judgement.p21),
+        PairedJudgement(
+            i=i, j=j, position=1.0, log_length_ratio=log_length_ratio, p=judgement.p12
+        ),
+        PairedJudgement(
+            i=i, j=j, position=-1.0, log_length_ratio=log_length_ratio, p=judgement.p21
+        ),
     )

@@ -25,7 +25,7 @@ class BadRowError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PreferenceRow:
     """One row of any format."""
 
     prompt: str
@@ -51,7 +51,7 @@ class Row:
         }
 
     @classmethod
-    def from_json(cls, value: Any) -> "Row":
+    def from_json(cls, value: Any) -> "PreferenceRow":
         """Read a row of either format; of TRL also with the prompt in both answers.
 
         Raises:
@@ -78,7 +78,7 @@ class Row:
         return cls._with_prompt_in_both(value.get("chosen"), value.get("rejected"))
 
     @classmethod
-    def _with_prompt_in_both(cls, chosen: Any, rejected: Any) -> "Row":
+    def _with_prompt_in_both(cls, chosen: Any, rejected: Any) -> "PreferenceRow":
         if not (isinstance(chosen, list) and isinstance(rejected, list)):
             raise BadRowError("must have `prompt`, or lists of messages with it in both answers")
         if chosen[:-1] != rejected[:-1]:
@@ -90,7 +90,7 @@ class Row:
         )
 
 
-def row_of(pair: JudgedPair) -> Row:
+def row_of(pair: JudgedPair) -> PreferenceRow:
     """Return the row of a kept pair.
 
     Raises:
@@ -99,7 +99,7 @@ def row_of(pair: JudgedPair) -> Row:
     found = pair.preference
     if found is None:
         raise ValueError(f"the pair was dropped by {pair.dropped_by}")
-    return Row(
+    return PreferenceRow(
         prompt=pair.comparison.prompt, chosen=found.chosen.text, rejected=found.rejected.text
     )
 
@@ -143,7 +143,7 @@ def evidence_of(
     }
 
 
-def pair_of(row: Row, evidence: Mapping[str, Any] | None, position: int) -> JudgedPair:
+def pair_of(row: PreferenceRow, evidence: Mapping[str, Any] | None, position: int) -> JudgedPair:
     """Return the pair behind a row, as it was judged; without evidence as plain verdicts.
 
     Args:

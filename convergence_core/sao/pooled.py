@@ -26,7 +26,7 @@ LEAST_TO_ABORT: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class PooledJudgement:
     """One judgement as pooling needs it."""
 
     judgement: Judgement
@@ -73,7 +73,7 @@ class Pooled:
         return None
 
 
-def pool(judged: Sequence[Judged]) -> Pooled:
+def pool(judged: Sequence[PooledJudgement]) -> Pooled:
     """Return what the last ``MOST_PAIRS`` judgements say of the judge."""
     last = judged[-MOST_PAIRS:]
     n = len(last)

@@ -46,7 +46,7 @@ class Rounds:
     n_done: int = 0
     best_agreement: float | None = None
     """Highest agreement with the frozen verdicts so far."""
-    why_ended: str | None = None
+    stop_reason: str | None = None
     """``None``: another round may be run. Alarms of coverage are told by ``coverage.Alarms``: they end
     no rounds for good."""
 
@@ -58,7 +58,7 @@ class Rounds:
         """
         n_done = self.n_done + 1
         known = [a for a in (self.best_agreement, found) if a is not None]
-        why = self.why_ended
+        why = self.stop_reason
         if (
             found is not None
             and self.best_agreement is not None
@@ -70,14 +70,16 @@ class Rounds:
             )
         elif n_done >= self.limit:
             why = f"all {self.limit} rounds were run"
-        return replace(self, n_done=n_done, best_agreement=max(known, default=None), why_ended=why)
+        return replace(
+            self, n_done=n_done, best_agreement=max(known, default=None), stop_reason=why
+        )
 
     def to_json(self) -> dict[str, Json]:
         """Return a JSON value from which ``from_json`` makes an equal state, but for the limit."""
         return {
             "n_done": self.n_done,
             "best_agreement": self.best_agreement,
-            "why_ended": self.why_ended,
+            "why_ended": self.stop_reason,
         }
 
     @classmethod

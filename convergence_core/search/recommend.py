@@ -16,7 +16,7 @@ import numpy as np
 from convergence_core.gate.intervals import grouped, mean_ends
 from convergence_core.objective.goals import PROBABLY, FittedGoals
 from convergence_core.posterior import Fitted, Posterior, Surrogate
-from convergence_core.posterior.selection_bias import N_LEADERS, Optimism
+from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.search.archive import Member
 from convergence_core.search.sampler import SearchState
 
@@ -161,7 +161,7 @@ def recommend(
         range(len(members)),
         key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
-    optimism = Optimism.of_memory(state.memory)
+    optimism = SelectionBias.of_memory(state.memory)
     # A candidate that is passed over as infeasible leads by what is believed of its reward, too.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
@@ -201,7 +201,7 @@ def _claims(
     posterior: Posterior,
     level: float,
     leaders: Sequence[int],
-    optimism: Optimism,
+    optimism: SelectionBias,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means and ends of intervals, (n,) each: of leaders, less what leaders did not show.

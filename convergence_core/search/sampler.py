@@ -15,7 +15,7 @@ from convergence_core.records import Assignment, Cell, Json, Params, Trial
 from convergence_core.search.archive import Archive
 
 SETTLED = 0.95
-"""Probability behind ``SearchState.left_to_gain``."""
+"""Probability behind ``SearchState.regret_upper_bound``."""
 LEFT_TO_GAIN = "left_to_gain"
 """Where a sampler's memory keeps it."""
 
@@ -101,7 +101,7 @@ class SearchState:
     """Small JSON of the sampler's own, e.g. the ids of the current population."""
 
     @property
-    def left_to_gain(self) -> float | None:
+    def regret_upper_bound(self) -> float | None:
         """``SETTLED`` quantile of what the best candidate considered has over the leader.
 
         Asked or not; in units of reward, at least 0. ``None`` for samplers that know nothing of

@@ -24,14 +24,14 @@ CREDIBLE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class StopperState:
     """What the stopper remembers."""
 
     leader: str | None = None
     """Candidate that last counted as an improvement; ``None`` before the first reward."""
     n_flat: int = 0
     """Generations since."""
-    left_to_gain: float | None = None
+    regret_upper_bound: float | None = None
     """After the last generation; ``None``: unknown."""
 
     def to_json(self) -> Json:
@@ -39,11 +39,11 @@ class Progress:
         return {
             "leader": self.leader,
             "n_flat": self.n_flat,
-            "left_to_gain": self.left_to_gain,
+            "left_to_gain": self.regret_upper_bound,
         }
 
     @classmethod
-    def from_json(cls, value: Json) -> "Progress":
+    def from_json(cls, value: Json) -> "StopperState":
         """Rebuild from ``to_json``.
 
         Raises:
@@ -57,7 +57,7 @@ class Progress:
                 and (leader is None or isinstance(leader, str))
                 and (left is None or isinstance(left, int | float))
             ):
-                return cls(leader=leader, n_flat=n_flat, left_to_gain=left)
+                return cls(leader=leader, n_flat=n_flat, regret_upper_bound=left)
         raise ValueError(f"not a stopper's progress: {str(value)[:80]}")
 
 
@@ -73,35 +73,41 @@ class Stopper:
 
     def update(
         self,
-        progress: Progress,
+        progress: StopperState,
         recommendation: Recommendation | None,
         *,
-        left_to_gain: float | None = None,
-    ) -> Progress:
+        regret_upper_bound: float | None = None,
+    ) -> StopperState:
         """Return the progress after a generation.
 
         Args:
             progress: before it.
             recommendation: whom the evidence would hand over now, with its lead over the
                 remembered leader; ``None`` counts as flat.
-            left_to_gain: see ``Progress.left_to_gain``.
+            regret_upper_bound: see ``StopperState.regret_upper_bound``.
         """
         if recommendation is None:
-            return Progress(
-                leader=progress.leader, n_flat=progress.n_flat + 1, left_to_gain=left_to_gain
+            return StopperState(
+                leader=progress.leader,
+                n_flat=progress.n_flat + 1,
+                regret_upper_bound=regret_upper_bound,
             )
         if self._leads(recommendation):
-            return Progress(leader=recommendation.candidate_id, left_to_gain=left_to_gain)
-        return Progress(
-            leader=progress.leader, n_flat=progress.n_flat + 1, left_to_gain=left_to_gain
+            return StopperState(
+                leader=recommendation.candidate_id, regret_upper_bound=regret_upper_bound
+            )
+        return StopperState(
+            leader=progress.leader,
+            n_flat=progress.n_flat + 1,
+            regret_upper_bound=regret_upper_bound,
         )
 
-    def why(self, progress: Progress) -> str | None:
+    def why(self, progress: StopperState) -> str | None:
         """Return why the run is to stop, in words; ``None``: it goes on."""
         if not self.enabled:
             return None
         gain = f"{self.min_improvement:g}"
-        left = progress.left_to_gain
+        left = progress.regret_upper_bound
         if left is not None and left <= self.min_improvement and progress.leader is not None:
             return (
                 f"nothing is left to gain: with {SETTLED:.0%} probability no candidate "

@@ -20,7 +20,7 @@ N_HASHED = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class Points:
     """Where n candidates lie."""
 
     numbers: np.ndarray
@@ -32,13 +32,13 @@ class Places:
         """Candidates."""
         return len(self.codes)
 
-    def take(self, rows: np.ndarray) -> "Places":
+    def take(self, rows: np.ndarray) -> "Points":
         """Return the places of these rows."""
-        return Places(self.numbers[rows], self.codes[rows])
+        return Points(self.numbers[rows], self.codes[rows])
 
-    def join(self, other: "Places") -> "Places":
+    def join(self, other: "Points") -> "Points":
         """Return these places and then the others."""
-        return Places(
+        return Points(
             np.concatenate([self.numbers, other.numbers]),
             np.concatenate([self.codes, other.codes]),
         )
@@ -97,17 +97,17 @@ class Encoding:
             genes[:, j] = [to_gene(p[name]) if name in p else np.nan for p in points]
         return genes
 
-    def places(self, genes: np.ndarray) -> Places:
+    def places(self, genes: np.ndarray) -> Points:
         """Return where rows of ``genes`` lie."""
         q = len(self.number_names)
         n_values = np.array([len(distance) - 1 for distance in self.distances])
         numbers, codes = genes[:, :q], genes[:, q:]
-        return Places(
+        return Points(
             np.where(np.isnan(numbers), 0.5, numbers),
             np.where(np.isnan(codes), n_values, codes).astype(np.intp),
         )
 
-    def encode(self, points: Sequence[Params]) -> Places:
+    def encode(self, points: Sequence[Params]) -> Points:
         """Return where canonical points lie."""
         return self.places(self.genes(points))
 

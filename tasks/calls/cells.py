@@ -17,7 +17,7 @@ from convergence_core.records import (
     canonical_json,
 )
 from tasks.calls.outcomes import Record, Redact
-from tasks.calls.scorer import CONSTRAINT, Verdict, error_text
+from tasks.calls.scorer import CONSTRAINT, CellScore, error_text
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout", "first_byte_timeout"})
 """Error types that make an evaluation's status ``timeout``."""
@@ -78,7 +78,7 @@ class PendingCell:
 def answered(
     pending: PendingCell,
     reply: Reply | None,
-    verdict: Verdict,
+    verdict: CellScore,
     record: Record,
     *,
     keep_text: bool,

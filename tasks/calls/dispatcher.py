@@ -19,12 +19,12 @@ from convergence_core.records import (
 )
 from tasks.calls.call_keys import Epoch, call_key
 from tasks.calls.cells import Job, PendingCell, answered, skipped
-from tasks.calls.lanes import Call, Outcome
+from tasks.calls.lanes import CallOutcome, PendingCall
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.outcomes import Redact, fault_of, reply_of, scored_outcome, verdict_of
 from tasks.calls.paid_calls import STOPPED, Calls
-from tasks.calls.rate_limiter import Gate, Gates
-from tasks.calls.scorer import Scorer, Verdict
+from tasks.calls.rate_limiter import EndpointLimiter, EndpointLimiters
+from tasks.calls.scorer import CellScore, Scorer
 from tasks.secrets.redaction import redact_json
 
 TARGET_LANE = "evaluation"
@@ -38,7 +38,7 @@ class Asking:
 
     run_id: str
     epoch: Epoch
-    gates: Gates
+    gates: EndpointLimiters
     redact: Redact
     lease_s: Callable[[float], float]
     """From a call's time-out to the time nobody else may make it."""
@@ -152,14 +152,14 @@ class Dispatcher:
 
     # -- one cell
 
-    def _call_of(self, pending: PendingCell) -> Call:
+    def _call_of(self, pending: PendingCell) -> PendingCall:
         keep = None
         if not self._keep_text:
 
             async def keep(reply: Reply) -> Json:
                 return scored_outcome(reply, await self._verdict(pending, reply))
 
-        return Call(
+        return PendingCall(
             lane=TARGET_LANE,
             intent=pending.intent,
             worst=pending.worst,
@@ -171,7 +171,7 @@ class Dispatcher:
             future=self._loop.create_future(),
         )
 
-    def _answer(self, pending: PendingCell, future: "asyncio.Future[Outcome]") -> None:
+    def _answer(self, pending: PendingCell, future: "asyncio.Future[CallOutcome]") -> None:
         """Measure what came of a call; runs as soon as it has ended."""
         if future.cancelled():
             return
@@ -184,7 +184,7 @@ class Dispatcher:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
 
-    async def _conclude(self, pending: PendingCell, outcome: Outcome) -> None:
+    async def _conclude(self, pending: PendingCell, outcome: CallOutcome) -> None:
         if outcome.not_asked is not None:
             self._end(pending, skipped(pending, *outcome.not_asked))
             return
@@ -200,7 +200,7 @@ class Dispatcher:
         evaluation = answered(pending, reply, verdict, outcome.record, keep_text=self._keep_text)
         self._end(pending, evaluation)
 
-    async def _verdict(self, pending: PendingCell, reply: Reply) -> Verdict:
+    async def _verdict(self, pending: PendingCell, reply: Reply) -> CellScore:
         asker = CellAsker(self, pending)
         return await self._scorer.verdict(reply, pending.case, pending.params, asker)
 
@@ -268,8 +268,8 @@ class Dispatcher:
         cell: Cell,
         generation: int | None,
         eval_id: str,
-        gate: Gate | None,
-    ) -> Outcome:
+        gate: EndpointLimiter | None,
+    ) -> CallOutcome:
         intent, _ = self._asking.intent(
             purpose=call.purpose,
             key_purpose=call.purpose,
@@ -284,7 +284,7 @@ class Dispatcher:
             timeout_s=call.timeout_s,
         )
         return await self._calls.make(
-            Call(
+            PendingCall(
                 lane=lane,
                 intent=intent,
                 worst=call.worst,
@@ -315,7 +315,7 @@ class Dispatcher:
             timeout_s=self._timeout_s,
         )
         outcome = await self._calls.make(
-            Call(
+            PendingCall(
                 lane=TARGET_LANE,
                 intent=intent,
                 worst=worst,
@@ -354,7 +354,7 @@ def endpoint_of(request: Json) -> str | None:
     return f"{scheme}://{rest.split('/', 1)[0].split('?', 1)[0]}"
 
 
-def _reply(outcome: Outcome) -> Reply:
+def _reply(outcome: CallOutcome) -> Reply:
     """Return the answer, or raise why there is none."""
     if outcome.not_asked is not None:
         kind, why = outcome.not_asked

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Literal, TypeAlias
 
-from convergence_core.ports import Answer, CallIntent, Claim, Journal, Settlement
+from convergence_core.ports import CallIntent, Claim, Journal, Settlement, StoredAnswer
 
 _Kind = Literal["settle", "claim", "look"]
 
@@ -25,7 +25,7 @@ class _Request:
     future: "asyncio.Future[_Reply]"
 
 
-_Reply: TypeAlias = "Claim | Answer | None"
+_Reply: TypeAlias = "Claim | StoredAnswer | None"
 
 
 GATHER_S = 0.0005
@@ -59,7 +59,7 @@ class JournalQueue:
         """Settle one attempt; the future is done when it is durable."""
         return self._put("settle", settlement)
 
-    async def look(self, call_key: str) -> Answer | None:
+    async def look(self, call_key: str) -> StoredAnswer | None:
         """Return a stored answer without claiming the call."""
         answer = await self._put("look", call_key)
         assert not isinstance(answer, Claim)  # noqa: S101 - of this kind

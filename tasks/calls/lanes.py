@@ -11,7 +11,7 @@ from convergence_core.errors import EvaluationFault
 from convergence_core.ports import CallIntent, WorstCase
 from convergence_core.records import Json, Reply
 from tasks.calls.outcomes import Record
-from tasks.calls.rate_limiter import Gate
+from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.calls.shared_rate import Pace
 
 Keep = Callable[[Reply], Awaitable[Json]]
@@ -19,7 +19,7 @@ Keep = Callable[[Reply], Awaitable[Json]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class CallOutcome:
     """How a call ended: by an answer, by a fault, or not at all."""
 
     record: Record | None = None
@@ -35,14 +35,14 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Call:
+class PendingCall:
     """One call on its way."""
 
     lane: str
     intent: CallIntent
     worst: WorstCase
     send: Callable[[], Awaitable[Reply]]
-    gate: Gate | None
+    gate: EndpointLimiter | None
     """Of its endpoint; ``None``: nothing but the lane and its pace limit it."""
     pace: Pace | None = None
     """Of its endpoint, where it passes no gate; a gate has its own."""
@@ -52,7 +52,7 @@ class Call:
     """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
     keep: Keep | None = None
     """``None``: the whole answer is kept."""
-    future: "asyncio.Future[Outcome]"
+    future: "asyncio.Future[CallOutcome]"
     n_asked: int = 0
     """Attempts made by this process."""
     n_tries: int = 0
@@ -63,7 +63,7 @@ class Call:
     """Seconds that answers asked it to wait, over all attempts."""
     n_looks: int = 0
     """How often another process was found at the same call."""
-    last: Outcome | None = None
+    last: CallOutcome | None = None
     """How the last try failed."""
     place: Reservation | Exhausted | None = None
     """Its place in the budget, or why there is none; ``None``: it has not been taken yet."""
@@ -79,12 +79,12 @@ class Lane:
     """A queue of calls with so many slots."""
 
     limit: int
-    ready: deque[Call] = field(default_factory=deque)
+    ready: deque[PendingCall] = field(default_factory=deque)
     slots: set["asyncio.Task[None]"] = field(default_factory=set)
-    gates: set[Gate | None] = field(default_factory=set)
+    gates: set[EndpointLimiter | None] = field(default_factory=set)
     """Those of all calls that were ever queued here."""
 
-    def postpone(self, gate: Gate, candidates: Set[str]) -> bool:
+    def postpone(self, gate: EndpointLimiter, candidates: Set[str]) -> bool:
         """Move a gate's calls for these candidates behind all others; return whether it has others."""
         mine = [call for call in self.ready if call.gate is gate]
         last = {call for call in mine if call.candidate_id in candidates}

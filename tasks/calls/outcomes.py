@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from convergence_core.errors import CandidateFault, EvaluationFault
-from convergence_core.ports import Answer
+from convergence_core.ports import StoredAnswer
 from convergence_core.records import Json, Reply, Usage, canonical_json, sha256_hex
-from tasks.calls.scorer import Verdict
+from tasks.calls.scorer import CellScore
 from tasks.secrets.redaction import redact_json, shortened
 
 Redact: TypeAlias = Callable[[str], str]
@@ -57,18 +57,18 @@ def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) ->
     }
 
 
-def scored_outcome(reply: Reply, verdict: Verdict) -> Json:
+def scored_outcome(reply: Reply, verdict: CellScore) -> Json:
     """Return the JSON form of a reply whose text is not kept: its hash, and its verdict."""
     value_sha256 = sha256_hex(canonical_json(reply.value))
     kept = replace(reply, value={"sha256": value_sha256})
     return {**reply_outcome(kept), "verdict": verdict.to_json()}
 
 
-def verdict_of(outcome: Json) -> Verdict | None:
+def verdict_of(outcome: Json) -> CellScore | None:
     """Return the verdict that ``scored_outcome`` wrote, ``None`` for other outcomes."""
     if not isinstance(outcome, dict) or "verdict" not in outcome:
         return None
-    return Verdict.from_json(outcome["verdict"])
+    return CellScore.from_json(outcome["verdict"])
 
 
 def reply_of(outcome: Json) -> Reply | None:
@@ -109,7 +109,7 @@ def redacted(reply: Reply, redact: Redact) -> Reply:
     return replace(reply, **clean, dropped=dropped)  # type: ignore[arg-type]  # each of its own type
 
 
-def record_of(answer: Answer, run_id: str, eval_id: str | None) -> Record:
+def record_of(answer: StoredAnswer, run_id: str, eval_id: str | None) -> Record:
     """Return the account of a stored answer, as seen by one evaluation."""
     return Record(
         started_us=answer.started_us,

@@ -25,12 +25,12 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.events import BudgetWarned
-from convergence_core.ports import Answer
+from convergence_core.ports import StoredAnswer
 from convergence_core.records import Json, Reply
 from tasks.calls.journal_batches import JournalQueue
-from tasks.calls.lanes import Call, Lane, Outcome
+from tasks.calls.lanes import CallOutcome, Lane, PendingCall
 from tasks.calls.outcomes import Record, Redact, fault_outcome, record_of, redacted, reply_outcome
-from tasks.calls.rate_limiter import ASTRAY, HELD, THROTTLED, Gate
+from tasks.calls.rate_limiter import ASTRAY, HELD, THROTTLED, EndpointLimiter
 from tasks.calls.settlements import (
     is_usable,
     settle_place,
@@ -96,11 +96,11 @@ class Calls:
         self._on_failure = on_failure
         self._on_warning = on_warning
         self._rng = random.Random()  # noqa: S311 - jitter of pauses, no part of any result
-        self._under_way: set[Call] = set()
+        self._under_way: set[PendingCall] = set()
         """Calls that have a place in the budget, until they have ended or pause."""
-        self._same: dict[str, list[Call]] = {}
+        self._same: dict[str, list[PendingCall]] = {}
         """Key of a call under way → others that wait for its answer."""
-        self._pausing: dict[Call, asyncio.TimerHandle] = {}
+        self._pausing: dict[PendingCall, asyncio.TimerHandle] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -112,7 +112,7 @@ class Calls:
         """Whether no further call starts."""
         return self._stopping
 
-    def make(self, call: Call) -> "asyncio.Future[Outcome]":
+    def make(self, call: PendingCall) -> "asyncio.Future[CallOutcome]":
         """Queue a call behind all others of its lane; the future is done when it has ended."""
         if self._stopping:
             self._not_asked(call)
@@ -162,11 +162,11 @@ class Calls:
             for slot in lane.slots:
                 slot.cancel()
 
-    def _not_asked(self, call: Call) -> None:
+    def _not_asked(self, call: PendingCall) -> None:
         """End a call that is not asked (again) because the run stops."""
-        self._end(call, call.last or Outcome(not_asked=("stopped", STOPPED)))
+        self._end(call, call.last or CallOutcome(not_asked=("stopped", STOPPED)))
 
-    def _end(self, call: Call, outcome: Outcome) -> None:
+    def _end(self, call: PendingCall, outcome: CallOutcome) -> None:
         if not call.future.done():
             call.future.set_result(outcome)
 
@@ -199,8 +199,8 @@ class Calls:
     def _count_slots(self) -> None:
         self._journal.n_slots = sum(len(lane.slots) for lane in self._lanes.values())
 
-    async def _slot(self, lane: Lane, first: Call) -> None:
-        call: Call | None = first
+    async def _slot(self, lane: Lane, first: PendingCall) -> None:
+        call: PendingCall | None = first
         while call is not None:
             try:
                 await self._attempt(call)
@@ -210,9 +210,9 @@ class Calls:
                 raise
             call = self._take(lane)
 
-    def _take(self, lane: Lane) -> Call | None:
+    def _take(self, lane: Lane) -> PendingCall | None:
         """Return the next call that may be asked now, with its place in the budget."""
-        closed: set[Gate | None] = set()
+        closed: set[EndpointLimiter | None] = set()
         index = 0
         while index < len(lane.ready) and closed != lane.gates:
             call = lane.ready[index]
@@ -237,7 +237,7 @@ class Calls:
             return call
         return None
 
-    def _enter(self, gate: Gate) -> bool:
+    def _enter(self, gate: EndpointLimiter) -> bool:
         """Pass a gate, or make sure to look again when it opens."""
         try:
             delay_s = gate.enter(self._loop.time())
@@ -260,18 +260,18 @@ class Calls:
         self._timer = None
         self._dispatch()
 
-    def _leave(self, call: Call) -> None:
+    def _leave(self, call: PendingCall) -> None:
         if call.gate is not None:
             call.gate.leave_unused()
 
-    def _free(self, call: Call) -> None:
+    def _free(self, call: PendingCall) -> None:
         """Let others that want the same call look at its answer."""
         self._under_way.discard(call)
         for other in reversed(self._same.pop(call.key, ())):
             self._lanes[other.lane].ready.appendleft(other)
         self._dispatch()
 
-    def _pause(self, call: Call, delay_s: float) -> None:
+    def _pause(self, call: PendingCall, delay_s: float) -> None:
         def requeue() -> None:
             del self._pausing[call]
             self._lanes[call.lane].ready.append(call)
@@ -285,7 +285,7 @@ class Calls:
 
     # -- one attempt
 
-    async def _attempt(self, call: Call) -> None:
+    async def _attempt(self, call: PendingCall) -> None:
         place = call.place
         if not isinstance(place, Reservation):
             assert isinstance(place, Exhausted)  # noqa: S101 - taken with one or the other
@@ -314,7 +314,7 @@ class Calls:
             call.n_looks += 1
             self._pause(call, min(longest_s, first_s * 2.0 ** min(call.n_looks - 1, 10)))
 
-    async def _call(self, call: Call, place: Reservation, attempt: int) -> None:
+    async def _call(self, call: PendingCall, place: Reservation, attempt: int) -> None:
         started_us = self._now_us()
         if self._stopping:
             fault = InfrastructureFault(STOPPED, error_type="stopped")
@@ -346,19 +346,21 @@ class Calls:
             stored = reply_outcome(ending) if call.keep is None else await call.keep(ending)
             durable = self._journal.settle(settlement_of_reply(call, record, stored, ending))
             self._conclude(
-                self._finish(call, Outcome(record=record, stored=stored, reply=ending), durable)
+                self._finish(
+                    call, CallOutcome(record=record, stored=stored, reply=ending), durable
+                )
             )
             return
         durable = self._settle_fault(call, ending, record)
         if isinstance(ending, InfrastructureFault):
             self._conclude(self._heal(call, ending, record, durable))
         else:
-            outcome = Outcome(record=record, stored=self._stored(ending))
+            outcome = CallOutcome(record=record, stored=self._stored(ending))
             self._conclude(self._finish(call, outcome, durable))
         if broken is not None:
             raise broken
 
-    def _pay(self, call: Call, place: Reservation, ending: Reply | EvaluationFault) -> None:
+    def _pay(self, call: PendingCall, place: Reservation, ending: Reply | EvaluationFault) -> None:
         """Settle the reservation and tell the gate, as soon as the end is known."""
         settle_place(self._budget, place, ending)
         if call.gate is not None:
@@ -375,7 +377,7 @@ class Calls:
                 self._on_warning(BudgetWarned(text=text, share=share))
         self._dispatch()
 
-    def _doubted(self, call: Call, fault: EvaluationFault) -> EvaluationFault:
+    def _doubted(self, call: PendingCall, fault: EvaluationFault) -> EvaluationFault:
         """Return a fault that shows a wrong address as the infrastructure's until somebody answers.
 
         Only an endpoint that has answered another request shows that nothing is there for this one.
@@ -391,7 +393,7 @@ class Calls:
             billed=fault.billed,
         )
 
-    def _check_address(self, gate: Gate) -> None:
+    def _check_address(self, gate: EndpointLimiter) -> None:
         """End everything where an address is wrong; before that, ask for other candidates first."""
         missed = gate.candidates_missed
         if not missed:
@@ -407,7 +409,7 @@ class Calls:
         return fault_outcome(fault, self._redact, keep_text=self._keep_text)
 
     def _settle_fault(
-        self, call: Call, fault: EvaluationFault, record: Record
+        self, call: PendingCall, fault: EvaluationFault, record: Record
     ) -> "asyncio.Future[Any]":
         return self._journal.settle(settlement_of_fault(call, record, self._stored(fault), fault))
 
@@ -416,26 +418,28 @@ class Calls:
     def _conclude(self, work: Coroutine[Any, Any, None]) -> None:
         self._start(self._settling, work)
 
-    async def _end_unsent(self, call: Call, durable: "asyncio.Future[Any]") -> None:
+    async def _end_unsent(self, call: PendingCall, durable: "asyncio.Future[Any]") -> None:
         await durable
         self._not_asked(call)
         self._free(call)
 
-    async def _finish(self, call: Call, outcome: Outcome, durable: "asyncio.Future[Any]") -> None:
+    async def _finish(
+        self, call: PendingCall, outcome: CallOutcome, durable: "asyncio.Future[Any]"
+    ) -> None:
         await durable
         self._free(call)
         self._end(call, outcome)
 
     async def _heal(
         self,
-        call: Call,
+        call: PendingCall,
         fault: InfrastructureFault,
         record: Record,
         durable: "asyncio.Future[Any]",
     ) -> None:
         """Ask again later, or end the call with its fault when that is of no use."""
         await durable
-        call.last = Outcome(record=record, fault=fault)
+        call.last = CallOutcome(record=record, fault=fault)
         delay_s = self._delay_s(call, fault)
         if delay_s is None:
             self._end(call, call.last)
@@ -443,7 +447,7 @@ class Calls:
         else:
             self._pause(call, delay_s)
 
-    def _delay_s(self, call: Call, fault: InfrastructureFault) -> float | None:
+    def _delay_s(self, call: PendingCall, fault: InfrastructureFault) -> float | None:
         """Return the seconds until a call is asked again; ``None``: it is not.
 
         One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
@@ -473,16 +477,16 @@ class Calls:
             )
         return delay_s
 
-    def _replay(self, call: Call, answer: Answer) -> None:
+    def _replay(self, call: PendingCall, answer: StoredAnswer) -> None:
         """End a call with an answer of the journal, exactly as the first time."""
         record = record_of(answer, call.intent.run_id, call.intent.eval_id)
-        self._end(call, Outcome(record=record, stored=answer.outcome))
+        self._end(call, CallOutcome(record=record, stored=answer.outcome))
 
 
-def _refused(call: Call, place: Exhausted) -> Outcome:
+def _refused(call: PendingCall, place: Exhausted) -> CallOutcome:
     """Return how a call ends whose next attempt the budget refuses."""
     if call.last is None or call.last.fault is None:
-        return Outcome(not_asked=("budget", place.reason))
+        return CallOutcome(not_asked=("budget", place.reason))
     attempts = (
         "its one attempt" if call.n_asked == 1 else f"the last of its {call.n_asked} attempts"
     )

@@ -1,6 +1,6 @@
 """Gates before endpoints: who may call now, and what each end of a call means for the next.
 
-Rate limits are counted per endpoint and key, so there is one ``Gate`` for each pair, whatever the
+Rate limits are counted per endpoint and key, so there is one ``EndpointLimiter`` for each pair, whatever the
 purpose of its calls. A gate has no queue and nobody waits in it: ``enter`` lets a call pass or says
 when to look again, so that a call which has to wait holds no slot of another endpoint, whoever
 keeps the queue decides who is next, and a stop has nothing to interrupt.
@@ -22,7 +22,7 @@ from tasks.calls.shared_rate import Pace, Pacing
 from tasks.http.bodies import TOO_LARGE
 from tasks.http.retries import LONGEST_PAUSE_S
 
-__all__ = ["ASTRAY", "HELD", "THROTTLED", "Gate", "Gates", "TrafficEvent"]
+__all__ = ["ASTRAY", "HELD", "THROTTLED", "EndpointLimiter", "EndpointLimiters", "TrafficEvent"]
 
 HELD = "held"
 """Error type of a call that was held back: nothing was sent."""
@@ -75,7 +75,7 @@ class TrafficEvent:
     """Calls that may be in flight now."""
 
 
-class Gate:
+class EndpointLimiter:
     """One endpoint and key, in one event loop. Times are those of its clock."""
 
     def __init__(
@@ -339,7 +339,7 @@ class Gate:
             self._on_event(event)
 
 
-class Gates:
+class EndpointLimiters:
     """All gates of one event loop, by endpoint and key."""
 
     def __init__(
@@ -366,9 +366,9 @@ class Gates:
         self._max_in_flight = max_in_flight
         self._run_label = run_label
         self._on_event = on_event
-        self._gates: dict[tuple[str, str | None], Gate] = {}
+        self._gates: dict[tuple[str, str | None], EndpointLimiter] = {}
 
-    def of(self, endpoint: str | None, credential: str | None) -> Gate | None:
+    def of(self, endpoint: str | None, credential: str | None) -> EndpointLimiter | None:
         """Return the gate of an endpoint and the variable of its key, made when first asked for.
 
         Args:
@@ -380,7 +380,7 @@ class Gates:
         key = (endpoint, credential)
         gate = self._gates.get(key)
         if gate is None:
-            gate = self._gates[key] = Gate(
+            gate = self._gates[key] = EndpointLimiter(
                 endpoint,
                 max_in_flight=self._max_in_flight,
                 run_label=self._run_label,
@@ -395,7 +395,7 @@ class Gates:
         return None if self._pacing is None else self._pacing.of(endpoint)
 
     @property
-    def all(self) -> tuple[Gate, ...]:
+    def all(self) -> tuple[EndpointLimiter, ...]:
         """The gates made so far."""
         return tuple(self._gates.values())
 

@@ -35,7 +35,7 @@ class Closable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CellScore:
     """What an evaluation is worth, and why."""
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Verdict:
         }
 
     @classmethod
-    def from_json(cls, value: Json) -> "Verdict":
+    def from_json(cls, value: Json) -> "CellScore":
         """Rebuild a verdict from ``to_json``."""
         assert isinstance(value, dict)  # noqa: S101 - only ``to_json`` writes it
         return cls(**value)  # type: ignore[arg-type]  # as written
@@ -84,10 +84,10 @@ class Scorer:
         self._redact = redact
         self._failed = {m.name: 0.0 for m in metrics if isinstance(m, SuccessRate)}
 
-    def verdict_of_fault(self, fault: EvaluationFault) -> Verdict:
+    def verdict_of_fault(self, fault: EvaluationFault) -> CellScore:
         """Return the verdict on a cell whose target or metric failed: 0 if it is the candidate's."""
         is_candidates = fault.fault == "candidate"
-        return Verdict(
+        return CellScore(
             metrics=dict(self._failed) if is_candidates else {},
             reward=0.0 if is_candidates else None,
             fault=fault.fault,
@@ -95,7 +95,7 @@ class Scorer:
             error=error_text(str(fault), fault.details, self._redact),
         )
 
-    async def verdict(self, reply: Reply, case: Case, params: Params, asker: Asker) -> Verdict:
+    async def verdict(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
         """Measure a reply; faults of metrics become verdicts.
 
         Args:
@@ -122,7 +122,7 @@ class Scorer:
             if value is not None:
                 metrics[metric.name] = value
         scored = self._rewards.score(metrics)
-        return Verdict(
+        return CellScore(
             metrics=metrics,
             reward=scored.reward,
             fault=scored.fault,

@@ -43,7 +43,7 @@ from tasks.calls.dispatcher import (
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.metric_calls import PaidCall, PaidMetric
 from tasks.calls.paid_calls import Calls
-from tasks.calls.rate_limiter import Gates
+from tasks.calls.rate_limiter import EndpointLimiters
 from tasks.calls.scorer import Closable, Scorer
 from tasks.calls.shared_rate import Pacing
 from tasks.http.retries import Backoff
@@ -97,7 +97,7 @@ class EvaluationSession:
         now_us: clock, in microseconds since the epoch.
         backoff: pauses before retries.
         pacing: calls per second that all processes keep together; closed with the session.
-        address_of: makes the check of an endpoint's address; see ``Gates``.
+        address_of: makes the check of an endpoint's address; see ``EndpointLimiters``.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class EvaluationSession:
         owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._journal = JournalQueue(journal, owner=owner, loop=self._loop)
         now_us = now_us or (lambda: time.time_ns() // 1000)
-        gates = Gates(
+        gates = EndpointLimiters(
             max_in_flight=max(workers, judge_workers),
             run_label=run_label,
             pacing=pacing,

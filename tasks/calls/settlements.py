@@ -2,13 +2,15 @@
 
 from convergence_core.budget.limits import Budget, Reservation
 from convergence_core.errors import EvaluationFault, InfrastructureFault
-from convergence_core.ports import Answer, CallIntent, Settlement
+from convergence_core.ports import CallIntent, Settlement, StoredAnswer
 from convergence_core.records import NO_USAGE, Json, Reply, Usage
-from tasks.calls.lanes import Call
+from tasks.calls.lanes import PendingCall
 from tasks.calls.outcomes import Record
 
 
-def settlement_of_reply(call: Call, record: Record, stored: Json, reply: Reply) -> Settlement:
+def settlement_of_reply(
+    call: PendingCall, record: Record, stored: Json, reply: Reply
+) -> Settlement:
     """Return what the journal is told of an answer.
 
     Args:
@@ -33,7 +35,7 @@ def settlement_of_reply(call: Call, record: Record, stored: Json, reply: Reply) 
 
 
 def settlement_of_fault(
-    call: Call, record: Record, stored: Json, fault: EvaluationFault
+    call: PendingCall, record: Record, stored: Json, fault: EvaluationFault
 ) -> Settlement:
     """Return what the journal is told of a fault; what it may have cost counts with it.
 
@@ -82,7 +84,7 @@ def settle_place(budget: Budget, place: Reservation, ending: Reply | EvaluationF
         budget.settle(place, usd=0.0, tokens=0)
 
 
-def is_usable(answer: Answer, intent: CallIntent) -> bool:
+def is_usable(answer: StoredAnswer, intent: CallIntent) -> bool:
     """Whether a stored answer is young enough for this call, or its own."""
     since = intent.fresh_since_us
     is_own = (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)

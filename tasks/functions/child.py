@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks.functions.child_process import parent_pipe
 from tasks.functions.function_results import result_json
 from tasks.functions.user_functions import is_async, load_function
-from tasks.functions.workers import Outcome, measured, measured_async
+from tasks.functions.workers import WorkOutcome, measured, measured_async
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
         _send(pipe, outcome)
 
 
-def _send(pipe: Connection, outcome: Outcome) -> None:
+def _send(pipe: Connection, outcome: WorkOutcome) -> None:
     failure = outcome.failure
     parts = None
     if failure is not None:

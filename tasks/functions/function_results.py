@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.records import NO_USAGE, Json, Reply, Usage
-from tasks.functions.workers import Outcome
+from tasks.functions.workers import WorkOutcome
 from tasks.json_values import MOST_BILLED, NotJsonError, as_text, to_json
 
 ENVELOPE = frozenset(
@@ -26,7 +26,7 @@ def result_json(value: object) -> Json:
         raise NotJsonError(f"in the result, {error}", error_type=error.error_type) from error
 
 
-def reply_of(outcome: Outcome, *, provider: str) -> Reply:
+def reply_of(outcome: WorkOutcome, *, provider: str) -> Reply:
     """Return the reply that a function's converted result means.
 
     Raises:

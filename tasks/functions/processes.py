@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.functions.child_process import ChildProcess
-from tasks.functions.workers import Failure, Outcome
+from tasks.functions.workers import WorkerFailure, WorkOutcome
 
 START_TIMEOUT_S = 120.0
 """How long a child may take to start and import the function."""
@@ -32,19 +32,19 @@ class ChildPool:
         self._children: set[_Child] = set()
         self._closed = False
 
-    def call(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
+    def call(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
         """Call the function in this thread's child, starting one if there is none."""
         try:
             child = self._child()
             outcome = child.call(args, keywords, self._timeout_s)
         except TimeoutError:
             self._drop()
-            return Outcome(None, Failure("timeout", "timeout"), self._timeout_s * 1000)
+            return WorkOutcome(None, WorkerFailure("timeout", "timeout"), self._timeout_s * 1000)
         except (OSError, EOFError) as error:
             code = self._drop()
             ended = f"ended with exit code {code}" if code is not None else "did not start"
             why = f"the process of {self._path} {ended} ({type(error).__name__})"
-            return Outcome(None, Failure("worker_died", why), 0.0)
+            return WorkOutcome(None, WorkerFailure("worker_died", why), 0.0)
         return outcome
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class _Child(ChildProcess):
 
     def call(
         self, args: tuple[Any, ...], keywords: Mapping[str, Any], timeout_s: float
-    ) -> Outcome:
+    ) -> WorkOutcome:
         """Call the function.
 
         Raises:
@@ -104,7 +104,7 @@ class _Child(ChildProcess):
         if not self.pipe.poll(timeout_s):
             raise TimeoutError
         value, failure, latency_ms = self.pipe.recv()
-        return Outcome(value, None if failure is None else Failure(*failure), latency_ms)
+        return WorkOutcome(value, None if failure is None else WorkerFailure(*failure), latency_ms)
 
     def end(self) -> int | None:
         """Kill the process and return its exit code."""

@@ -20,7 +20,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WorkerFailure:
     """An exception, as data."""
 
     error_type: str
@@ -30,20 +30,20 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorkOutcome:
     """How a piece of work ended."""
 
     value: object
     """The result; ``None`` after a failure."""
-    failure: Failure | None
+    failure: WorkerFailure | None
     latency_ms: float
     """Of the user's function alone: no queueing."""
 
 
-Work: TypeAlias = Callable[[], Outcome]
+Work: TypeAlias = Callable[[], WorkOutcome]
 """Runs in a thread, measures itself, never raises."""
 
-AsyncWork: TypeAlias = Callable[[], Coroutine[object, object, Outcome]]
+AsyncWork: TypeAlias = Callable[[], Coroutine[object, object, WorkOutcome]]
 """Runs in the pool's event loop, measures itself, never raises."""
 
 W = TypeVar("W", Work, AsyncWork)
@@ -57,13 +57,13 @@ class WorkersHungError(Exception):
     """All places are held by calls that outlived their time-out, and none of them came free."""
 
 
-def failure_of(error: BaseException, *, skip_frames: int = 1) -> Failure:
+def failure_of(error: BaseException, *, skip_frames: int = 1) -> WorkerFailure:
     """Return an exception as data, its traceback without our own outermost frames."""
     frames: TracebackType | None = error.__traceback__
     for _ in range(skip_frames):
         frames = frames.tb_next if frames is not None else None
     lines = traceback.format_exception(type(error), error, frames)
-    return Failure(type(error).__name__, _message(error), "".join(lines))
+    return WorkerFailure(type(error).__name__, _message(error), "".join(lines))
 
 
 def _message(error: BaseException) -> str:
@@ -73,34 +73,36 @@ def _message(error: BaseException) -> str:
         return type(error).__name__
 
 
-def measured(call: Callable[[], object], convert: Callable[[object], object]) -> Outcome:
+def measured(call: Callable[[], object], convert: Callable[[object], object]) -> WorkOutcome:
     """Run a function of the user's and convert its result; only the function is timed."""
     start = time.perf_counter()
     try:
         value = call()
     except BaseException as error:  # noqa: BLE001 - a SystemExit of the user's ends its cell, not the run
-        return Outcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
+        return WorkOutcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
     return _converted(value, convert, (time.perf_counter() - start) * 1000)
 
 
 async def measured_async(
     call: Callable[[], Awaitable[object]], convert: Callable[[object], object]
-) -> Outcome:
+) -> WorkOutcome:
     """Await a function of the user's and convert its result; only the function is timed."""
     start = time.perf_counter()
     try:
         value = await call()
     except BaseException as error:  # noqa: BLE001 - as above; who cancelled a call does not read it
-        return Outcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
+        return WorkOutcome(None, failure_of(error), (time.perf_counter() - start) * 1000)
     return _converted(value, convert, (time.perf_counter() - start) * 1000)
 
 
-def _converted(value: object, convert: Callable[[object], object], latency_ms: float) -> Outcome:
+def _converted(
+    value: object, convert: Callable[[object], object], latency_ms: float
+) -> WorkOutcome:
     try:
-        return Outcome(convert(value), None, latency_ms)
+        return WorkOutcome(convert(value), None, latency_ms)
     except Exception as error:  # noqa: BLE001 - methods of the user's result may raise anything
         kind = getattr(error, "error_type", None) or type(error).__name__
-        return Outcome(None, Failure(kind, _message(error)), latency_ms)
+        return WorkOutcome(None, WorkerFailure(kind, _message(error)), latency_ms)
 
 
 class _Call:
@@ -111,7 +113,7 @@ class _Call:
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         self.loop = loop
         self.timeout_s = timeout_s
-        self.future: asyncio.Future[Outcome] = loop.create_future()
+        self.future: asyncio.Future[WorkOutcome] = loop.create_future()
         self.hung = False
         self.task: asyncio.Task[None] | None = None
 
@@ -130,11 +132,11 @@ class _Pool(ABC, Generic[W]):
         self._is_lost = False
         """Whether all places hung for so long that nobody waits for one any more."""
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._done: deque[tuple[_Call, Outcome]] = deque()
+        self._done: deque[tuple[_Call, WorkOutcome]] = deque()
         self._wake_scheduled = False
         self._closed = False
 
-    async def run(self, work: W, timeout_s: float) -> Outcome:
+    async def run(self, work: W, timeout_s: float) -> WorkOutcome:
         """Run the work when a place is free, and return how it ended.
 
         Raises:
@@ -221,7 +223,7 @@ class _Pool(ABC, Generic[W]):
             if not waiter.done():
                 waiter.set_exception(WorkersHungError(self.n_workers))
 
-    def _complete(self, call: _Call, outcome: Outcome) -> None:
+    def _complete(self, call: _Call, outcome: WorkOutcome) -> None:
         """Hand an outcome to the waiter's loop; called in the worker, in batches where it can."""
         self._done.append((call, outcome))
         if not self._wake_scheduled:

@@ -27,7 +27,7 @@ class _Idle:
     since_s: float
 
 
-class Connections(httpx.AsyncBaseTransport):
+class ConnectionPool(httpx.AsyncBaseTransport):
     """A transport over many transports of one connection each. For one event loop.
 
     The connection that was used last is used first, so that those nobody needs grow old.
@@ -124,4 +124,4 @@ def connection_mounts(most: int, *, verify: ssl.SSLContext) -> dict[str, httpx.A
     httpx mounts those proxies by scheme, before what is mounted for all; only one for all schemes
     would be replaced.
     """
-    return {} if "all" in getproxies() else {"all://": Connections(most, verify=verify)}
+    return {} if "all" in getproxies() else {"all://": ConnectionPool(most, verify=verify)}

@@ -17,7 +17,7 @@ from convergence_core.budget.rate_limit import RateInfo
 from tasks.http.retries import rate_of
 
 
-class Checkpoint(Protocol):
+class EndpointLimits(Protocol):
     """Minds an endpoint's limits; see ``tasks.calls.rate_limiter.Gate``."""
 
     async def clearance(self) -> None:
@@ -33,11 +33,11 @@ class Checkpoint(Protocol):
         ...
 
 
-_CHECKPOINT: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
+_CHECKPOINT: ContextVar[EndpointLimits | None] = ContextVar("checkpoint", default=None)
 
 
 @contextmanager
-def checked_by(checkpoint: Checkpoint | None) -> Iterator[None]:
+def checked_by(checkpoint: EndpointLimits | None) -> Iterator[None]:
     """Let all exchanges inside pass a checkpoint; ``None``: none."""
     token = _CHECKPOINT.set(checkpoint)
     try:

@@ -32,7 +32,7 @@ class _AnyName(Mapping[str, str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Environment:
     """The outside of one run."""
 
     secrets: Secrets

@@ -11,7 +11,7 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.loader import configuration_of
 from convergence_core.config.positions import read_yaml
 from convergence_core.config.shown import dotted
-from convergence_core.config.source import Path as KeyPath, Source
+from convergence_core.config.source import ConfigSource, Path as KeyPath
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.space import Space
@@ -117,7 +117,7 @@ def load_mapping(
         ConfigurationError: holds every problem of all files.
     """
     configuration = parse_mapping(mapping, allow_callable=allow_callable)
-    return _Loader(configuration, Path(base_dir), Source(), None).load()
+    return _Loader(configuration, Path(base_dir), ConfigSource(), None).load()
 
 
 def is_text_path(variant: str) -> bool:
@@ -134,7 +134,7 @@ def _of_config(problem: Problem, path: Path) -> Problem:
     )
 
 
-def _problems_of_named_cases(source: Source, base_dir: Path) -> list[Problem]:
+def _problems_of_named_cases(source: ConfigSource, base_dir: Path) -> list[Problem]:
     """Look at the test-case file of a configuration that is itself wrong, as far as that goes."""
     found = pick(source.data, _CASES) if isinstance(source.data, dict) else None
     named = found.get("path") if isinstance(found, dict) else found
@@ -149,7 +149,7 @@ def _problems_of_named_cases(source: Source, base_dir: Path) -> list[Problem]:
 
 class _Loader:
     def __init__(
-        self, configuration: Configuration, base_dir: Path, source: Source, path: Path | None
+        self, configuration: Configuration, base_dir: Path, source: ConfigSource, path: Path | None
     ) -> None:
         self._configuration = configuration
         self._base_dir = base_dir

@@ -62,9 +62,9 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
     for metric in judge_configs(loaded.configuration).values():
         llm = llm_of(loaded.configuration, metric)
         if llm is not None:
-            from tasks.providers import seller_of  # noqa: PLC0415 - brings httpx
+            from tasks.providers import billing_provider  # noqa: PLC0415 - brings httpx
 
-            if prices.find(*seller_of(llm)) is None:
+            if prices.find(*billing_provider(llm)) is None:
                 unknown[llm.model] = None
     return tuple(unknown)
 

@@ -13,11 +13,11 @@ from convergence_core.ports import Metric
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.calls.metric_calls import PaidMetric
 from tasks.functions.user_functions import UserFunction, resolve
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.json_values import MISSING, pick
 from tasks.metrics.comparisons import Comparison, comparison
 from tasks.metrics.judge import judge_configs, llm_of, make_judges
-from tasks.metrics.user_evaluators import Evaluator
+from tasks.metrics.user_evaluators import UserEvaluator
 
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
@@ -114,7 +114,7 @@ class Compared:
 class FunctionMetric:
     """A number from a function of the user's, or one that the target measured itself."""
 
-    def __init__(self, name: str, evaluator: Evaluator | None) -> None:
+    def __init__(self, name: str, evaluator: UserEvaluator | None) -> None:
         self._name = name
         self._evaluator = evaluator
 
@@ -124,7 +124,7 @@ class FunctionMetric:
         return self._name
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:
-        """Return the function's number; see ``Evaluator.value``.
+        """Return the function's number; see ``UserEvaluator.value``.
 
         Raises:
             EvaluatorFault: there is no finite number.
@@ -155,7 +155,7 @@ _OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {
 
 def make_metrics(
     loaded: "Loaded",
-    world: World | None = None,
+    world: Environment | None = None,
     *,
     evaluator: UserFunction | str | None = None,
 ) -> tuple[Metric | PaidMetric, ...]:
@@ -170,7 +170,7 @@ def make_metrics(
     Raises:
         ConfigurationError: a function cannot be imported or called; holds all problems.
     """
-    world = world or World.unchecked(loaded.configuration)
+    world = world or Environment.unchecked(loaded.configuration)
     return _Maker(loaded, world, evaluator).make()
 
 
@@ -186,7 +186,7 @@ def judge_workers(configuration: Configuration) -> int:
 
 class _Maker:
     def __init__(
-        self, loaded: "Loaded", world: World, evaluator: UserFunction | str | None
+        self, loaded: "Loaded", world: Environment, evaluator: UserFunction | str | None
     ) -> None:
         self._loaded = loaded
         self._world = world
@@ -196,7 +196,7 @@ class _Maker:
         self._n_workers = min(workers, MAX_EVALUATOR_THREADS)
         self._given = evaluator
         self._problems: list[Problem] = []
-        self._key_to_evaluator: dict[str, Evaluator | None] = {}
+        self._key_to_evaluator: dict[str, UserEvaluator | None] = {}
 
     def make(self) -> tuple[Metric | PaidMetric, ...]:
         if judge_configs(self._loaded.configuration):
@@ -229,7 +229,7 @@ class _Maker:
             return Compared(name, compare, config.field, config.expected_field)
         return FunctionMetric(name, self._evaluator_of(name, config))
 
-    def _evaluator_of(self, name: str, config: MetricConfig) -> Evaluator | None:
+    def _evaluator_of(self, name: str, config: MetricConfig) -> UserEvaluator | None:
         """Return the evaluator of a metric; metrics of one function share it."""
         custom = self._evaluation.custom_evaluator
         if config.function is not None:
@@ -242,13 +242,13 @@ class _Maker:
         module = str(beside.resolve()) if beside.is_file() else custom.module
         return self._evaluator(f"{module}:{custom.function}", "evaluation.custom_evaluator")
 
-    def _evaluator(self, function: UserFunction | str, key: str) -> Evaluator | None:
+    def _evaluator(self, function: UserFunction | str, key: str) -> UserEvaluator | None:
         memory = function if isinstance(function, str) else str(id(function))
         if memory not in self._key_to_evaluator:
-            evaluator: Evaluator | None = None
+            evaluator: UserEvaluator | None = None
             try:
                 found = resolve(function, self._loaded.base_dir, key=key)
-                evaluator = Evaluator(found, n_workers=self._n_workers, key=key)
+                evaluator = UserEvaluator(found, n_workers=self._n_workers, key=key)
             except ConfigurationError as error:
                 self._problems += error.problems
             self._key_to_evaluator[memory] = evaluator

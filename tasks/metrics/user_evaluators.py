@@ -20,9 +20,9 @@ from convergence_core.records import Case, Params, Reply
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
 from tasks.functions.workers import (
     LoopPool,
-    Outcome,
     ThreadPool,
     WorkersHungError,
+    WorkOutcome,
     WorkTimeoutError,
     measured,
     measured_async,
@@ -39,7 +39,7 @@ _NAMES = ("result", "expected", "params", "metric")
 _MORE_NAMES = ("prediction", "context", "input", "case", "reply")
 
 
-class Evaluator:
+class UserEvaluator:
     """One function of the user's; metrics that share it share its calls."""
 
     def __init__(self, function: UserFunction, *, n_workers: int, key: str) -> None:
@@ -48,7 +48,7 @@ class Evaluator:
         self._is_async = is_async(function)
         self._threads = ThreadPool(n_workers, name="metric")
         self._own_loop = LoopPool(n_workers, name="metric-loop")
-        self._calls: OrderedDict[tuple[int, str | None], tuple[Reply, asyncio.Task[Outcome]]]
+        self._calls: OrderedDict[tuple[int, str | None], tuple[Reply, asyncio.Task[WorkOutcome]]]
         self._calls = OrderedDict()
 
     async def value(self, metric: str, reply: Reply, case: Case, params: Params) -> float | None:
@@ -82,7 +82,7 @@ class Evaluator:
         await self._threads.aclose()
         await self._own_loop.aclose()
 
-    async def _outcome(self, metric: str, reply: Reply, case: Case, params: Params) -> Outcome:
+    async def _outcome(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:
         """Call the function, or wait for the same call made for another metric."""
         key = (id(reply), metric if self._arguments.wants_metric else None)
         found = self._calls.get(key)
@@ -102,7 +102,7 @@ class Evaluator:
             why = "hangs in every one of its threads, so nothing more can be measured"
             raise EvaluatorFault(f"metric `{metric}` {why}", error_type="hung") from None
 
-    async def _call(self, metric: str, reply: Reply, case: Case, params: Params) -> Outcome:
+    async def _call(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:
         args, keywords = self._arguments.bind(metric, reply, case, params)
         call = functools.partial(self._function, *args, **keywords)
         if self._is_async:

@@ -12,10 +12,10 @@ from tasks.mock import gemini
 from tasks.mock.chat import chat
 from tasks.mock.completions import completions
 from tasks.mock.embeddings import embeddings
-from tasks.mock.engine import Brain
+from tasks.mock.engine import Engine
 from tasks.mock.protocol import ApiError, Payload
 from tasks.mock.responses import Sender
-from tasks.mock.service import Answering, Body, Service
+from tasks.mock.service import Answering, Body, MockService
 
 MODELS = ("tiny", "mock-small", "mock-large")
 """Names that ``/v1/models`` lists; any other name is answered as well."""
@@ -27,7 +27,7 @@ class Endpoint:
     """One route as an ASGI application; ``make`` returns what answers a request."""
 
     def __init__(
-        self, service: Service, make: Callable[[Request], Answering], *, google: bool = False
+        self, service: MockService, make: Callable[[Request], Answering], *, google: bool = False
     ) -> None:
         self._service = service
         self._make = make
@@ -40,7 +40,7 @@ class Endpoint:
         await self._service.serve(request, sender, self._make(request), google=self._google)
 
 
-def make_app(service: Service) -> Starlette:
+def make_app(service: MockService) -> Starlette:
     """Return the application of a service."""
 
     def post(path: str, make: Callable[[Request], Answering], *, google: bool = False) -> Route:
@@ -82,7 +82,7 @@ def _azure(answering: Answering) -> Callable[[Request], Answering]:
     """Return endpoints whose model is the deployment of the path."""
 
     def make(request: Request) -> Answering:
-        def answer(brain: Brain, body: Body, digest: str) -> Payload:
+        def answer(brain: Engine, body: Body, digest: str) -> Payload:
             if "api-version" not in request.query_params:
                 raise ApiError("Resource not found: `api-version` is missing.", status=404)
             return answering(brain, {**body, "model": request.path_params["deployment"]}, digest)
@@ -95,7 +95,7 @@ def _azure(answering: Answering) -> Callable[[Request], Answering]:
 def _gemini(request: Request) -> Answering:
     model, _, method = str(request.path_params["call"]).rpartition(":")
 
-    def answer(brain: Brain, body: Body, _digest: str) -> Payload:
+    def answer(brain: Engine, body: Body, _digest: str) -> Payload:
         if not model or method not in ("generateContent", "streamGenerateContent"):
             raise ApiError(f"Unknown method {method!r}.", status=404)
         return gemini.generate(brain, body, model, stream=method.startswith("stream"))

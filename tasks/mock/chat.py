@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.mock.engine import Brain, Chosen
+from tasks.mock.engine import Chosen, Engine
 from tasks.mock.protocol import (
     MOST_CHOICES,
     MOST_LOGPROBS,
     ApiError,
     Payload,
-    Tokens,
+    TokenUsage,
     flag,
     mapping,
     messages,
@@ -20,7 +20,7 @@ from tasks.mock.protocol import (
     text,
     whole,
 )
-from tasks.mock.requests import Ask, Form, Tool
+from tasks.mock.requests import Form, ModelRequest, Tool
 from tasks.mock.tiny_model import Floats
 from tasks.mock.tiny_world import VOCABULARY
 from tasks.mock.word_pieces import pieces
@@ -28,7 +28,7 @@ from tasks.mock.word_pieces import pieces
 MOST_TOKENS = 1_000_000
 
 
-def chat(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
+def chat(brain: Engine, body: Mapping[str, Any], digest: str) -> Payload:
     """Answer a chat.
 
     Raises:
@@ -81,7 +81,7 @@ def chat(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
     )
 
 
-def read_ask(body: Mapping[str, Any]) -> Ask:
+def read_ask(body: Mapping[str, Any]) -> ModelRequest:
     """Return what a chat's body asks for.
 
     Raises:
@@ -103,7 +103,7 @@ def read_ask(body: Mapping[str, Any]) -> Ask:
             param="messages",
         )
     effort = body.get("reasoning_effort")
-    return Ask(
+    return ModelRequest(
         model=text(body, "model"),
         messages=said,
         limit=limit,
@@ -187,7 +187,7 @@ def _prompt_logprobs(body: Mapping[str, Any]) -> int | None:
     return n
 
 
-def prompt_rows(brain: Brain, ask: Ask, n: int) -> list[dict[str, Any] | None]:
+def prompt_rows(brain: Engine, ask: ModelRequest, n: int) -> list[dict[str, Any] | None]:
     """Return the log-probability of each word of a conversation as vLLM tells it, the first of them null.
 
     The template of the tiny model joins the messages and adds nothing.
@@ -225,7 +225,7 @@ class _Choice:
     """One choice in OpenAI's shape."""
 
     def __init__(
-        self, brain: Brain, ask: Ask, chosen: Chosen, index: int, top: int | None
+        self, brain: Engine, ask: ModelRequest, chosen: Chosen, index: int, top: int | None
     ) -> None:
         self._tool = ask.tool
         self._text = chosen.written.text
@@ -304,7 +304,7 @@ def _token(word: str, logprob: float) -> dict[str, Any]:
 
 
 def _events(
-    head: Mapping[str, Any], choices: list[_Choice], tokens: Tokens, *, tells_usage: bool
+    head: Mapping[str, Any], choices: list[_Choice], tokens: TokenUsage, *, tells_usage: bool
 ) -> Iterator[dict[str, Any]]:
     frame = {**head, "object": "chat.completion.chunk", "system_fingerprint": "mock"}
     nothing_yet = {"usage": None} if tells_usage else {}

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.mock.chat import MOST_TOKENS, top_words
-from tasks.mock.engine import Brain, Chosen
+from tasks.mock.engine import Chosen, Engine
 from tasks.mock.protocol import (
     MOST_CHOICES,
     MOST_LOGPROBS,
     ApiError,
     Payload,
-    Tokens,
+    TokenUsage,
     flag,
     refuse_prompt_logprobs,
     sampling,
@@ -19,7 +19,7 @@ from tasks.mock.protocol import (
     text,
     whole,
 )
-from tasks.mock.requests import Ask, Message
+from tasks.mock.requests import Message, ModelRequest
 from tasks.mock.tiny_model import Floats, decode
 from tasks.mock.tiny_world import VOCABULARY
 
@@ -27,7 +27,7 @@ DEFAULT_LIMIT = 16
 """Tokens of a completion when the request sets no limit, as in OpenAI's API."""
 
 
-def completions(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
+def completions(brain: Engine, body: Mapping[str, Any], digest: str) -> Payload:
     """Continue one or more prompts.
 
     Raises:
@@ -44,9 +44,9 @@ def completions(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:
     limit = whole(body, "max_tokens", 0, MOST_TOKENS)
     drawn = sampling(body)
     choices: list[dict[str, Any]] = []
-    total = Tokens()
+    total = TokenUsage()
     for prompt in _prompts(body):
-        ask = Ask(
+        ask = ModelRequest(
             model=model,
             messages=(Message(role="user", text=prompt),),
             limit=DEFAULT_LIMIT if limit is None else limit,
@@ -94,7 +94,7 @@ def _prompts(body: Mapping[str, Any]) -> list[str]:
 
 
 def _choice(
-    brain: Brain, ask: Ask, chosen: Chosen, index: int, *, echo: bool, top: int | None
+    brain: Engine, ask: ModelRequest, chosen: Chosen, index: int, *, echo: bool, top: int | None
 ) -> dict[str, Any]:
     written = chosen.written.text
     told = f"{ask.text} {written}".strip() if echo else written
@@ -106,7 +106,9 @@ def _choice(
     }
 
 
-def _logprobs(brain: Brain, ask: Ask, chosen: Chosen, *, echo: bool, top: int) -> dict[str, Any]:
+def _logprobs(
+    brain: Engine, ask: ModelRequest, chosen: Chosen, *, echo: bool, top: int
+) -> dict[str, Any]:
     prompt = brain.ids(ask.text)
     after = brain.expected(prompt, ask.temperature)
     rows: list[Floats | None] = []
@@ -145,8 +147,8 @@ def _offsets(words: Sequence[str]) -> list[int]:
     return offsets
 
 
-def _sum(a: Tokens, b: Tokens) -> Tokens:
-    return Tokens(
+def _sum(a: TokenUsage, b: TokenUsage) -> TokenUsage:
+    return TokenUsage(
         prompt=a.prompt + b.prompt,
         cached=a.cached + b.cached,
         completion=a.completion + b.completion,

@@ -10,13 +10,13 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
-from tasks.mock.protocol import Tokens
+from tasks.mock.protocol import TokenUsage
 
 RECENT = 1000
 _CLOCKS_DIFFER_BY_S = 0.001
 
 
-class Counts:
+class RequestCounts:
     """The server's own books; safe to read and write from several threads."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Counts:
             self._statuses[str(status)] += 1
 
     def answered(
-        self, digest: str, model: str, tokens: Tokens, *, whole: bool, told: bool
+        self, digest: str, model: str, tokens: TokenUsage, *, whole: bool, told: bool
     ) -> None:
         """Count an answer and its tokens.
 

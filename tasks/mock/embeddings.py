@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.mock.engine import Brain
+from tasks.mock.engine import Engine
 from tasks.mock.prompt_text import words
-from tasks.mock.protocol import ApiError, Payload, Tokens, text, whole
+from tasks.mock.protocol import ApiError, Payload, TokenUsage, text, whole
 from tasks.mock.word_pieces import count_pieces
 
 DEFAULT_DIMENSIONS = 256
@@ -31,7 +31,7 @@ def embed(told: str, dimensions: int) -> list[float]:
     return [x / length for x in vector]
 
 
-def embeddings(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:  # noqa: ARG001 - one signature for all endpoints
+def embeddings(brain: Engine, body: Mapping[str, Any], digest: str) -> Payload:  # noqa: ARG001 - one signature for all endpoints
     """Embed one or more texts.
 
     Raises:
@@ -47,7 +47,7 @@ def embeddings(brain: Brain, body: Mapping[str, Any], digest: str) -> Payload:  
             param="encoding_format",
         )
     vectors = [embed(one, dimensions) for one in told]
-    tokens = Tokens(prompt=sum(count_pieces(one) for one in told))
+    tokens = TokenUsage(prompt=sum(count_pieces(one) for one in told))
     return Payload(
         body={
             "object": "list",

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tasks.mock.fault_modes import FaultMode
-from tasks.mock.protocol import ApiError, Tokens
-from tasks.mock.requests import Ask, Written
+from tasks.mock.protocol import ApiError, TokenUsage
+from tasks.mock.requests import ModelRequest, Written
 from tasks.mock.responder import respond
 from tasks.mock.tiny_model import (
     Floats,
@@ -40,7 +40,7 @@ class Chosen:
     """The tiny model's words; ``None``: the general responder wrote."""
 
 
-class Brain:
+class Engine:
     """Answers questions; safe to use from several threads."""
 
     def __init__(self, *, fault_modes: Iterable[FaultMode] = (), strict: bool = False) -> None:
@@ -97,14 +97,14 @@ class Brain:
         """Return a distribution as this server reports it."""
         return tempered(row, temperature) if self.has("temperature") else row
 
-    def choose(self, ask: Ask, n: int, *, tiny: bool) -> list[Chosen]:
+    def choose(self, ask: ModelRequest, n: int, *, tiny: bool) -> list[Chosen]:
         """Write ``n`` answers."""
         if not tiny:
             return [Chosen(written=respond(ask, index)) for index in range(n)]
         ids = self.ids(ask.text)
         return [self._continue(ids, ask, index) for index in range(n)]
 
-    def tokens(self, ask: Ask, chosen: Sequence[Chosen], *, tiny: bool) -> Tokens:
+    def tokens(self, ask: ModelRequest, chosen: Sequence[Chosen], *, tiny: bool) -> TokenUsage:
         """Return what an answer is billed for."""
         if tiny:
             prompt, n_prompt = ask.text.split(), len(ask.text.split())
@@ -113,14 +113,14 @@ class Brain:
             # The role is one of the four tokens that a message costs beside its text.
             n_prompt = len(prompt) + (PER_MESSAGE - 1) * len(ask.messages) + PER_REQUEST
         reasoning = sum(choice.written.n_reasoning for choice in chosen)
-        return Tokens(
+        return TokenUsage(
             prompt=n_prompt,
             cached=self._cache.cached_tokens(ask.model, prompt),
             completion=sum(choice.written.n_tokens for choice in chosen) + reasoning,
             reasoning=reasoning,
         )
 
-    def _continue(self, ids: Sequence[int], ask: Ask, index: int) -> Chosen:
+    def _continue(self, ids: Sequence[int], ask: ModelRequest, index: int) -> Chosen:
         sample = _model().sample(
             ids,
             n=_TINY_LIMIT if ask.limit is None else ask.limit,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.mock.chat import MOST_TOKENS
-from tasks.mock.engine import Brain, Chosen
-from tasks.mock.protocol import HOTTEST, ApiError, Payload, Tokens, mapping, number, whole
-from tasks.mock.requests import Ask, Form, Message
+from tasks.mock.engine import Chosen, Engine
+from tasks.mock.protocol import HOTTEST, ApiError, Payload, TokenUsage, mapping, number, whole
+from tasks.mock.requests import Form, Message, ModelRequest
 from tasks.mock.word_pieces import pieces
 
 _STATUSES = {
@@ -21,7 +21,7 @@ _STATUSES = {
 _MOST_CANDIDATES = 8
 
 
-def generate(brain: Brain, body: Mapping[str, Any], model: str, *, stream: bool) -> Payload:
+def generate(brain: Engine, body: Mapping[str, Any], model: str, *, stream: bool) -> Payload:
     """Answer a conversation.
 
     Raises:
@@ -53,7 +53,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {"error": {"code": status, "message": message, "status": name}}
 
 
-def _read_ask(body: Mapping[str, Any], settings: Mapping[str, Any], model: str) -> Ask:
+def _read_ask(body: Mapping[str, Any], settings: Mapping[str, Any], model: str) -> ModelRequest:
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:
         raise ApiError("`contents` must be a list of contents, not empty.", param="contents")
@@ -66,7 +66,7 @@ def _read_ask(body: Mapping[str, Any], settings: Mapping[str, Any], model: str) 
     temperature = number(settings, "temperature", 0.0, HOTTEST)
     form, schema = _form(settings)
     thinking = mapping(settings, "thinkingConfig")
-    return Ask(
+    return ModelRequest(
         model=model,
         messages=tuple(m for m in said if m.text),
         temperature=1.0 if temperature is None else temperature,
@@ -110,7 +110,7 @@ def _candidate(chosen: Chosen, index: int, text: str) -> dict[str, Any]:
     return {"index": index, "content": _content(text), "finishReason": reason}
 
 
-def _usage(tokens: Tokens) -> dict[str, int]:
+def _usage(tokens: TokenUsage) -> dict[str, int]:
     # Google counts thoughts beside the candidates, OpenAI within the completion.
     return {
         "promptTokenCount": tokens.prompt,

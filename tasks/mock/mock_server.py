@@ -11,7 +11,7 @@ import uvicorn
 from convergence_core.errors import ConvergenceError
 from tasks.mock.app import make_app
 from tasks.mock.options import MockOptions
-from tasks.mock.service import Service
+from tasks.mock.service import MockService
 
 HOST = "127.0.0.1"
 _START_S = 30.0
@@ -56,7 +56,7 @@ class MockServer:
         self, options: MockOptions | None = None, *, host: str = HOST, port: int = 0
     ) -> None:
         self.options = MockOptions() if options is None else options
-        self._service = Service(self.options)
+        self._service = MockService(self.options)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -45,7 +45,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class TokenUsage:
     """Tokens that an answer is billed for."""
 
     prompt: int = 0
@@ -90,7 +90,7 @@ class Payload:
     ends_with_done: bool = True
     """Whether the events end with OpenAI's ``[DONE]``."""
     model: str
-    tokens: Tokens
+    tokens: TokenUsage
     tells_usage: bool = True
     """Whether the client can read the tokens in the answer."""
 

@@ -25,7 +25,7 @@ import re
 from tasks.mock import option_choice, schemas, verdicts
 from tasks.mock.hash_uniform import logistic, uniform
 from tasks.mock.prompt_text import content_words, question_of, sentences, words
-from tasks.mock.requests import EFFORT_TO_TOKENS, Ask, Written
+from tasks.mock.requests import EFFORT_TO_TOKENS, ModelRequest, Written
 from tasks.mock.word_pieces import cut
 
 BEST_TEMPERATURE = 0.3
@@ -63,7 +63,7 @@ _SAME = {
 }
 
 
-def ability(ask: Ask) -> float:
+def ability(ask: ModelRequest) -> float:
     """Return how able the request makes the stand-in, in logits."""
     h = uniform("model", ask.model)
     told = set(words(ask.system)) & INSTRUCTIVE
@@ -74,14 +74,14 @@ def ability(ask: Ask) -> float:
     return 1.0 + 1.5 * (2.0 * h - 1.0) + 2.0 * g + 0.3 * e - 2.0 * chill
 
 
-def is_good(ask: Ask, index: int) -> bool:
+def is_good(ask: ModelRequest, index: int) -> bool:
     """Whether the answer with this number is a good one."""
     difficulty = logistic("difficulty", ask.user)
     noise = logistic("noise", ask.identity, index)
     return ability(ask) > difficulty + 0.7 * ask.temperature * noise
 
 
-def respond(ask: Ask, index: int = 0) -> Written:
+def respond(ask: ModelRequest, index: int = 0) -> Written:
     """Write the answer with this number."""
     wanted = EFFORT_TO_TOKENS.get(ask.effort, 0)
     n_reasoning = wanted if ask.limit is None else min(wanted, ask.limit)
@@ -100,20 +100,20 @@ def _until(text: str, stop: tuple[str, ...]) -> str:
     return text[: min(ends)] if ends else text
 
 
-def _whole(ask: Ask, index: int) -> str:
+def _whole(ask: ModelRequest, index: int) -> str:
     schema = _wanted_schema(ask)
     if schema is None:
         return _in_words(ask, is_good(ask, index), index)
     if verdicts.is_verdict(schema):
         return json.dumps(verdicts.verdict(schema, ask.user), ensure_ascii=False)
     good = is_good(ask, index)
-    source = schemas.Source(
+    source = schemas.ValueSource(
         text=ask.user, answer=_in_words(ask, good, index), good=good, draw=str(index)
     )
     return json.dumps(schemas.fill(schema, source), ensure_ascii=False)
 
 
-def _wanted_schema(ask: Ask) -> dict[str, object] | None:
+def _wanted_schema(ask: ModelRequest) -> dict[str, object] | None:
     """Return the schema of the answer; ``None`` where text is asked for."""
     if ask.tool is not None:
         return dict(ask.tool.schema)
@@ -126,7 +126,7 @@ def _wanted_schema(ask: Ask) -> dict[str, object] | None:
     return shown if shown is not None and verdicts.is_verdict(shown) else None
 
 
-def _in_words(ask: Ask, good: bool, index: int) -> str:
+def _in_words(ask: ModelRequest, good: bool, index: int) -> str:
     if (letter := verdicts.letter(ask.user)) is not None:
         return letter
     opening = _OPENING.search(ask.system)
@@ -134,7 +134,7 @@ def _in_words(ask: Ask, good: bool, index: int) -> str:
     return text if opening is None else f"{opening[1]} {text}"
 
 
-def _said(ask: Ask, good: bool, index: int) -> str:
+def _said(ask: ModelRequest, good: bool, index: int) -> str:
     user = ask.user
     asked = question_of(user)
     if (found := _SUM.search(user)) is not None:

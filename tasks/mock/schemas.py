@@ -40,7 +40,7 @@ def _given_nothing(_name: str, _kind: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ValueSource:
     """Where values come from."""
 
     text: str
@@ -76,13 +76,13 @@ def _kind_of(name: str, value: str) -> dict[str, Any]:
     return {"type": "string"}
 
 
-def fill(schema: Mapping[str, Any], source: Source) -> Any:
+def fill(schema: Mapping[str, Any], source: ValueSource) -> Any:
     """Return a value of the schema."""
     return _Filler(schema, source).value(schema, "", 0)
 
 
 class _Filler:
-    def __init__(self, root: Mapping[str, Any], source: Source) -> None:
+    def __init__(self, root: Mapping[str, Any], source: ValueSource) -> None:
         self._root = root
         self._source = source
 

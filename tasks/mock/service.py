@@ -20,8 +20,8 @@ from starlette.types import Receive
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import canonical_json
 from tasks.mock import gemini
-from tasks.mock.counts import Counts, RequestLog
-from tasks.mock.engine import Brain, UntrainedError
+from tasks.mock.counts import RequestCounts, RequestLog
+from tasks.mock.engine import Engine, UntrainedError
 from tasks.mock.faults import (
     TOKENS_PER_MINUTE,
     UNLIMITED_RPM,
@@ -31,12 +31,12 @@ from tasks.mock.faults import (
     retry_after,
 )
 from tasks.mock.options import MockOptions
-from tasks.mock.protocol import ApiError, Payload, Tokens
+from tasks.mock.protocol import ApiError, Payload, TokenUsage
 from tasks.mock.responses import Sender
 from tasks.mock.tiny_model import tiny_model
 
 Body: TypeAlias = Mapping[str, Any]
-Answering: TypeAlias = Callable[[Brain, Body, str], Payload]
+Answering: TypeAlias = Callable[[Engine, Body, str], Payload]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +53,13 @@ class Attempt:
     """Requests in flight when it came, itself included."""
 
 
-class Service:
+class MockService:
     """The state behind the routes of one server."""
 
     def __init__(self, options: MockOptions) -> None:
         self.options = options
-        self.brain = Brain(fault_modes=options.fault_modes, strict=options.strict)
-        self.counts = Counts()
+        self.brain = Engine(fault_modes=options.fault_modes, strict=options.strict)
+        self.counts = RequestCounts()
         self.closing = asyncio.Event()
         self._key = _key(options)
         self._log = None if options.log is None else RequestLog(options.log)
@@ -132,7 +132,9 @@ class Service:
         except ApiError as error:
             met = met if met in ("limit", "429", "500") else "refused"
             self.counts.fate(met)
-            await self._write({**row, "fate": met, "status": error.status, **Tokens().to_json()})
+            await self._write(
+                {**row, "fate": met, "status": error.status, **TokenUsage().to_json()}
+            )
             raise
         self.counts.fate(met)
         told = {"model": payload.model, **payload.tokens.to_json()}

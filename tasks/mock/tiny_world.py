@@ -51,7 +51,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class WorldTrial:
     """A setting and the bin of its outcome."""
 
     setting: Setting
@@ -68,10 +68,10 @@ class Story:
     """One text: what was tried, what was thought, what came of one more trial."""
 
     optimum: Setting
-    history: tuple[Trial, ...]
+    history: tuple[WorldTrial, ...]
     kind: Kind
     thought: tuple[str, ...]
-    trial: Trial
+    trial: WorldTrial
 
     def prompt(self, thought: tuple[str, ...] | None = None) -> str:
         """Return the text up to the outcome, with another thought if one is given."""
@@ -133,6 +133,6 @@ def stories(n: int, seed: int) -> Iterator[Story]:
         yield Story(optimum=optimum, history=history, kind=kind, thought=thought, trial=trial)
 
 
-def _trial(optimum: Setting, rng: random.Random) -> Trial:
+def _trial(optimum: Setting, rng: random.Random) -> WorldTrial:
     setting = any_setting(rng)
-    return Trial(setting=setting, outcome=outcome(setting, optimum, rng))
+    return WorldTrial(setting=setting, outcome=outcome(setting, optimum, rng))

@@ -50,7 +50,7 @@ def verdict(schema: Mapping[str, Any], text: str) -> Any:
         return _verdict(name, kind, quality, against)
 
     reason = f"The answer shares {quality:.0%} of the words that were looked for."
-    source = schemas.Source(text=text, answer=reason, good=True, draw="judge", given=said)
+    source = schemas.ValueSource(text=text, answer=reason, good=True, draw="judge", given=said)
     return schemas.fill(schema, source)
 
 

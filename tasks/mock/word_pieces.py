@@ -33,7 +33,7 @@ def count_pieces(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class CutText:
     """The beginning of a text that fits into a number of tokens."""
 
     text: str
@@ -41,12 +41,12 @@ class Cut:
     complete: bool
 
 
-def cut(text: str, limit: int | None) -> Cut:
+def cut(text: str, limit: int | None) -> CutText:
     """Cut a text after ``limit`` tokens; ``None`` is no limit."""
     found = pieces(text)
     if limit is None or len(found) <= limit:
-        return Cut(text=text, n_tokens=len(found), complete=True)
-    return Cut(text="".join(found[:limit]), n_tokens=limit, complete=False)
+        return CutText(text=text, n_tokens=len(found), complete=True)
+    return CutText(text="".join(found[:limit]), n_tokens=limit, complete=False)
 
 
 class PrefixCache:

@@ -12,7 +12,7 @@ from convergence_core.config.budget import LlmConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import LLM
 from tasks.providers.answers import ChatCompletion
-from tasks.providers.chat import Connection, Provider, Settings, check_refused
+from tasks.providers.chat import ChatEndpoint, ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Dialect, Mapped, openai_dialect
 from tasks.providers.gemini import GeminiChat
 from tasks.providers.openai_chat import AzureChat, OpenAIChat
@@ -23,12 +23,12 @@ __all__ = [
     "REQUEST_FIELDS",
     "AzureChat",
     "ChatCompletion",
-    "Connection",
+    "ChatEndpoint",
+    "ChatSettings",
     "GeminiChat",
     "Mapped",
     "OpenAIChat",
     "Provider",
-    "Settings",
     "check_refused",
     "dialect_of",
     "make_chat",
@@ -52,7 +52,7 @@ def make_chat(
     endpoint: str | None = None,
     *,
     mock_url: str | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[ChatSettings],
 ) -> Provider:
     """Return the provider that ``api`` names.
 
@@ -60,7 +60,7 @@ def make_chat(
         api: of a chat kind.
         endpoint: its URL, or one of ``api.models``; ``None``: the provider's own.
         mock_url: server that answers in the provider's place, in OpenAI's form.
-        settings: see ``Settings``.
+        settings: see ``ChatSettings``.
     """
     url = endpoint or ENDPOINTS.get(api.kind, ENDPOINTS["openai"])
     settings = {"provider": api.kind, "unsupported": api.request.unsupported, **settings}
@@ -113,9 +113,9 @@ def make_llm(
         rule = f"is required by models of `{kind}`"
         fix = "Add `endpoint:` with the URL of your resource."
         raise ConfigurationError([Problem(key=f"{key}.endpoint", rule=rule, value="", fix=fix)])
-    settings: Settings = {
+    settings: ChatSettings = {
         "headers": _key_headers(kind, config.api_key_env, secrets, f"{key}.api_key_env"),
-        "connection": Connection(
+        "connection": ChatEndpoint(
             timeout_s=config.timeout_seconds,
             n_connections=config.parallel_workers,
             max_response_bytes=config.max_response_bytes,
@@ -144,7 +144,7 @@ def split_model(name: str) -> tuple[str, str]:
     return "openai", name
 
 
-def seller_of(config: LlmConfig) -> tuple[str, str]:
+def billing_provider(config: LlmConfig) -> tuple[str, str]:
     """Return under which provider and name a table of prices lists the model of a judge."""
     provider, model = split_model(config.model)
     return provider_of(provider, config.endpoint), model

@@ -37,7 +37,7 @@ _MIN_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ChatEndpoint:
     """How an endpoint is reached."""
 
     timeout_s: float = 60.0
@@ -65,12 +65,12 @@ class Connection:
         return Stopwatch(limit, self.timeout_s, first_byte_s=self.first_byte_s)
 
 
-class Settings(TypedDict, total=False):
+class ChatSettings(TypedDict, total=False):
     """What every provider can be told."""
 
     headers: Callable[[], Mapping[str, str]]
     """Called for each request, so that a key is read when it is used. Absent: none are sent."""
-    connection: Connection
+    connection: ChatEndpoint
     """How the endpoint is reached."""
     secret: str | None
     """Environment variable of the key, for messages."""
@@ -85,10 +85,10 @@ class Provider(ABC):
 
     provider = "openai"
 
-    def __init__(self, base_url: str, **settings: Unpack[Settings]) -> None:
+    def __init__(self, base_url: str, **settings: Unpack[ChatSettings]) -> None:
         self._base_url = base_url
         self._headers = settings.get("headers", dict)
-        self._connection = settings.get("connection", Connection())
+        self._connection = settings.get("connection", ChatEndpoint())
         self._secret = settings.get("secret")
         self._unsupported = settings.get("unsupported", "refuse")
         self.provider = settings.get("provider", self.provider)

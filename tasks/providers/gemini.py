@@ -12,7 +12,7 @@ import httpx
 
 from convergence_core.records import Json
 from tasks.providers.answers import ChatCompletion, read_gemini
-from tasks.providers.chat import Provider, Settings
+from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 from tasks.providers.gemini_fields import gemini_request
 from tasks.providers.streams import GeminiJoiner
@@ -23,7 +23,7 @@ class GeminiChat(Provider):
 
     provider = "gemini"
 
-    def __init__(self, base_url: str, **settings: Unpack[Settings]) -> None:
+    def __init__(self, base_url: str, **settings: Unpack[ChatSettings]) -> None:
         super().__init__(base_url.rstrip("/").removesuffix("/openai"), **settings)
         self._client: httpx.AsyncClient | None = None
 

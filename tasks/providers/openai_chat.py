@@ -16,7 +16,7 @@ from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
 from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
-from tasks.providers.chat import Provider, Settings
+from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner
 
@@ -57,7 +57,7 @@ class OpenAIChat(Provider):
         *,
         dialect: Dialect | None = None,
         sends_to: str | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[ChatSettings],
     ) -> None:
         super().__init__(base_url.rstrip("/").removesuffix(_CHAT_PATH), **settings)
         self._dialect = dialect or openai_dialect(base_url)
@@ -223,7 +223,7 @@ class AzureChat(OpenAIChat):
         *,
         api_version: str | None = None,
         deployment: str | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[ChatSettings],
     ) -> None:
         url = base_url.partition("?")[0].rstrip("/").removesuffix(_CHAT_PATH)
         found = _DEPLOYMENT.search(url)

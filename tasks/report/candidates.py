@@ -11,7 +11,7 @@ from convergence_core.search.recommend import Interval, Ranked, mean_interval, p
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
-from tasks.report.evidence import CandidateCounts, Evidence
+from tasks.report.evidence import CandidateCounts, RunEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class View:
 
     space: Space
     search: SearchState
-    evidence: Evidence
+    evidence: RunEvidence
     final: Final
     standing: Mapping[str, Ranked]
     level: float

@@ -20,13 +20,13 @@ from tasks.inputs.cases import split_holdout
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.curve import learning_curve
-from tasks.report.evidence import Evidence, read_evidence
+from tasks.report.evidence import RunEvidence, read_evidence
 from tasks.report.front import pareto_front
 from tasks.report.judge_section import judge_reports
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
 from tasks.run.lineage import ancestors
-from tasks.run.prior_runs import Past
+from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run, recommended
 from tasks.store.clock import wall_clock_us
 from tasks.store.tables.ids import label_of
@@ -53,7 +53,7 @@ def collect(
     reason: str,
     baseline_id: str | None,
     explains: bool = True,
-    past: Past | None = None,
+    past: PriorRuns | None = None,
 ) -> RunResult:
     """Return everything that a run has found so far.
 
@@ -199,7 +199,7 @@ def _lineage(record: RunRecord) -> dict[str, str]:
     return {"goes on from": label_of(record.name, names[0])} if names else {}
 
 
-def _told(past: Past | None, search: SearchState) -> dict[str, str]:
+def _told(past: PriorRuns | None, search: SearchState) -> dict[str, str]:
     """Return what the run took over from earlier ones, in words."""
     if past is None:
         return {}
@@ -246,7 +246,7 @@ def collect_progress(run: Run) -> RunResult:
 def _explained(
     recommendation: Recommendation,
     search: SearchState,
-    evidence: Evidence,
+    evidence: RunEvidence,
     *,
     configuration: Configuration,
     space: Space,

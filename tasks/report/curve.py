@@ -1,10 +1,10 @@
 """What was known after each generation, as it was written down then."""
 
 from convergence_core.result import CurvePoint
-from tasks.report.evidence import Evidence
+from tasks.report.evidence import RunEvidence
 
 
-def learning_curve(evidence: Evidence) -> tuple[CurvePoint, ...]:
+def learning_curve(evidence: RunEvidence) -> tuple[CurvePoint, ...]:
     """Return one point per committed generation."""
     points = []
     n_calls = 0

@@ -96,7 +96,7 @@ _CACHED = "SELECT count(*) AS n FROM attempts WHERE run_id = $run AND state = 'c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class EvaluationCounts:
     """How many evaluations a run made, and how they ended."""
 
     n_evaluations: int
@@ -129,10 +129,10 @@ class GenerationRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RunEvidence:
     """Everything that ``collect`` reads of a run."""
 
-    counts: Counts
+    counts: EvaluationCounts
     candidates: Mapping[str, CandidateCounts] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[Role, Mapping[str, float]]] = field(default_factory=dict)
     """Candidate → role → metric → mean; of ``search`` adjusted for the cases that were asked."""
@@ -149,7 +149,7 @@ def read_evidence(
     *,
     compared: Sequence[str] = (),
     case_weights: Mapping[str, float] | None = None,
-) -> Evidence:
+) -> RunEvidence:
     """Read what a run has committed.
 
     Args:
@@ -175,8 +175,8 @@ def read_evidence(
         )
         for candidate_id, mean in adjusted.items():
             metrics.setdefault(candidate_id, {}).setdefault("search", {})[metric] = mean
-    return Evidence(
-        counts=Counts(
+    return RunEvidence(
+        counts=EvaluationCounts(
             **_rows(store, _COUNTS, run)[0], n_cached=_rows(store, _CACHED, run)[0]["n"]
         ),
         candidates={

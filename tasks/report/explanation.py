@@ -1,6 +1,6 @@
 """Why this one was chosen, in blocks: parameters, pairs, the cells that decided, who left."""
 
-from convergence_core.explanation.records import ERROR, Comparison, Discards, Effect, Surface
+from convergence_core.explanation.records import ERROR, Discards, Effect, RivalComparison, Surface
 from convergence_core.result import RunResult
 from convergence_core.visualization import Visualization
 from tasks.report import phrases
@@ -159,7 +159,7 @@ def _pairs(surface: Surface) -> list[Block]:
 # -- cells
 
 
-def _comparison(found: Comparison) -> list[Block]:
+def _comparison(found: RivalComparison) -> list[Block]:
     name = "default" if found.rival == "default" else "runner-up"
     label = named_label(found.label, found.rival_id)
     said = f"The recommended configuration beside the {name}, {label}: "

@@ -52,7 +52,7 @@ _BIAS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class LabeledJudgement:
     """One evaluation with a judgement, and the case's label."""
 
     case_id: str
@@ -96,7 +96,9 @@ def judge_reports(
         if metric.label_field is not None:
             labels = _labels(cases, metric.label_field)
             rows = [
-                Judged(case_id=row["case_id"], value=row["value"], label=labels[row["case_id"]])
+                LabeledJudgement(
+                    case_id=row["case_id"], value=row["value"], label=labels[row["case_id"]]
+                )
                 for row in judged
                 if row["metric"] == name and row["case_id"] in labels
             ]
@@ -117,7 +119,7 @@ def judge_reports(
 def judge_report(
     name: str,
     metric: MetricConfig,
-    rows: Sequence[Judged] | None,
+    rows: Sequence[LabeledJudgement] | None,
     *,
     of_default: bool = False,
     n_pairs: int = 0,
@@ -242,7 +244,7 @@ def _number(value: float) -> str:
 
 
 def _agreement(
-    metric: MetricConfig, rows: Sequence[Judged], level: float
+    metric: MetricConfig, rows: Sequence[LabeledJudgement], level: float
 ) -> tuple[Agreement, int, int]:
     """Return the agreement, and how many labels were of no use and how many cases undecided."""
     values: dict[str, list[float]] = {}

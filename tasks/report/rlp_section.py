@@ -9,7 +9,7 @@ import numpy as np
 
 from convergence_core.ports import Store
 from convergence_core.records import Params
-from convergence_core.rlp.gain import Evidence, interval_of
+from convergence_core.rlp.gain import EProcess, interval_of
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.space import Space
@@ -57,8 +57,8 @@ def thinking_report(
     means = [point.gain for point in curve if point.gain is not None]
     spread = interval_of(means)
     resolved = [point.resolution for point in curve if point.resolution is not None]
-    evidence = Evidence.of(point.e_value for point in curve)
-    of_resolution = Evidence.of(point.resolution_e_value for point in curve)
+    evidence = EProcess.of(point.e_value for point in curve)
+    of_resolution = EProcess.of(point.resolution_e_value for point in curve)
     spoken = [row for row in thoughts if row["agent_id"] != NO_THOUGHT]
     scored = [row for row in spoken if row["information_gain"] is not None]
     estimators = [str(row["estimator"]) for row in thoughts if row["estimator"] is not None]

@@ -22,14 +22,14 @@ from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
 from convergence_core.rlp.commitments import ESTIMATORS, Estimator
 from tasks.rlp.elicited_channel import CHANNELS
-from tasks.rlp.model_calls import Exchanger, Model, ThoughtAsker, UnreadableError
+from tasks.rlp.model_calls import Exchanger, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
     CENSORED,
-    Arm,
     Channel,
     Chat,
     ChatEcho,
     Echo,
+    PredictionSide,
     forced,
     numbers,
 )
@@ -47,12 +47,12 @@ WRITTEN: Final[tuple[Estimator, ...]] = ("elicited",)
 UseLogprobs: TypeAlias = Literal["auto"] | bool
 
 
-class RefusedError(Exception):
+class ChannelRefusedError(Exception):
     """A server failed a check of a rung."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
+class ChannelProbe:
     """The rung that stands, and why those above it do not."""
 
     channel: Channel | None
@@ -66,7 +66,7 @@ class Ladder:
         return None if self.channel is None else self.channel.estimator
 
     @property
-    def why_off(self) -> str | None:
+    def disabled_reason(self) -> str | None:
         """Why there is no reward, in words; ``None``: there is a rung."""
         if self.channel is not None:
             return None
@@ -81,14 +81,14 @@ def rungs_of(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
     return EXACT if use_logprobs else WRITTEN
 
 
-async def climb(
+async def probe_channels(
     model: Model,
     wording: Options,
     asker: ThoughtAsker,
     *,
     allowed: Sequence[Estimator] = ESTIMATORS,
     channels: Mapping[Estimator, Callable[[Model, Any], Channel]] = CHANNELS,
-) -> Ladder:
+) -> ChannelProbe:
     """Return the best rung that a server can stand on.
 
     Args:
@@ -106,11 +106,11 @@ async def climb(
         probe = _Probe(model, wording, asker, channels)
         try:
             await probe.check(name)
-        except (RefusedError, UnreadableError, EvaluationFault) as error:
+        except (ChannelRefusedError, UnreadableAnswerError, EvaluationFault) as error:
             refused[name] = one_line(str(error), 200, redacted_text)
             continue
-        return Ladder(channel=channels[name](model, wording), refused=refused)
-    return Ladder(channel=None, refused=refused)
+        return ChannelProbe(channel=channels[name](model, wording), refused=refused)
+    return ChannelProbe(channel=None, refused=refused)
 
 
 class _Probe:
@@ -158,7 +158,7 @@ class _Probe:
                 tail: Any = await self._ask(call, "chat_echo")
                 if tail["n"] != tail["n_prompt"] or not tail["is_first_empty"]:
                     told = f"{tail['n']} entries for {tail['n_prompt']} tokens"
-                    raise RefusedError(f"iii: {told}, the first of which must be empty")
+                    raise ChannelRefusedError(f"iii: {told}, the first of which must be empty")
                 tails.append(tail)
             return forced(tails)
 
@@ -176,10 +176,12 @@ class _Probe:
             if o in told
         ]
         if not both:
-            raise RefusedError("i: the next token's own log-probability cannot be compared")
+            raise ChannelRefusedError("i: the next token's own log-probability cannot be compared")
         gap = max((log - own for own, log in both if own > CENSORED), key=abs)
         if abs(gap) > ECHO_GAP:
-            raise RefusedError(f"i: an answer differs from the next token's own by {gap:.2f}")
+            raise ChannelRefusedError(
+                f"i: an answer differs from the next token's own by {gap:.2f}"
+            )
 
     async def _echo(self) -> None:
         channel = Echo(self._model, self._wording)
@@ -198,7 +200,7 @@ class _Probe:
         echoed = await self._echoed(f"{text}{token}", len(text))
         if abs(echoed - log) > ECHO_GAP:
             gap = echoed - log
-            raise RefusedError(f"i: an echo differs from the next token's own by {gap:.2f}")
+            raise ChannelRefusedError(f"i: an echo differs from the next token's own by {gap:.2f}")
 
     async def _next_token(self, text: str) -> tuple[str, float]:
         """Return the likeliest word after a prompt, with what stands before it, and its log."""
@@ -222,7 +224,7 @@ class _Probe:
                 logs, offsets = logprobs["token_logprobs"], logprobs["text_offset"]
                 n_prompt = found["usage"]["prompt_tokens"]
             except (KeyError, IndexError, TypeError):
-                raise UnreadableError("the server did not echo log-probabilities") from None
+                raise UnreadableAnswerError("the server did not echo log-probabilities") from None
             after = [log for o, log in zip(offsets, logs, strict=True) if o >= begin]
             return {"n": len(logs), "n_prompt": n_prompt, "first": logs[0], "last": after}
 
@@ -236,9 +238,9 @@ class _Probe:
         value: Any = await self._ask(call, "echo")
         if value["n"] != value["n_prompt"] or value["first"] is not None:
             told = f"{value['n']} entries for {value['n_prompt']} tokens"
-            raise RefusedError(f"iii: {told}, the first of them {value['first']}")
+            raise ChannelRefusedError(f"iii: {told}, the first of them {value['first']}")
         if not value["last"]:
-            raise RefusedError("i: no token begins where the prompt ends")
+            raise ChannelRefusedError("i: no token begins where the prompt ends")
         return float(sum(value["last"]))
 
     # -- chat: ii, iv, v
@@ -260,22 +262,22 @@ class _Probe:
         ):
             both = [o for o in self._wording.options if o in first and o in found]
             if not both:
-                raise RefusedError(f"{name} cannot be compared")
+                raise ChannelRefusedError(f"{name} cannot be compared")
             _same(name, np.array([first[o] for o in both]), np.array([found[o] for o in both]))
         mass = sum(np.exp(first[o]) for o in self._wording.options if o in first)
         if mass < LEAST_MASS:
-            raise RefusedError(f"v: the options hold {mass:.2f} of the mass")
+            raise ChannelRefusedError(f"v: the options hold {mass:.2f} of the mass")
 
     # -- written: one readable answer
 
     async def _written(self, name: Estimator) -> None:
         text, other = self._wording.probes()
-        arm = Arm(
+        arm = PredictionSide(
             label=f"probe/{name}/{self._next()}", context="", questions={"a": text, "b": other}
         )
         told = await self._channels[name](self._model, self._wording).tell(arm, self._asker)
         if not told.forecasts:
-            raise RefusedError("; ".join(told.notes) or "nothing could be read")
+            raise ChannelRefusedError("; ".join(told.notes) or "nothing could be read")
 
     # -- helpers
 
@@ -291,7 +293,7 @@ class _Probe:
 def _same(what: str, first: np.ndarray, second: np.ndarray) -> None:
     gap = float(np.max(np.abs(first - second)))
     if gap > SAME:
-        raise RefusedError(f"{what} differs by {gap:.2g}")
+        raise ChannelRefusedError(f"{what} differs by {gap:.2g}")
 
 
 def _first_token(raw: Mapping[str, Json]) -> Json:
@@ -304,4 +306,6 @@ def _first_token(raw: Mapping[str, Json]) -> Json:
             "logprob": float(logprobs["token_logprobs"][0]),
         }
     except (KeyError, IndexError, TypeError, ValueError):
-        raise UnreadableError("the server told no log-probability of the next token") from None
+        raise UnreadableAnswerError(
+            "the server told no log-probability of the next token"
+        ) from None

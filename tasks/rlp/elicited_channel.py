@@ -14,32 +14,41 @@ from convergence_core.records import Json
 from convergence_core.rlp.bins import N_BINS, normalized
 from convergence_core.rlp.commitments import Estimator
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.model_calls import PREDICTION, Model, ThoughtAsker, UnreadableError
-from tasks.rlp.probability_channels import Arm, Channel, Chat, ChatEcho, Echo, Rung, Told, note
+from tasks.rlp.model_calls import PREDICTION, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.rlp.probability_channels import (
+    Channel,
+    Chat,
+    ChatEcho,
+    Echo,
+    Prediction,
+    PredictionSide,
+    ProbabilityChannel,
+    note,
+)
 from tasks.rlp.prompts import Wording
 
 ELICITED_LIMIT: Final = 2000
 
 
-class Elicited(Rung):
+class Elicited(ProbabilityChannel):
     """Ten weights that the model writes; no probability of its own, but its words' worth."""
 
     estimator: Estimator = "elicited"
     wording: Wording
 
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``Channel``."""
         aliases = {f"trial_{i}": name for i, name in enumerate(arm.questions, 1)}
         questions = {alias: arm.questions[name] for alias, name in aliases.items()}
         try:
             answered = await asker.ask(self.call(arm.context, questions), arm.label)
-        except (EvaluationFault, UnreadableError) as error:
-            return Told({}, notes=(note(arm.label, error),))
-        told = Told({}, ended_us=answered.ended_us)
+        except (EvaluationFault, UnreadableAnswerError) as error:
+            return Prediction({}, notes=(note(arm.label, error),))
+        told = Prediction({}, ended_us=answered.ended_us)
         for alias, name in aliases.items():
             try:
                 told.forecasts[name] = weights_of(answered.reply.value, alias)
-            except UnreadableError as error:
+            except UnreadableAnswerError as error:
                 told.notes += (note(f"{arm.label}/{name}", error),)
         return told
 
@@ -87,19 +96,19 @@ def weights_of(value: Json, name: str) -> np.ndarray:
     text = value.get("text") if isinstance(value, dict) else None
     begin = text.find("{") if isinstance(text, str) else -1
     if not isinstance(text, str) or begin < 0:
-        raise UnreadableError("the answer holds no JSON object")
+        raise UnreadableAnswerError("the answer holds no JSON object")
     try:
         found, _ = json.JSONDecoder().raw_decode(text, begin)
         listed = found[name]
         if not isinstance(listed, list) or len(listed) != N_BINS:
-            raise UnreadableError(f"`{name}` must be a list of {N_BINS} weights")
+            raise UnreadableAnswerError(f"`{name}` must be a list of {N_BINS} weights")
         weights = np.array([float(w) for w in listed])
         # As many spread over all as the model would hardly write: none is impossible.
         return normalized(normalized(weights) + 0.002)
-    except UnreadableError:
+    except UnreadableAnswerError:
         raise
     except (ValueError, TypeError, KeyError, RecursionError, ZeroDivisionError) as error:
-        raise UnreadableError(f"its weights cannot be read: {error}") from None
+        raise UnreadableAnswerError(f"its weights cannot be read: {error}") from None
 
 
 CHANNELS: Final[Mapping[Estimator, Callable[[Model, Wording], Channel]]] = {

@@ -10,15 +10,15 @@ from convergence_core.records import Json, Params
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.settings import RlpSettings
 from convergence_core.search.samplers import make_surrogate
 from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
 from tasks.rlp.prompts import English, Wording
 from tasks.rlp.run_rlp import Thinking
-from tasks.rlp.sub_budget import Purse
+from tasks.rlp.sub_budget import SubBudget
 from tasks.rlp.thinker import Thinker
 from tasks.run import lineage
 
@@ -31,10 +31,10 @@ def thought_workers(configuration: Configuration) -> int:
     return 1 if llm is None or not (society.thinks or society.prefers) else llm.parallel_workers
 
 
-def settings_of(configuration: Configuration) -> Settings:
+def settings_of(configuration: Configuration) -> RlpSettings:
     """Return the learner's numbers."""
     rlp = configuration.society.rlp
-    return Settings(
+    return RlpSettings(
         n_thoughts=rlp.n_thoughts,
         n_predicted=rlp.n_predicted,
         gamma=rlp.gamma,
@@ -47,7 +47,11 @@ def settings_of(configuration: Configuration) -> Settings:
 
 
 def make_thinker(
-    configuration: Configuration, space: Space, world: World, *, wording: Wording | None = None
+    configuration: Configuration,
+    space: Space,
+    world: Environment,
+    *,
+    wording: Wording | None = None,
 ) -> Thinker | None:
     """Return who thinks; ``None``: nobody is configured.
 
@@ -141,7 +145,7 @@ def make_thinking(
         ),
         state=state,
         replay=replay,
-        purse=Purse(
+        purse=SubBudget(
             limit_usd=None if limit is None else limit * rlp.max_share_usd,
             spent_usd=spent_on(
                 (THOUGHT, PREDICTION),

@@ -24,7 +24,7 @@ RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
 """Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
 
 
-class UnreadableError(ValueError):
+class UnreadableAnswerError(ValueError):
     """An answer does not hold what was asked for."""
 
 
@@ -180,7 +180,7 @@ class Model:
         """Return what is kept of an answer; one that cannot be read is kept as a fault."""
         try:
             return read()
-        except UnreadableError as error:
+        except UnreadableAnswerError as error:
             raise CandidateFault(
                 str(error),
                 error_type="unreadable",

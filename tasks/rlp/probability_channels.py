@@ -25,7 +25,7 @@ from convergence_core.records import Json
 from convergence_core.rlp.bins import normalized
 from convergence_core.rlp.commitments import Estimator
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.model_calls import Answered, Model, ThoughtAsker, UnreadableError
+from tasks.rlp.model_calls import Answered, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.prompts import Options, prompt
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -39,7 +39,7 @@ CENSORED: Final = -9999.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class PredictionSide:
     """One side of a prediction: with a thought, or without."""
 
     label: str
@@ -50,7 +50,7 @@ class Arm:
 
 
 @dataclass(slots=True)
-class Told:
+class Prediction:
     """What an arm was told."""
 
     forecasts: dict[str, np.ndarray]
@@ -71,20 +71,20 @@ class Channel(Protocol):
         """Its name, recorded with every reward."""
         ...
 
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """Ask for all of an arm's distributions; faults become notes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class ProbabilityChannel:
     """What all rungs are made of."""
 
     model: Model
     wording: Options
 
 
-class ChatEcho(Rung):
+class ChatEcho(ProbabilityChannel):
     """Teacher forcing of a chat model: vLLM's ``prompt_logprobs`` of each option as the last message.
 
     The server's chat template puts question and answer together, and the answer stays open
@@ -94,11 +94,13 @@ class ChatEcho(Rung):
 
     estimator: Estimator = "chat_echo"
 
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``Channel``."""
         return await each(arm, lambda name: self._one(arm, name, asker))
 
-    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+    async def _one(
+        self, arm: PredictionSide, name: str, asker: ThoughtAsker
+    ) -> tuple[np.ndarray, Answered]:
         text = prompt(arm.context, arm.questions[name])
         answered = await asyncio.gather(
             *(
@@ -142,15 +144,17 @@ def prompt_tail(raw: Mapping[str, Json]) -> Json:
     """
     entries: Any = raw.get("prompt_logprobs")
     if not isinstance(entries, list) or not entries:
-        raise UnreadableError("the server told no `prompt_logprobs`")
+        raise UnreadableAnswerError("the server told no `prompt_logprobs`")
     tail: list[tuple[str, float]] = []
     for entry in entries[1:][-TAIL:]:
         if not isinstance(entry, dict) or len(entry) != 1:
-            raise UnreadableError("`prompt_logprobs` must hold one token for each of the prompt's")
+            raise UnreadableAnswerError(
+                "`prompt_logprobs` must hold one token for each of the prompt's"
+            )
         ((token, told),) = entry.items()
         log = told.get("logprob") if isinstance(told, dict) else None
         if not isinstance(log, int | float) or not CENSORED < log < math.inf:
-            raise UnreadableError("`prompt_logprobs` must hold numbers")
+            raise UnreadableAnswerError("`prompt_logprobs` must hold numbers")
         tail.append((str(token), float(log)))
     usage: Any = raw.get("usage")
     return {
@@ -174,28 +178,30 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
     place = max(starts)
     least = min(one["n"] for one in found)
     if place >= least:
-        raise UnreadableError("an option has too many tokens")
+        raise UnreadableAnswerError("an option has too many tokens")
     first = place
     tokens = [one["ids"][-(one["n"] - place) :] for one in found]
     while place < least and len({of_one[place - first] for of_one in tokens}) == 1:
         place += 1
     if place == first and first > 1:
-        raise UnreadableError("an option has too many tokens")
+        raise UnreadableAnswerError("an option has too many tokens")
     if place == least:
-        raise UnreadableError("an option is how another one begins")
+        raise UnreadableAnswerError("an option is how another one begins")
     return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
 
 
-class Echo(Rung):
+class Echo(ProbabilityChannel):
     """Teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
 
     estimator: Estimator = "echo"
 
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``Channel``."""
         return await each(arm, lambda name: self._one(arm, name, asker))
 
-    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+    async def _one(
+        self, arm: PredictionSide, name: str, asker: ThoughtAsker
+    ) -> tuple[np.ndarray, Answered]:
         text = prompt(arm.context, arm.questions[name])
         answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
         logs = numbers(answered.reply.value, "logprobs", len(self.wording.options))
@@ -231,23 +237,23 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
         logprobs = choice.get("logprobs") or {}
         offsets, logs = logprobs.get("text_offset"), logprobs.get("token_logprobs")
         if not isinstance(offsets, list) or not isinstance(logs, list):
-            raise UnreadableError("the server did not echo log-probabilities")
+            raise UnreadableAnswerError("the server did not echo log-probabilities")
         # A token may begin with the blank before the option.
         after = [log for offset, log in zip(offsets, logs, strict=False) if offset >= begin]
         if not after or not all(isinstance(log, int | float) for log in after):
-            raise UnreadableError("no token begins where the option does")
+            raise UnreadableAnswerError("no token begins where the option does")
         found[int(choice.get("index", len(found)))] = math.fsum(after)
     if len(found) != n:
-        raise UnreadableError(f"{len(found)} of {n} prompts were echoed")
+        raise UnreadableAnswerError(f"{len(found)} of {n} prompts were echoed")
     return [found[i] for i in sorted(found)]
 
 
-class Chat(Rung):
+class Chat(ProbabilityChannel):
     """The next token's twenty likeliest, of which the options are among."""
 
     estimator: Estimator = "chat"
 
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``Channel``."""
         censored: dict[str, tuple[bool, ...]] = {}
         told = await each(arm, lambda name: self._one(arm, name, asker, censored))
@@ -255,7 +261,11 @@ class Chat(Rung):
         return told
 
     async def _one(
-        self, arm: Arm, name: str, asker: ThoughtAsker, censored: dict[str, tuple[bool, ...]]
+        self,
+        arm: PredictionSide,
+        name: str,
+        asker: ThoughtAsker,
+        censored: dict[str, tuple[bool, ...]],
     ) -> tuple[np.ndarray, Answered]:
         text = prompt(arm.context, arm.questions[name])
         answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
@@ -293,9 +303,9 @@ def next_tokens(done: Completion) -> Json:
             [str(top["token"]), float(top["logprob"])] for top in first["top_logprobs"]
         ]
     except (KeyError, IndexError, TypeError, ValueError):
-        raise UnreadableError("the server told no log-probabilities") from None
+        raise UnreadableAnswerError("the server told no log-probabilities") from None
     if not listed:
-        raise UnreadableError("the server told no log-probabilities")
+        raise UnreadableAnswerError("the server told no log-probabilities")
     return {"top": listed}
 
 
@@ -316,7 +326,7 @@ def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[b
     }
     censored = tuple(mass[option] == 0.0 for option in options)
     if all(censored):
-        raise UnreadableError("none of the options is among the likeliest words")
+        raise UnreadableAnswerError("none of the options is among the likeliest words")
     rest = max(0.0, 1.0 - math.fsum(math.exp(log) for _, log in listed))
     least = min(math.exp(log) for _, log in listed)
     n = sum(censored)
@@ -327,12 +337,14 @@ def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[b
 # -- helpers
 
 
-async def each(arm: Arm, ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]]) -> Told:
+async def each(
+    arm: PredictionSide, ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]]
+) -> Prediction:
     """Ask for each subject at once; faults become notes."""
     ended = await asyncio.gather(*(ask(name) for name in arm.questions), return_exceptions=True)
-    told = Told({})
+    told = Prediction({})
     for name, end in zip(arm.questions, ended, strict=True):
-        if isinstance(end, EvaluationFault | UnreadableError):
+        if isinstance(end, EvaluationFault | UnreadableAnswerError):
             told.notes += (note(f"{arm.label}/{name}", end),)
         elif isinstance(end, BaseException):
             raise end
@@ -356,8 +368,8 @@ def numbers(value: Json, name: str, n: int) -> np.ndarray:
     """
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, list) or len(found) != n:
-        raise UnreadableError(f"must hold {n} numbers")
+        raise UnreadableAnswerError(f"must hold {n} numbers")
     array = np.array([float(v) for v in found if isinstance(v, int | float)])
     if len(array) != n or not np.isfinite(array).all():
-        raise UnreadableError(f"must hold {n} finite numbers")
+        raise UnreadableAnswerError(f"must hold {n} finite numbers")
     return array

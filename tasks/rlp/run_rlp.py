@@ -20,20 +20,20 @@ from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.exemplars import exemplars, worth_rescoring
 from convergence_core.rlp.experts import pooled
 from convergence_core.rlp.history import Situation
-from convergence_core.rlp.learner import Lesson, RlpState, learn
+from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
 from convergence_core.rlp.regions import draw_points
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.revealed_outcomes import outcomes_of
 from convergence_core.rlp.scale import Scale
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.statistical import easier_cases, predictive
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.search.racing.expert_mixture import MOST_PROPOSALS
 from convergence_core.search.sampler import Advice, Expert, SearchState
 from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
-from tasks.rlp.channel_probe import Ladder
-from tasks.rlp.sub_budget import Purse, RunAsker
+from tasks.rlp.channel_probe import ChannelProbe
+from tasks.rlp.sub_budget import RunAsker, SubBudget
 from tasks.rlp.thinker import Drawn, Predicted, Thinker, mean_entropy
 
 N_OWN: Final = 4
@@ -43,11 +43,11 @@ N_RESCORED: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taught:
+class RlpStep:
     """What a generation taught, before it is committed."""
 
     commitment: Commitment
-    lesson: Lesson
+    lesson: RlpUpdate
     before: RlpState
     after: RlpState
     replay: Replay
@@ -64,12 +64,12 @@ class Thinking:
         run_id: str,
         seed: int,
         thinker: Thinker,
-        settings: Settings,
+        settings: RlpSettings,
         session: EvaluationSession,
         surrogate: SpaceModel,
         state: RlpState,
         replay: Replay,
-        purse: Purse,
+        purse: SubBudget,
         on_notice: Callable[[str], None] | None = None,
         on_commit: Callable[[Commitment], None] | None = None,
     ) -> None:
@@ -90,9 +90,9 @@ class Thinking:
         """
         self.state = state
         self.replay = replay
-        self.why_off: str | None = None
+        self.disabled_reason: str | None = None
         """Why nobody thinks in this run; ``None``: thoughts are written."""
-        self.ladder: Ladder | None = None
+        self.ladder: ChannelProbe | None = None
         self._run_id = run_id
         self._seed = seed
         self._thinker = thinker
@@ -134,17 +134,17 @@ class Thinking:
             budget_left: share of the run that is left, in [0, 1].
         """
         history = self.state.history.as_of(generation)
-        if self.why_off is not None or not len(history):
+        if self.disabled_reason is not None or not len(history):
             return ()
         if self.ladder is None:
             self.ladder = self._session.run(
-                lambda ask: self._thinker.climb(
+                lambda ask: self._thinker.probe_channels(
                     RunAsker(ask, generation, self._purse, scope="ladder")
                 )
             )
             if self.ladder.channel is None:
-                self.why_off = f"RLP off: {self.ladder.why_off}"
-                self._tell(self.why_off)
+                self.disabled_reason = f"RLP off: {self.ladder.disabled_reason}"
+                self._tell(self.disabled_reason)
                 return ()
         s = self._situation(budget_left).features()
         rng = self._rng(generation, "draw")
@@ -331,7 +331,7 @@ class Thinking:
         trials: Sequence[Trial],
         exogenous: frozenset[Cell],
         budget_left: float,
-    ) -> Taught | None:
+    ) -> RlpStep | None:
         """Return what a generation taught; nothing is kept until it is committed.
 
         Args:
@@ -365,7 +365,7 @@ class Thinking:
             settings=self._settings,
             replay=self.replay,
         )
-        return Taught(
+        return RlpStep(
             commitment=commitment,
             lesson=lesson,
             before=self.state,
@@ -374,7 +374,7 @@ class Thinking:
             weights=self.weights(commitment),
         )
 
-    def commit(self, taught: Taught) -> None:
+    def commit(self, taught: RlpStep) -> None:
         """Move on to what the store has made durable."""
         self.state, self.replay = taught.after, taught.replay
         self._commitment = None

@@ -10,7 +10,7 @@ from tasks.rlp.model_calls import Answered
 
 
 @dataclass(slots=True)
-class Purse:
+class SubBudget:
     """What one part of the society may still cost."""
 
     limit_usd: float | None
@@ -46,7 +46,7 @@ class RunAsker:
     """Makes calls within a session, on behalf of one generation."""
 
     def __init__(
-        self, ask: AskApart, generation: int, purse: Purse, *, scope: str | None = None
+        self, ask: AskApart, generation: int, purse: SubBudget, *, scope: str | None = None
     ) -> None:
         self._ask, self._generation, self._purse = ask, generation, purse
         self._scope = f"g{generation}" if scope is None else scope

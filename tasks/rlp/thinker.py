@@ -19,9 +19,9 @@ from convergence_core.rlp.regions import Proposal, proposal_of
 from convergence_core.rlp.scale import UNIT, Scale
 from convergence_core.rlp.strategies import STRATEGIES, Strategy
 from convergence_core.space import Space
-from tasks.rlp.channel_probe import Ladder, UseLogprobs, climb, rungs_of
+from tasks.rlp.channel_probe import ChannelProbe, UseLogprobs, probe_channels, rungs_of
 from tasks.rlp.model_calls import THOUGHT, Model, ThoughtAsker
-from tasks.rlp.probability_channels import Arm, Channel, Told
+from tasks.rlp.probability_channels import Channel, Prediction, PredictionSide
 from tasks.rlp.prompts import Wording
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -53,9 +53,11 @@ class Thinker:
     """Of thoughts; ``None``: not sent."""
     use_logprobs: UseLogprobs = "auto"
 
-    async def climb(self, asker: ThoughtAsker) -> Ladder:
+    async def probe_channels(self, asker: ThoughtAsker) -> ChannelProbe:
         """Return the best rung that the server can stand on."""
-        return await climb(self.model, self.wording, asker, allowed=rungs_of(self.use_logprobs))
+        return await probe_channels(
+            self.model, self.wording, asker, allowed=rungs_of(self.use_logprobs)
+        )
 
     async def think(
         self,
@@ -179,9 +181,9 @@ class Thinker:
             for name, c in everybody.items()
         }
 
-        def arm(label: str, text: str | None, asked: Sequence[Candidate]) -> Arm:
+        def arm(label: str, text: str | None, asked: Sequence[Candidate]) -> PredictionSide:
             questions = {c.candidate_id: question[c.candidate_id] for c in asked}
-            return Arm(label=label, context=context(text), questions=questions)
+            return PredictionSide(label=label, context=context(text), questions=questions)
 
         proposers = [t for t in thoughts if own.get(t.thought_id)]
         arms = [
@@ -236,7 +238,7 @@ def _strategy(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
-def _latest(told: Sequence[Told]) -> int | None:
+def _latest(told: Sequence[Prediction]) -> int | None:
     known = [one.ended_us for one in told if one.ended_us is not None]
     return max(known, default=None)
 

@@ -18,13 +18,13 @@ _LIVING: dict[str, "Run"] = {}
 _LOCK = threading.Lock()
 
 
-def enrol(run: "Run") -> None:
+def register(run: "Run") -> None:
     """Let a run be found by its id until it is struck."""
     with _LOCK:
         _LIVING[run.run_id] = run
 
 
-def strike(run_id: str) -> None:
+def unregister(run_id: str) -> None:
     """Let a run be found no more; harmless if it is not enrolled."""
     with _LOCK:
         _LIVING.pop(run_id, None)
@@ -67,13 +67,13 @@ def stopping_when_left(run_id: str) -> Iterator[None]:
         raise
 
 
-def thinks(run_id: str) -> bool:
+def rlp_enabled(run_id: str) -> bool:
     """Whether somebody thinks before the next generation of a living run."""
     thinking = run_of(run_id).thinking
-    return thinking is not None and thinking.why_off is None
+    return thinking is not None and thinking.disabled_reason is None
 
 
-def prefers(run_id: str) -> bool:
+def sao_due(run_id: str) -> bool:
     """Whether a round of preferences is due before the next generation of a living run."""
     run = run_of(run_id)
     return run.preferring is not None and run.preferring.is_due(run.next_generation)

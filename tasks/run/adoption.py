@@ -15,12 +15,12 @@ from tasks.run.run import FLOW_RUN_TAG
 from tasks.serving.promotion import HOLDBACK, put_on_offer
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
-from tasks.store.runtime.promotions import champion_of, crown
+from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 Obstacle = Literal["reigns", "changed"]
-"""``reigns``: it is the champion already; ``changed``: it was compared with another champion."""
+"""``is_champion``: it is the champion already; ``changed``: it was compared with another champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def adopt(
         arms = put_on_offer(
             store, result, agent_type=agent_type, holdback=holdback, tolerance=tolerance
         )
-    crown(
+    set_champion(
         store,
         Champion(
             system=result.system,

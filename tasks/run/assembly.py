@@ -22,15 +22,15 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import Evaluation
 from convergence_core.search.sampler import Sampler
 from convergence_core.search.samplers import make_sampler, make_surrogate
-from convergence_core.search.stopper import Progress as StopperProgress, Stopper
-from tasks.inputs.environment import World
+from convergence_core.search.stopper import Stopper, StopperState as StopperProgress
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import check_priced
 from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_thinker, make_thinking
 from tasks.run.champions import tagged_champion
 from tasks.run.destinations import check_destinations
-from tasks.run.evaluation_deps import Equipment, open_session
+from tasks.run.evaluation_deps import EvaluationDeps, open_session
 from tasks.run.lineage import (
     begins_at,
     inherit,
@@ -40,12 +40,12 @@ from tasks.run.lineage import (
     standing,
 )
 from tasks.run.prior_runs import read_past
-from tasks.run.progress import Progress
+from tasks.run.progress import RunProgress
 from tasks.run.run import Run
 from tasks.run.run_size import schedule_of
 from tasks.run.text_variants import widened_by
-from tasks.runners import Places, check_runner, make_runner, places_of
-from tasks.runners.work_items import Recipe
+from tasks.runners import WorkerPool, check_runner, make_runner, places_of
+from tasks.runners.work_items import RunSpec
 from tasks.sao.factory import make_preferring, make_writer
 from tasks.store import Lease, ParquetStore, open_journal
 from tasks.store.tables.interrupted_runs import mark_interrupted
@@ -88,9 +88,11 @@ def assemble(
     configuration = loaded.configuration
     # Before the lease, since these fail for reasons that the user has to mend.
     check_destinations(configuration, loaded.base_dir)
-    world = World.of(configuration, mock_url=mock_url)
+    world = Environment.of(configuration, mock_url=mock_url)
     check_runner(configuration, is_by_name=local_function is None and evaluator is None)
-    equipment = Equipment.of(loaded, world, local_function=local_function, evaluator=evaluator)
+    equipment = EvaluationDeps.of(
+        loaded, world, local_function=local_function, evaluator=evaluator
+    )
     target = equipment.target
     warning = check_priced(loaded, target, world.prices)
     store = ParquetStore(store_path(loaded))
@@ -137,7 +139,7 @@ def assemble(
         held.callback(session.close)
         places = None
         if runner is not None:
-            places = Places(
+            places = WorkerPool(
                 runner,
                 _recipe(record, loaded, store, world_name=world_name, mock_url=mock_url),
                 budget=spending,
@@ -209,8 +211,8 @@ def _recipe(
     *,
     world_name: str,
     mock_url: str | None,
-) -> Recipe:
-    return Recipe(
+) -> RunSpec:
+    return RunSpec(
         run_id=record.run_id,
         opening=uuid4().hex,
         label=record.label,
@@ -241,12 +243,12 @@ def _as_widened(store: ParquetStore, record: RunRecord, loaded: Loaded) -> Loade
     checkpoint = standing(store, record)
     if checkpoint is None:
         return loaded
-    return widened_by(loaded, Progress.from_checkpoint(checkpoint).preferences)
+    return widened_by(loaded, RunProgress.from_checkpoint(checkpoint).preferences)
 
 
 def _progress(
     store: ParquetStore, sampler: Sampler, record: RunRecord, before: Spent, *, is_raised: bool
-) -> Progress:
+) -> RunProgress:
     """Return where the run stands: at its last committed generation, or at its beginning.
 
     Args:
@@ -257,13 +259,13 @@ def _progress(
         is_raised: whether a limit that had ended the run was raised.
     """
     checkpoint = store.checkpoint(record.run_id)
-    progress = Progress(
+    progress = RunProgress(
         search=sampler.start(),
         rng_state=_first_rng_state(record.seed),
         stopper=StopperProgress(),
     )
     if checkpoint is not None:
-        progress = Progress.from_checkpoint(checkpoint)
+        progress = RunProgress.from_checkpoint(checkpoint)
     if is_raised or begins_at(record, progress.next_generation):
         progress = replace(progress, spent=None)
     return replace(progress, n_calls=max(progress.n_calls, before.calls))

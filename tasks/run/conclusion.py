@@ -66,7 +66,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         RunInterruptedError: the run was asked to stop; resuming it takes the final look again.
     """
     run.check_stop()
-    ended = run.why_ended()
+    ended = run.stop_reason()
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
     status, reason = ended
     recommendation = recommended(run)

@@ -19,7 +19,7 @@ from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.session import EvaluationSession
 from tasks.calls.shared_rate import Pacing
 from tasks.http.authentication import secret_name
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.metrics import judge_workers, make_metrics
 from tasks.rlp.factory import thought_workers
@@ -28,11 +28,11 @@ from tasks.targets import make_target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
+class EvaluationDeps:
     """What is asked, and how answers are measured."""
 
     loaded: Loaded
-    world: World
+    world: Environment
     target: Target
     metrics: Sequence[Metric | PaidMetric]
 
@@ -40,7 +40,7 @@ class Equipment:
     def of(
         cls,
         loaded: Loaded,
-        world: World,
+        world: Environment,
         *,
         local_function: Callable[..., Any] | None = None,
         evaluator: Callable[..., Any] | None = None,
@@ -65,7 +65,7 @@ class Equipment:
 
 
 def open_session(
-    equipment: Equipment,
+    equipment: EvaluationDeps,
     *,
     run_id: str,
     label: str,

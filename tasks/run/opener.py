@@ -202,19 +202,19 @@ def resume_run(
         store.mirror.pull()
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
-    def goes_on(record: RunRecord) -> bool:
+    def should_continue(record: RunRecord) -> bool:
         unfinished = record.status != "done"
         if (ROUNDS_TAG in record.tags) != rounds:
             return False
         return unfinished or retry_missing or (bool(raised) and _ended_by_budget(record))
 
-    record = store.run(name) if name is not None else _latest(store, goes_on)
+    record = store.run(name) if name is not None else _latest(store, should_continue)
     if not rounds and ROUNDS_TAG in record.tags:
         raise ResumeError(
             f"run {record.label} holds rounds of preferences alone. Run the flow `sao` again: it "
             "goes on from the system's last saved round."
         )
-    if not goes_on(record):
+    if not should_continue(record):
         raise ResumeError(
             f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
             "ask its missing cells again, as a new run that goes on from it, with `convergence "
@@ -286,7 +286,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     path = ready_store(loaded)
     on_notice = None if notices is None else notices(loaded.configuration.api.name)
     if run_id is None and flow_run_id is not None:
-        run_id = begun_by(path, flow_run_id)
+        run_id = started_by(path, flow_run_id)
     tags = {} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id}
     if run_id is not None:
         return resume_run(path, run_id, on_notice=on_notice, tags=tags)
@@ -328,7 +328,7 @@ def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
     return latest.run_id if same else None
 
 
-def begun_by(path: Path, flow_run_id: str) -> str | None:
+def started_by(path: Path, flow_run_id: str) -> str | None:
     """Return the unfinished run that a flow run began; ``None``: it began none."""
     for record in ParquetStore(path).runs():
         if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
@@ -368,8 +368,8 @@ def _successor(
     return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
 
 
-def _latest(store: ParquetStore, goes_on: Callable[[RunRecord], bool]) -> RunRecord:
-    record = next(filter(goes_on, store.runs()), None)
+def _latest(store: ParquetStore, should_continue: Callable[[RunRecord], bool]) -> RunRecord:
+    record = next(filter(should_continue, store.runs()), None)
     if record is None:
         raise ResumeError(
             f"the store {store.path} holds no run that could go on. "

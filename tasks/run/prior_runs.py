@@ -28,7 +28,7 @@ WHERE run_id = $run AND generation = $generation
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Past:
+class PriorRuns:
     """What a run knows of earlier ones."""
 
     surrogate: SpaceModel
@@ -101,7 +101,9 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
     return {**earlier, **production_tag(store.path, system, config.production)}
 
 
-def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded, model: SpaceModel) -> Past:
+def read_past(
+    store: ParquetStore, record: RunRecord, loaded: Loaded, model: SpaceModel
+) -> PriorRuns:
     """Return what a run's earlier runs left.
 
     Args:
@@ -139,7 +141,7 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded, model: Spa
     start = warm_start(
         model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )
-    return Past(
+    return PriorRuns(
         surrogate=model.believing(start.runs),
         start=start,
         production=production,

@@ -10,12 +10,12 @@ from convergence_core.records import Json, Params, Trial, canonical_json
 from convergence_core.sao.state import SaoState
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.stopper import Progress as StopperProgress
-from tasks.rlp.run_rlp import Taught
+from convergence_core.search.stopper import StopperState as StopperProgress
+from tasks.rlp.run_rlp import RlpStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """What is known after the last committed generation; all that a resumed run needs."""
 
     next_generation: int = 0
@@ -59,7 +59,7 @@ class Progress:
         )
 
     @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> "Progress":
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "RunProgress":
         """Rebuild the progress that ``to_checkpoint`` wrote."""
         numbers = json.loads(checkpoint.progress_json)
         return cls(
@@ -77,14 +77,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class StepResult:
     """What a generation's trials have taught, before it is committed."""
 
     trials: tuple[Trial, ...]
-    progress: Progress
+    progress: RunProgress
     recommendation: Recommendation | None
     """Whom this evidence would hand over; ``None`` before the first reward."""
-    taught: Taught | None = None
+    taught: RlpStep | None = None
     """What thoughts taught; ``None``: nobody thinks."""
     preferred: SaoState | None = None
     """What preferences have taught; ``None``: there are none."""

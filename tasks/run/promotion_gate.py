@@ -11,7 +11,7 @@ from convergence_core.result import GateReport, RunResult
 from tasks.run.run import Run
 from tasks.serving.promotion import put_on_offer
 from tasks.store.clock import wall_clock_us
-from tasks.store.runtime.promotions import crown, save_look
+from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -117,7 +117,7 @@ def record(run: Run, result: RunResult, report: GateReport, winner: Candidate) -
         adopts = not run.configuration.promotion.require_adoption
         if is_new and adopts and report.decision == "promote":
             put_on_offer(store, result)
-            crown(
+            set_champion(
                 store,
                 Champion(
                     system=run.record.name,

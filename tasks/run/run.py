@@ -40,13 +40,13 @@ from convergence_core.search.schedule import FINAL_SHARE, Schedule
 from convergence_core.search.stopper import Stopper
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.loader import Loaded
-from tasks.rlp.run_rlp import Taught, Thinking
+from tasks.rlp.run_rlp import RlpStep, Thinking
 from tasks.run import active_runs
 from tasks.run.lineage import told
-from tasks.run.prior_runs import Past
-from tasks.run.progress import Learned, Progress, limit_reached
+from tasks.run.prior_runs import PriorRuns
+from tasks.run.progress import RunProgress, StepResult, limit_reached
 from tasks.run.text_variants import widen
-from tasks.runners.worker_pool import Places
+from tasks.runners.worker_pool import WorkerPool
 from tasks.sao.round_result import Round
 from tasks.sao.run_sao import Preferring
 from tasks.secrets.process_redaction import redacted_text
@@ -72,11 +72,11 @@ class Run:
         loaded: Loaded,
         schedule: Schedule,
         sampler: Sampler,
-        past: Past,
+        past: PriorRuns,
         stopper: Stopper,
-        progress: Progress,
+        progress: RunProgress,
         session: EvaluationSession,
-        places: Places | None = None,
+        places: WorkerPool | None = None,
         store: ParquetStore,
         journal: Journal,
         lease: Lease,
@@ -120,7 +120,7 @@ class Run:
         """Whether its work has begun: until then there is nothing to keep."""
         self._closed = False
         self._rng_state = progress.rng_state
-        active_runs.enrol(self)
+        active_runs.register(self)
 
     @property
     def run_id(self) -> str:
@@ -188,16 +188,16 @@ class Run:
 
     # -- the course of the search
 
-    def goes_on(self) -> bool:
+    def should_continue(self) -> bool:
         """Whether another generation is to be run.
 
         Raises:
             RunInterruptedError: the run was asked to stop.
         """
         self.check_stop()
-        return self.why_ended() is None
+        return self.stop_reason() is None
 
-    def why_ended(self) -> tuple[ResultStatus, str] | None:
+    def stop_reason(self) -> tuple[ResultStatus, str] | None:
         """Return (status, reason in words) when the search has ended, else ``None``."""
         if self._repair() is not None:
             return None
@@ -345,7 +345,7 @@ class Run:
         """Let the final re-estimation have what was kept back for it."""
         self._budget.keep_back()
 
-    def learn(self, trials: Sequence[Trial]) -> Learned:
+    def learn(self, trials: Sequence[Trial]) -> StepResult:
         """Return the progress after these trials; nothing is kept until it is committed."""
         is_repair = self._repair() is not None
         search = self.progress.search
@@ -372,7 +372,7 @@ class Run:
             search=search,
             rng_state=self._rng_state,
             stopper=self.stopper.update(
-                self.progress.stopper, recommendation, left_to_gain=search.left_to_gain
+                self.progress.stopper, recommendation, regret_upper_bound=search.regret_upper_bound
             ),
             n_calls=self.spent_before.calls
             + self.journal.totals(
@@ -384,7 +384,7 @@ class Run:
             thoughts=self.progress.thoughts if taught is None else taught.after.to_json(),
             preferences=self.progress.preferences if preferred is None else preferred.to_json(),
         )
-        return Learned(
+        return StepResult(
             trials=tuple(trials),
             progress=progress,
             recommendation=recommendation,
@@ -422,8 +422,8 @@ class Run:
 
     def commit(
         self,
-        progress: Progress,
-        taught: Taught | None = None,
+        progress: RunProgress,
+        taught: RlpStep | None = None,
         preferred: SaoState | None = None,
     ) -> None:
         """Move on to this progress, which the store has made durable."""
@@ -495,7 +495,7 @@ class Run:
         if self._closed:
             return
         self._closed = True
-        active_runs.strike(self.run_id)
+        active_runs.unregister(self.run_id)
         for part in (self.thinking, self.preferring):
             if part is not None:
                 part.close()

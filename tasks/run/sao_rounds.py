@@ -14,9 +14,9 @@ from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store
-from tasks.run.opener import Notices, begun_by, prepare_run, resume_run
+from tasks.run.opener import Notices, prepare_run, resume_run, started_by
 from tasks.run.prior_runs import ROUNDS_TAG
-from tasks.run.progress import Progress
+from tasks.run.progress import RunProgress
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.run.text_variants import widen
 from tasks.sao.factory import data_of
@@ -53,7 +53,7 @@ def open_rounds(
             "Write `society: {enabled: true, learning: {sao_enabled: true}}`.")])  # fmt: skip
     path = ready_store(loaded)
     on_notice = None if notices is None else notices(loaded.configuration.api.name)
-    known = None if flow_run_id is None else begun_by(path, flow_run_id)
+    known = None if flow_run_id is None else started_by(path, flow_run_id)
     if known is not None:
         run = resume_run(path, known, rounds=True, on_notice=on_notice)
     else:
@@ -113,7 +113,7 @@ def _take_over(run: Run) -> None:
     if run.next_generation == 0 and source is not None:
         checkpoint = run.store.checkpoint(source)
         assert checkpoint is not None  # noqa: S101 - it was chosen for having one
-        found = Progress.from_checkpoint(checkpoint)
+        found = RunProgress.from_checkpoint(checkpoint)
         run.progress = replace(run.progress, search=found.search)
         if found.preferences is not None:
             limit = run.configuration.society.sao.iterative_rounds
@@ -137,7 +137,7 @@ def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:
         checkpoint = store.checkpoint(record.run_id)
         if checkpoint is None or record.search_space_json != space:
             continue
-        if any(member.n for member in Progress.from_checkpoint(checkpoint).search.archive):
+        if any(member.n for member in RunProgress.from_checkpoint(checkpoint).search.archive):
             return record
     return None
 

@@ -6,6 +6,6 @@ subflow of a generation. See docs/decisions/019-orders-travel.md.
 """
 
 from tasks.runners.base import Runner, check_runner, make_runner, places_of
-from tasks.runners.worker_pool import Places
+from tasks.runners.worker_pool import WorkerPool
 
-__all__ = ["Places", "Runner", "check_runner", "make_runner", "places_of"]
+__all__ = ["Runner", "WorkerPool", "check_runner", "make_runner", "places_of"]

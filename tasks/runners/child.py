@@ -33,4 +33,4 @@ def main() -> None:
 
 
 def _fulfil(worker: Any, pipe: Connection, order: bytes) -> None:
-    pipe.send_bytes(worker.fulfil(order))
+    pipe.send_bytes(worker.execute(order))

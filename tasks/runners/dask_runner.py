@@ -57,7 +57,7 @@ class DaskRunner:
         """Have an order fulfilled by a worker of the cluster; see ``Runner``."""
         from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
-        future: Any = self._client.submit(worker.fulfil, order, pure=False)
+        future: Any = self._client.submit(worker.execute, order, pure=False)
         try:
             delivery: bytes = future.result()
         except KilledWorker as error:

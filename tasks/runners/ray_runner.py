@@ -55,7 +55,7 @@ class RayRunner:
         """Have an order fulfilled by a free actor; see ``Runner``."""
         actor = self._free.get()
         try:
-            delivery: bytes = self._ray.get(actor.fulfil.remote(order))
+            delivery: bytes = self._ray.get(actor.execute.remote(order))
         except self._ray.exceptions.RayActorError as error:
             lost = actor
             actor = self._actor_class.remote()

@@ -9,7 +9,7 @@ from convergence_core.records import Assignment, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class RunSpec:
     """All that a worker needs to evaluate candidates of a run; no secret is in it."""
 
     run_id: str
@@ -34,10 +34,10 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class WorkItem:
     """One candidate to be evaluated."""
 
-    recipe: Recipe
+    recipe: RunSpec
     assignment: Assignment
     generation: int | None
     start: Spent
@@ -47,7 +47,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class WorkResult:
     """What came of an order."""
 
     trial: Trial | None
@@ -57,15 +57,15 @@ class Delivery:
     error: BaseException | None = None
 
 
-def packed(thing: Order | Delivery) -> bytes:
+def packed(thing: WorkItem | WorkResult) -> bytes:
     """Return bytes that ``unpacked`` reads."""
     return pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(data: bytes) -> Order | Delivery:
+def unpacked(data: bytes) -> WorkItem | WorkResult:
     """Read what another process of this run has packed."""
     thing = pickle.loads(data)  # noqa: S301 - from a process that we started, or our own cluster's
-    assert isinstance(thing, Order | Delivery)  # noqa: S101 - as packed
+    assert isinstance(thing, WorkItem | WorkResult)  # noqa: S101 - as packed
     return thing
 
 

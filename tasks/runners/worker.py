@@ -14,10 +14,10 @@ from convergence_core.errors import ResumeError
 from convergence_core.ports import Journal
 from convergence_core.records import Trial, canonical_json
 from tasks.calls.session import EvaluationSession
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded, load_mapping
-from tasks.run.evaluation_deps import Equipment, open_session
-from tasks.runners.work_items import Delivery, Order, Recipe, packed, portable, unpacked
+from tasks.run.evaluation_deps import EvaluationDeps, open_session
+from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
 from tasks.secrets.process_redaction import redacted_errors
 from tasks.store import open_journal
 
@@ -27,21 +27,23 @@ class Worker:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._recipe: Recipe | None = None
+        self._recipe: RunSpec | None = None
         self._budget: Budget | None = None
         self._session: EvaluationSession | None = None
         self._journal: Journal | None = None
         self._stopped: set[str] = set()
 
-    def fulfil(self, data: bytes) -> bytes:
+    def execute(self, data: bytes) -> bytes:
         """Evaluate the candidate of a packed order; return the packed delivery, errors in it."""
         order = unpacked(data)
-        assert isinstance(order, Order)  # noqa: S101 - nothing else is sent here
+        assert isinstance(order, WorkItem)  # noqa: S101 - nothing else is sent here
         with self._lock:
             try:
                 return packed(self._fulfil(order))
             except BaseException as error:  # noqa: BLE001 - it is raised where the order came from
-                return packed(Delivery(trial=None, used=self._used(order), error=portable(error)))
+                return packed(
+                    WorkResult(trial=None, used=self._used(order), error=portable(error))
+                )
 
     def stop(self, opening: str) -> None:
         """Let no further call of a run start; those in flight have a few seconds to end."""
@@ -55,7 +57,7 @@ class Worker:
         with self._lock:
             self._close()
 
-    def _fulfil(self, order: Order) -> Delivery:
+    def _fulfil(self, order: WorkItem) -> WorkResult:
         with redacted_errors():
             session = self._opened(order.recipe)
             assert self._budget is not None  # noqa: S101 - of the session
@@ -64,9 +66,9 @@ class Worker:
             if order.recipe.opening in self._stopped:
                 session.stop()
             trial: Trial = session.evaluate(order.assignment, order.generation)
-            return Delivery(trial=trial, used=self._used(order))
+            return WorkResult(trial=trial, used=self._used(order))
 
-    def _used(self, order: Order) -> Spent:
+    def _used(self, order: WorkItem) -> Spent:
         if self._budget is None or self._recipe != order.recipe:
             return Spent()
         now, start = self._budget.spent, order.start
@@ -77,15 +79,15 @@ class Worker:
             n_unpriced=now.n_unpriced - start.n_unpriced,
         )
 
-    def _opened(self, recipe: Recipe) -> EvaluationSession:
+    def _opened(self, recipe: RunSpec) -> EvaluationSession:
         if self._session is not None and self._recipe == recipe:
             return self._session
         self._close()
         loaded = _loaded(recipe)
         configuration = loaded.configuration
-        world = World.of(configuration, mock_url=recipe.mock_url)
+        world = Environment.of(configuration, mock_url=recipe.mock_url)
         budget = Budget(Limits.of(configuration.budget), lock=threading.Lock())
-        equipment = Equipment.of(loaded, world)
+        equipment = EvaluationDeps.of(loaded, world)
         journal = open_journal(recipe.store_path, world.journal_url(configuration))
         try:
             self._session = open_session(
@@ -114,7 +116,7 @@ class Worker:
             journal.close()
 
 
-def _loaded(recipe: Recipe) -> Loaded:
+def _loaded(recipe: RunSpec) -> Loaded:
     """Read the files of a run, which must be the very ones.
 
     Raises:
@@ -135,9 +137,9 @@ _WORKER = Worker()
 """The one of this process."""
 
 
-def fulfil(data: bytes) -> bytes:
+def execute(data: bytes) -> bytes:
     """Fulfil a packed order in this process; what clusters call."""
-    return _WORKER.fulfil(data)
+    return _WORKER.execute(data)
 
 
 def stop(opening: str) -> None:

@@ -1,4 +1,4 @@
-"""``Places``: evaluates candidates where a runner takes them, under the limits of one run.
+"""``WorkerPool``: evaluates candidates where a runner takes them, under the limits of one run.
 
 As many orders travel at once as there are places. Each takes an equal part of what is left of the
 budget with it; where that was too little for all of its cells, those that were not asked travel
@@ -18,19 +18,19 @@ from convergence_core.events import BudgetWarned
 from convergence_core.ports import Journal
 from convergence_core.records import Assignment, Evaluation, Trial
 from tasks.runners.base import Runner
-from tasks.runners.work_items import Delivery, Order, Recipe, packed, unpacked
+from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, unpacked
 
 MOST_LOSSES = 3
 """Workers that may end under one candidate before the run ends: it may be what ends them."""
 
 
-class Places:
+class WorkerPool:
     """The places of one run. Thread-safe."""
 
     def __init__(
         self,
         runner: Runner,
-        recipe: Recipe,
+        recipe: RunSpec,
         *,
         budget: Budget,
         journal: Journal,
@@ -103,7 +103,7 @@ class Places:
             if alone:
                 self._recount()
             grant = self._budget.grant(n_parts, time.time())
-            order = Order(
+            order = WorkItem(
                 recipe=self._recipe,
                 assignment=assignment,
                 generation=generation,
@@ -116,11 +116,11 @@ class Places:
         assert delivery.trial is not None  # noqa: S101 - one of the two
         return delivery.trial, alone
 
-    def _sent(self, order: Order, grant: Grant) -> Delivery:
+    def _sent(self, order: WorkItem, grant: Grant) -> WorkResult:
         used = Spent()
         try:
             delivery = unpacked(self.runner.run(packed(order)))
-            assert isinstance(delivery, Delivery)  # noqa: S101 - the answer to an order
+            assert isinstance(delivery, WorkResult)  # noqa: S101 - the answer to an order
             used = delivery.used
             return delivery
         finally:

@@ -24,7 +24,7 @@ from convergence_core.sao.filters import Filter, FilterSettings, HeldOut, Sieve
 from convergence_core.sao.formats import (
     BadRowError,
     Format,
-    Row,
+    PreferenceRow,
     evidence_of,
     pair_of,
     read,
@@ -40,11 +40,11 @@ from convergence_core.sao.rows import (
 )
 from convergence_core.sao.state import JudgedPair
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.stopper import Progress as StopperProgress
+from convergence_core.search.stopper import StopperState as StopperProgress
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.run.prior_runs import ROUNDS_TAG
-from tasks.run.progress import Progress
+from tasks.run.progress import RunProgress
 from tasks.run.version import code_version
 from tasks.sao.factory import data_of, filter_settings
 from tasks.sao.history import IMPORT_TAG, judge_of, texts_of
@@ -311,7 +311,7 @@ def read_dataset(
     pairs = []
     for number, (value, told) in enumerate(zip(found, evidence, strict=True), 1):
         try:
-            pair = pair_of(Row.from_json(value), told, number - 1)
+            pair = pair_of(PreferenceRow.from_json(value), told, number - 1)
         except BadRowError as error:
             raise BadRowError(f"row {number}: {error}") from None
         if sieve.before_judging(pair.comparison) is None:
@@ -374,7 +374,7 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
         code_version=code_version(),
         tags={ROUNDS_TAG: "true", IMPORT_TAG: path.name},
     )
-    empty = Progress(search=SearchState(), rng_state={}, stopper=StopperProgress())
+    empty = RunProgress(search=SearchState(), rng_state={}, stopper=StopperProgress())
     lease = Lease(store.path, record.name)
     lease.acquire()
     try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json, sha256_hex
-from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableError
+from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.sao.writer import FailedError, said
 
 DIGITS: Final = 4
@@ -63,8 +63,8 @@ def _kept(raw: Mapping[str, Json]) -> Json:
         vector = np.asarray(values, np.float64)
         length = float(np.linalg.norm(vector))
     except (TypeError, ValueError):
-        raise UnreadableError("it holds no vector of numbers") from None
+        raise UnreadableAnswerError("it holds no vector of numbers") from None
     if vector.ndim != 1 or not vector.size or not 0.0 < length < np.inf:
-        raise UnreadableError("it holds no vector of numbers")
+        raise UnreadableAnswerError("it holds no vector of numbers")
     kept: list[Json] = np.round(vector / length, DIGITS).tolist()
     return kept

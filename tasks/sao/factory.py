@@ -22,19 +22,19 @@ from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from tasks.calls.session import EvaluationSession
 from tasks.http.authentication import secret_name
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import as_text
 from tasks.rlp.factory import spent_on
 from tasks.rlp.model_calls import SAO, Model
-from tasks.rlp.sub_budget import Purse
+from tasks.rlp.sub_budget import SubBudget
 from tasks.run import lineage
 from tasks.sao.embeddings import Embedder
 from tasks.sao.history import history_of, inherited_state
-from tasks.sao.round_plan import Data, Settings
+from tasks.sao.round_plan import Data, SaoSettings
 from tasks.sao.run_sao import Preferring
-from tasks.sao.writer import Asked, Writer
+from tasks.sao.writer import AnsweringSystem, Writer
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (
@@ -72,10 +72,10 @@ def filter_settings(configuration: Configuration) -> FilterSettings:
     )
 
 
-def settings_of(configuration: Configuration) -> Settings:
+def settings_of(configuration: Configuration) -> SaoSettings:
     """Return the numbers of the rounds."""
     sao = configuration.society.sao
-    return Settings(
+    return SaoSettings(
         every=sao.every,
         n_samples=sao.n_samples,
         n_personas=sao.n_personas,
@@ -102,7 +102,7 @@ def first_state(
     return found or SaoState(rounds=Rounds(limit=sao.iterative_rounds), walk_to=sao.n_personas)
 
 
-def make_writer(configuration: Configuration, world: World) -> Writer | None:
+def make_writer(configuration: Configuration, world: Environment) -> Writer | None:
     """Return who writes and judges; ``None``: nobody is configured.
 
     Raises:
@@ -129,7 +129,7 @@ def make_writer(configuration: Configuration, world: World) -> Writer | None:
     return Writer(model=model, task=api.description or api.name, longest=sao.max_prompt_length)
 
 
-def make_warm_target(loaded: Loaded, world: World) -> Target | None:
+def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
     """Return the target at the temperature of answers; ``None``: it is no chat model."""
     configuration = loaded.configuration
     if configuration.api.kind not in CHAT_KINDS:
@@ -159,7 +159,7 @@ def make_warm_target(loaded: Loaded, world: World) -> Target | None:
 def make_preferring(
     writer: Writer | None,
     loaded: Loaded,
-    world: World,
+    world: Environment,
     target: Target,
     *,
     record: RunRecord,
@@ -199,7 +199,7 @@ def make_preferring(
     return Preferring(
         run_id=run_id,
         writer=writer,
-        asked=Asked(
+        asked=AnsweringSystem(
             target=target,
             warm=make_warm_target(loaded, world),
             shape=shape,
@@ -212,7 +212,7 @@ def make_preferring(
         space=loaded.space,
         state=first_state(configuration, learned, store, record),
         history=history_of(store, record),
-        purse=Purse(
+        purse=SubBudget(
             limit_usd=None if limit is None else limit * sao.max_share_usd,
             spent_usd=spent_on((SAO,), lineage.attempts(journal, record), next_generation),
             whose="preferences",

@@ -39,7 +39,7 @@ _AUDITED: Final = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class RoundHistory:
     """What was written and judged before a round."""
 
     pairs: tuple[JudgedPair, ...] = ()
@@ -56,7 +56,7 @@ class History:
 
     def after(
         self, pairs: Sequence[JudgedPair], probes: Sequence[str], audited: Sequence[str]
-    ) -> "History":
+    ) -> "RoundHistory":
         """Return the history after a round.
 
         Args:
@@ -144,7 +144,7 @@ def history_tag(store: Store, system: str) -> dict[str, str]:
     return {TAG: " ".join(found[:MOST_RUNS])} if found else {}
 
 
-def history_of(store: Store, record: RunRecord) -> History:
+def history_of(store: Store, record: RunRecord) -> RoundHistory:
     """Return what a run's earlier runs, and its own committed rounds, have left.
 
     Args:
@@ -187,7 +187,7 @@ def history_of(store: Store, record: RunRecord) -> History:
         for row in seen(store.rows(_AUDITED, {"system": record.name}))
         if judge_of(known[row["run_id"]].config_json) == judge
     ]
-    return History(
+    return RoundHistory(
         pairs=tuple(pairs),
         prompts=tuple(prompts),
         texts=tuple(

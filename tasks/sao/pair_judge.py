@@ -15,9 +15,18 @@ from convergence_core.rlp.commitments import Estimator
 from convergence_core.sao.preferences import SAID, Comparison, Judgement
 from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.channel_probe import EXACT, Ladder, UseLogprobs, climb
-from tasks.rlp.model_calls import SAO, Answered, Model, ThoughtAsker, UnreadableError
-from tasks.rlp.probability_channels import Arm, Channel, Chat, ChatEcho, Echo, Rung, Told, each
+from tasks.rlp.channel_probe import EXACT, ChannelProbe, UseLogprobs, probe_channels
+from tasks.rlp.model_calls import SAO, Answered, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.rlp.probability_channels import (
+    Channel,
+    Chat,
+    ChatEcho,
+    Echo,
+    Prediction,
+    PredictionSide,
+    ProbabilityChannel,
+    each,
+)
 from tasks.rlp.prompts import prompt
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -41,16 +50,18 @@ class JudgeWords:
         )
 
 
-class Verdict(Rung):
+class WrittenVerdict(ProbabilityChannel):
     """The written rung: one letter, worth ``SAID`` in each order."""
 
     estimator: Estimator = "verdict"
 
-    async def tell(self, arm: Arm, asker: ThoughtAsker) -> Told:
+    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``Channel``."""
         return await each(arm, lambda name: self._one(arm, name, asker))
 
-    async def _one(self, arm: Arm, name: str, asker: ThoughtAsker) -> tuple[np.ndarray, Answered]:
+    async def _one(
+        self, arm: PredictionSide, name: str, asker: ThoughtAsker
+    ) -> tuple[np.ndarray, Answered]:
         call = self.call(prompt(arm.context, arm.questions[name]))
         answered = await asker.ask(call, f"{arm.label}/{name}")
         p = SAID if chosen(answered.reply.value) else 1.0 - SAID
@@ -78,15 +89,15 @@ def chosen(value: Json) -> bool:
     letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""
     if letter not in ("A", "B"):
         told = one_line(str(text), 40, redacted_text)
-        raise UnreadableError(f"must be A or B, not {told!r}")
+        raise UnreadableAnswerError(f"must be A or B, not {told!r}")
     return letter == "A"
 
 
-CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Chat | Verdict]]] = {
+CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Chat | WrittenVerdict]]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,
-    "verdict": Verdict,
+    "verdict": WrittenVerdict,
 }
 
 
@@ -97,15 +108,17 @@ def rungs_of(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
     return EXACT if use_logprobs else ("verdict",)
 
 
-async def climb_as_judge(model: Model, use_logprobs: UseLogprobs, asker: ThoughtAsker) -> Ladder:
+async def probe_judge_channels(
+    model: Model, use_logprobs: UseLogprobs, asker: ThoughtAsker
+) -> ChannelProbe:
     """Return the best rung that a judge's server can stand on."""
-    return await climb(
+    return await probe_channels(
         model, JudgeWords(), asker, allowed=rungs_of(use_logprobs), channels=CHANNELS
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeardVerdict:
     """What became of one judgement."""
 
     judgement: Judgement | None
@@ -115,7 +128,7 @@ class Heard:
 
 async def judge(
     comparison: Comparison, label: str, channel: Channel, asker: ThoughtAsker
-) -> Heard:
+) -> HeardVerdict:
     """Judge a comparison in both orders; a fault of either voids the pair.
 
     Args:
@@ -127,15 +140,15 @@ async def judge(
     first, second = comparison.first.text, comparison.second.text
     told = []
     for order, (a, b) in (("12", (first, second)), ("21", (second, first))):
-        arm = Arm(
+        arm = PredictionSide(
             label=f"{label}/{order}",
             context=judging(comparison.prompt, a, b),
             questions={PAIR: JUDGING_QUESTION},
         )
         one = await channel.tell(arm, asker)
         if PAIR not in one.forecasts:
-            return Heard(None, "; ".join(one.notes) or "nothing could be read")
+            return HeardVerdict(None, "; ".join(one.notes) or "nothing could be read")
         told.append(one.forecasts[PAIR])
-    return Heard(
+    return HeardVerdict(
         Judgement(p12=float(told[0][0]), p21=float(told[1][1]), estimator=channel.estimator)
     )

@@ -18,15 +18,15 @@ from convergence_core.records import Candidate
 from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.filters import Filter, Sieve
 from convergence_core.sao.personas import Persona
-from convergence_core.sao.pooled import Judged, Pooled, pool
+from convergence_core.sao.pooled import Pooled, PooledJudgement, pool
 from convergence_core.sao.preferences import Answer, Comparison, Judgement, PairKind, Preference
 from convergence_core.sao.state import ABORTED, JudgedPair
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.model_calls import Answered, ThoughtAsker
 from tasks.rlp.probability_channels import Channel
 from tasks.sao.embeddings import Embedder
-from tasks.sao.pair_judge import Heard, judge
-from tasks.sao.writer import Asked, FailedError, Writer
+from tasks.sao.pair_judge import HeardVerdict, judge
+from tasks.sao.writer import AnsweringSystem, FailedError, Writer
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class RoundPlan:
     audit: tuple[AuditItem, ...] = ()
     frozen: tuple[JudgedPair, ...] = ()
     """Frozen pairs that are judged again."""
-    judged_before: tuple[Judged, ...] = ()
+    judged_before: tuple[PooledJudgement, ...] = ()
     mutable: Mapping[str, str] = field(default_factory=dict)
     """Text parameter with ``mutate`` → its text in the incumbent."""
     audited_before: frozenset[str] = frozenset()
@@ -124,7 +124,7 @@ class Player:
     def __init__(
         self,
         writer: Writer,
-        asked: Asked,
+        asked: AnsweringSystem,
         channel: Channel,
         sieve: Sieve,
         asker: ThoughtAsker,
@@ -163,7 +163,9 @@ class Player:
             for (i, c), one in zip(kept, heard, strict=True)
             if one.judgement is not None
         ]
-        mine = [Judged(judgement=j, log_length_ratio=c.log_length_ratio) for _, c, j in judged]
+        mine = [
+            PooledJudgement(judgement=j, log_length_ratio=c.log_length_ratio) for _, c, j in judged
+        ]
         pooled = pool([*plan.judged_before, *mine])
         audits = await self._audits(plan)
         found = found_by(audits, plan)
@@ -291,7 +293,7 @@ class Player:
 
     # -- judgements
 
-    async def _judged(self, labelled: "Iterable[tuple[str, Comparison]]") -> list[Heard]:
+    async def _judged(self, labelled: "Iterable[tuple[str, Comparison]]") -> list[HeardVerdict]:
         return list(
             await asyncio.gather(
                 *(judge(c, label, self._channel, self._asker) for label, c in labelled)

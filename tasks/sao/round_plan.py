@@ -11,12 +11,12 @@ from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.executed_items import Grounded, audit_items
 from convergence_core.sao.filters import FilterSettings
 from convergence_core.sao.personas import Grammar, Persona
-from convergence_core.sao.pooled import Judged
+from convergence_core.sao.pooled import PooledJudgement
 from convergence_core.sao.preferences import PairKind
 from convergence_core.sao.state import JudgedPair, SaoState
 from convergence_core.search.sampler import SearchState
 from tasks.rlp.channel_probe import UseLogprobs
-from tasks.sao.history import History
+from tasks.sao.history import RoundHistory
 from tasks.sao.round import RoundPlan
 
 N_BEST: Final = 3
@@ -30,7 +30,7 @@ MOST_VARIANTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SaoSettings:
     """See ``society.sao``."""
 
     every: int
@@ -68,7 +68,7 @@ class Data:
 class Planner:
     """Plans rounds: a function of the evidence and the rounds before."""
 
-    settings: Settings
+    settings: SaoSettings
     data: Data
     is_chat: bool
     """Whether answers have a temperature, so that one candidate's two differ."""
@@ -76,7 +76,7 @@ class Planner:
     def plan(
         self,
         state: SaoState,
-        history: History,
+        history: RoundHistory,
         search: SearchState,
         incumbent: Candidate,
     ) -> RoundPlan:
@@ -121,7 +121,9 @@ class Planner:
                 [p for p in pairs if p.split == "audit" and p.dropped_by is None][:N_FROZEN]
             ),
             judged_before=tuple(
-                Judged(judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio)
+                PooledJudgement(
+                    judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio
+                )
                 for p in pairs
             ),
             mutable=self._mutable(state, incumbent),

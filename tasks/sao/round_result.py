@@ -12,7 +12,7 @@ from convergence_core.sao.rows import audit_rows, preference_rows, probe_rows, r
 from convergence_core.sao.state import ABORTED, JudgedPair, RoundLessons, SaoState
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
-from tasks.sao.history import History
+from tasks.sao.history import RoundHistory
 from tasks.sao.round import Played, RoundPlan
 from tasks.sao.round_plan import Data, grounded_means
 
@@ -23,7 +23,7 @@ class Round:
 
     generation: int
     pairs: tuple[JudgedPair, ...]
-    history: History
+    history: RoundHistory
     """What was written and judged, this round included."""
     state: SaoState
     tables: Mapping[str, list[Row]]
@@ -36,7 +36,7 @@ def concluded(
     played: Played,
     *,
     state: SaoState,
-    history: History,
+    history: RoundHistory,
     search: SearchState,
     data: Data,
     space: Space,
@@ -129,7 +129,7 @@ def _note(played: Played, after: SaoState) -> str | None:
     found = [played.why_aborted]
     if after.alarms.is_stopped:
         found.append(f"{after.alarms.why}{'; its pairs teach nothing' if played.pairs else ''}")
-    return "; ".join(why for why in found if why) or after.rounds.why_ended
+    return "; ".join(why for why in found if why) or after.rounds.stop_reason
 
 
 def standing_of(plan: RoundPlan, played: Played, means: Mapping[str, float]) -> Standing | None:

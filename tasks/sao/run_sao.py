@@ -17,16 +17,16 @@ from convergence_core.sao.state import SaoState
 from convergence_core.search.sampler import Advice, SearchState
 from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
-from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.model_calls import ThoughtAsker
-from tasks.rlp.sub_budget import Purse, RunAsker
+from tasks.rlp.sub_budget import RunAsker, SubBudget
 from tasks.sao.embeddings import Embedder
-from tasks.sao.history import History
-from tasks.sao.pair_judge import climb_as_judge
+from tasks.sao.history import RoundHistory
+from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import Batched, Played, Player
-from tasks.sao.round_plan import Data, Planner, Settings
+from tasks.sao.round_plan import Data, Planner, SaoSettings
 from tasks.sao.round_result import Round, concluded
-from tasks.sao.writer import Asked, Writer
+from tasks.sao.writer import AnsweringSystem, Writer
 
 
 class Preferring:
@@ -37,14 +37,14 @@ class Preferring:
         *,
         run_id: str,
         writer: Writer,
-        asked: Asked,
-        settings: Settings,
+        asked: AnsweringSystem,
+        settings: SaoSettings,
         data: Data,
         session: EvaluationSession,
         space: Space,
         state: SaoState,
-        history: History,
-        purse: Purse,
+        history: RoundHistory,
+        purse: SubBudget,
         embedder: Embedder | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
@@ -67,9 +67,9 @@ class Preferring:
         self.state = state.released(
             alarms=settings.released_alarms, silences=settings.released_silences
         )
-        self.why_off: str | None = None
+        self.disabled_reason: str | None = None
         """Why there are no preferences in this run; ``None``: rounds are played."""
-        self.ladder: Ladder | None = None
+        self.ladder: ChannelProbe | None = None
         self.round: Round | None = None
         """Played and not committed yet."""
         self._run_id = run_id
@@ -101,11 +101,11 @@ class Preferring:
         After an alarm rounds of prompts alone go on, to see when it is over.
         """
         rounds = self.state.rounds
-        if self.why_off is not None or self.state.alarms.is_off:
+        if self.disabled_reason is not None or self.state.alarms.is_off:
             return False
         if self.state.alarms.is_stopped:
             return rounds.n_done < rounds.limit
-        return rounds.why_ended is None
+        return rounds.stop_reason is None
 
     def play(
         self, generation: int, search: SearchState, incumbent: Candidate | None
@@ -170,17 +170,17 @@ class Preferring:
         except ValueError:
             return None  # the space changed since
 
-    def _climb(self, generation: int) -> Ladder:
+    def _climb(self, generation: int) -> ChannelProbe:
         if self.ladder is None:
             self.ladder = self._session.run(
-                lambda ask: climb_as_judge(
+                lambda ask: probe_judge_channels(
                     self._writer.model,
                     self._settings.use_logprobs,
                     self._asker(ask, generation, "sao/ladder"),
                 )
             )
             if self.ladder.channel is None:
-                self._off(f"SAO off: {self.ladder.why_off}")
+                self._off(f"SAO off: {self.ladder.disabled_reason}")
         return self.ladder
 
     def _asker(self, ask: Any, generation: int, scope: str) -> ThoughtAsker:
@@ -188,7 +188,7 @@ class Preferring:
         return Batched(asker, self._settings.batch_size)
 
     def _off(self, why: str) -> None:
-        self.why_off = why
+        self.disabled_reason = why
         if self._on_notice is not None:
             self._on_notice(why)
 

@@ -31,7 +31,7 @@ class FailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AnsweringSystem:
     """The system that answers."""
 
     target: Target

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convergence_core.caveats import TRAFFIC
-from convergence_core.gate import Contest, Design, Outcomes, even_plan
+from convergence_core.gate import BestArmTest, Design, RewardedRequests, even_plan
 from convergence_core.gate.betting import Floats
 from convergence_core.records import Json
 from tasks.store.runtime.rows import StoredArm, StoredPolicy
@@ -17,7 +17,7 @@ Rows = tuple[tuple[int, float, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class TrafficEvidence:
     """Both numbers of a system's traffic: what it cost so far, and what it shows so far."""
 
     arms: tuple[str, ...]
@@ -52,7 +52,7 @@ class Folder:
         self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
         """By number of arms and version: the rows and what they gained."""
 
-    def contest(self, group_id: int, arms: Sequence[StoredArm]) -> Contest | None:
+    def contest(self, group_id: int, arms: Sequence[StoredArm]) -> BestArmTest | None:
         """Return the contest of all rewards, ``None`` with fewer than two arms.
 
         Rewards that came late to their version count there, since its bets were fixed when it was
@@ -61,7 +61,7 @@ class Folder:
         if len(arms) < 2:
             return None
         place = {arm.arm_id: position for position, arm in enumerate(arms)}
-        contest = Contest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
+        contest = BestArmTest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
         by_version: dict[int, list[tuple[int, float, int]]] = {}
         for tally in self._store.tallies(group_id):
             row = (place[tally.arm_id], tally.reward, tally.n)
@@ -75,12 +75,12 @@ class Folder:
         return replace(contest, out=was_out).looked()
 
     def _told(
-        self, contest: Contest, policy: StoredPolicy, rows: Rows, place: Mapping[str, int]
-    ) -> Contest:
+        self, contest: BestArmTest, policy: StoredPolicy, rows: Rows, place: Mapping[str, int]
+    ) -> BestArmTest:
         shares = np.zeros(contest.n_arms)
         shares[[place[arm_id] for arm_id in policy.arms]] = policy.shares
         table = np.array(rows)
-        outcomes = Outcomes(
+        outcomes = RewardedRequests(
             arms=table[:, 0].astype(int),
             rewards=table[:, 1],
             propensities=np.tile(shares, (len(rows), 1)),
@@ -94,9 +94,9 @@ class Folder:
         return contest.taught(known[1], outcomes)
 
 
-def evidence_of(contest: Contest, arms: Sequence[StoredArm]) -> Evidence:
+def evidence_of(contest: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence:
     """Return what a contest shows, by the names of its arms."""
-    return Evidence(
+    return TrafficEvidence(
         arms=tuple(arm.arm_id for arm in arms),
         means=tuple(contest.means.tolist()),
         numbers=tuple(int(n) for n in contest.numbers),

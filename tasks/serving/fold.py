@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convergence_core.errors import NoArmsError
-from tasks.serving.evidence import Evidence
+from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.guard import GuardLook, look
 from tasks.serving.system import Bandit
 from tasks.store.runtime.promotions import save_look
@@ -23,7 +23,7 @@ class FoldReport:
     """Decisions that were new."""
     n_rewards: int
     """Rewards that were new."""
-    evidence: dict[str, Evidence]
+    evidence: dict[str, TrafficEvidence]
     """System and agent type → what all of its traffic shows now."""
     guards: dict[str, GuardLook]
     """System and agent type → what the watch over its promotion sees."""
@@ -39,7 +39,7 @@ def fold_store(path: Path) -> FoldReport:
     """
     with RuntimeStore(path) as store:
         counts = export(store, store.root)
-        evidence: dict[str, Evidence] = {}
+        evidence: dict[str, TrafficEvidence] = {}
         guards: dict[str, GuardLook] = {}
         for system, agent_type in store.systems():
             watched = look(store, system, agent_type)
@@ -69,7 +69,7 @@ def mark_told(path: Path, alarms: Sequence[StoredAlarm]) -> None:
             told(store, alarms)
 
 
-def _look(store: RuntimeStore, system: str, agent_type: str, found: Evidence) -> GateLook:
+def _look(store: RuntimeStore, system: str, agent_type: str, found: TrafficEvidence) -> GateLook:
     best = max(range(len(found.arms)), key=lambda arm: found.means[arm])
     others = [log_e for arm, log_e in enumerate(found.log_e) if arm != best]
     return GateLook(

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.gate import Guard, gains_against_champion
-from tasks.store.runtime.promotions import crown, save_look
+from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import (
     Champion,
     GateLook,
+    RewardTally,
     StoredArm,
     StoredGuard,
     StoredPolicy,
-    Tally,
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import end_guard, watching
@@ -88,7 +88,7 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
 def judge(
     guard: StoredGuard,
     policies: Sequence[StoredPolicy],
-    tallies: Sequence[Tally],
+    tallies: Sequence[RewardTally],
     arms: Sequence[StoredArm],
 ) -> GuardLook:
     """Return what the rewards of fresh decisions say since the promotion."""
@@ -137,7 +137,7 @@ def _roll_back(store: RuntimeStore, system: str, agent_type: str, judged: GuardL
     arms = {arm.arm_id: arm for arm in store.arms(group.group_id)}
     former = arms[judged.champion]
     store.retire(system, agent_type, judged.promoted)
-    crown(
+    set_champion(
         store,
         Champion(
             system=system,

@@ -10,7 +10,7 @@ from convergence_core.records import Json, canonical_json, sha256_hex
 from tasks.store.runtime.rows import ArmOffer, StoredArm
 
 
-def best_shares(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
+def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
     """Return the probability of each arm to be the best, (n_arms,)."""
     base_a, base_b, a, b = (
         np.array([getattr(arm, name) for arm in arms])

@@ -13,14 +13,14 @@ import numpy as np
 
 from convergence_core.bandit import Encoder, GaussianArms, Policy
 from convergence_core.errors import NoArmsError
-from convergence_core.gate import Contest, Plan, verdict_plan
+from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json, canonical_json
-from tasks.serving.evidence import Evidence, Folder, design_of, evidence_of
+from tasks.serving.evidence import Folder, TrafficEvidence, design_of, evidence_of
 from tasks.serving.linear_arms import Contextual
-from tasks.serving.offers import best_shares, decision_id, gaussian_arms
+from tasks.serving.offers import decision_id, gaussian_arms, prob_best
 from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
-from tasks.serving.rewards import Learned, Updating
+from tasks.serving.rewards import RewardOutcome, RewardWrite
 from tasks.serving.settings import ServingSettings, stored_settings
 from tasks.store.runtime.rows import (
     Group,
@@ -31,8 +31,8 @@ from tasks.store.runtime.rows import (
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import watching
 from tasks.store.runtime.writes import (
-    Connection,
     NewReward,
+    RuntimeConnection,
     is_outdated,
     log_decision,
 )
@@ -136,7 +136,7 @@ class Bandit:
         """Return ``select`` as an operation."""
         return _Selecting(self, user_id, context, request_key)
 
-    def update(self, decision_id: str, reward: float) -> Learned:
+    def update(self, decision_id: str, reward: float) -> RewardOutcome:
         """Take in the reward of a decision; durable when this returns.
 
         Raises:
@@ -146,9 +146,9 @@ class Bandit:
         new = NewReward(system=self.system, decision_id=decision_id, reward=reward)
         return performed(self._store, self.updating(new))
 
-    def updating(self, new: NewReward) -> Operation[Learned]:
+    def updating(self, new: NewReward) -> Operation[RewardOutcome]:
         """Return ``update`` as an operation."""
-        return Updating(new, self._store.now_us, self.settings.terms)
+        return RewardWrite(new, self._store.now_us, self.settings.terms)
 
     def n_on_offer(self) -> int:
         """Return how many arms are on offer."""
@@ -157,7 +157,7 @@ class Bandit:
             return 0
         return sum(not arm.is_retired for arm in self._store.arms(group.group_id))
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> TrafficEvidence:
         """Return what the traffic shows so far; it may be looked at any time.
 
         Raises:
@@ -223,7 +223,9 @@ class Bandit:
             request_key=request_key,
         )
 
-    def log(self, connection: Connection, served: Served, new: NewDecision) -> NewDecision | None:
+    def log(
+        self, connection: RuntimeConnection, served: Served, new: NewDecision
+    ) -> NewDecision | None:
         """Log a decision; ``None``: its policy is not in force any more, and nothing is logged."""
         group = served.group
         if served.version and is_outdated(
@@ -392,13 +394,13 @@ class Bandit:
         return np.asarray((1.0 - guard.holdback) * shares / shares.sum() + kept)
 
     def _shares(
-        self, group: Group, everyone: Sequence[StoredArm], contest: Contest | None
+        self, group: Group, everyone: Sequence[StoredArm], contest: BestArmTest | None
     ) -> np.ndarray:
         """Return the shares of the arms on offer, before exploration."""
         on_offer = np.array([not arm.is_retired for arm in everyone])
         if contest is not None:
             with self._mutex:
-                plan: Plan = verdict_plan(contest, self._rng, floor=0.0)
+                plan: TrafficPlan = verdict_plan(contest, self._rng, floor=0.0)
             wanted = np.array(plan.shares)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
@@ -408,7 +410,7 @@ class Bandit:
         arms = [arm for arm in everyone if not arm.is_retired]
         if group.kind == "gaussian":
             return self._gaussian(arms).propensities()
-        return best_shares(arms, group.trust)
+        return prob_best(arms, group.trust)
 
 
 class _Selecting(Operation[Selection]):
@@ -432,7 +434,7 @@ class _Selecting(Operation[Selection]):
         """Choose by the policy in force."""
         self._served, self._new = self._bandit.ask(*self._request, self._uniform)
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: RuntimeConnection) -> None:
         """Log the decision, unless its policy is outdated."""
         assert self._served is not None  # noqa: S101 - prepared
         assert self._new is not None  # noqa: S101 - prepared

@@ -8,7 +8,7 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Target
 from tasks.functions.user_functions import UserFunction, describe, load_function, resolve
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.targets.function import FunctionTarget, make_function_target
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _FUNCTION = "api.function"
 
 def make_target(
     loaded: "Loaded",
-    world: World | None = None,
+    world: Environment | None = None,
     *,
     local_function: UserFunction | str | None = None,
 ) -> Target:
@@ -38,7 +38,7 @@ def make_target(
     """
     api = loaded.configuration.api
     workers = loaded.configuration.optimization.execution.parallel_workers
-    world = world or World.unchecked(loaded.configuration)
+    world = world or Environment.unchecked(loaded.configuration)
     if world.mock_url is not None and api.kind not in CHAT_KINDS:
         raise ConfigurationError(
             [Problem(key="api.kind", rule="must be a chat model to be run offline", value=api.kind,
@@ -70,7 +70,7 @@ def make_target(
 
 
 def _function_target(
-    loaded: "Loaded", world: World, given: UserFunction | str | None, workers: int
+    loaded: "Loaded", world: Environment, given: UserFunction | str | None, workers: int
 ) -> FunctionTarget:
     api = loaded.configuration.api
     if given is not None:

@@ -11,7 +11,14 @@ from convergence_core.records import Case, Json, Params, Reply
 from tasks.http.authentication import request_headers, secret_name
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
-from tasks.providers import ChatCompletion, Connection, Mapped, Provider, check_refused, make_chat
+from tasks.providers import (
+    ChatCompletion,
+    ChatEndpoint,
+    Mapped,
+    Provider,
+    check_refused,
+    make_chat,
+)
 from tasks.providers.fields import n_answers, output_limit
 from tasks.secrets.redaction import Secrets
 from tasks.targets.chat_checks import check_parameters, sent_fields, system_parameter
@@ -55,7 +62,7 @@ class ChatTarget:
         self.provider: str = api.kind
         """Short name for tables and prices: the kind."""
         endpoints: dict[str, str | None] = {n: model.endpoint for n, model in api.models.items()}
-        connection = Connection(
+        connection = ChatEndpoint(
             timeout_s=api.request.timeout_seconds,
             connect_s=api.request.connect_seconds,
             first_byte_s=api.request.first_byte_seconds,

@@ -22,9 +22,9 @@ from tasks.functions.processes import ChildPool
 from tasks.functions.user_functions import UserFunction, describe, is_async
 from tasks.functions.workers import (
     LoopPool,
-    Outcome,
     ThreadPool,
     WorkersHungError,
+    WorkOutcome,
     WorkTimeoutError,
     measured,
     measured_async,
@@ -33,10 +33,10 @@ from tasks.functions.workers import (
 WORKER_DIED = "worker_died"
 
 
-class Runner(Protocol):
+class FunctionRunner(Protocol):
     """Where a function runs."""
 
-    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
+    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
         """Call the function and return how it ended.
 
         Raises:
@@ -63,7 +63,7 @@ class FunctionTarget:
         self,
         name: str,
         form: CallForm,
-        runner: Runner,
+        runner: FunctionRunner,
         *,
         timeout_s: float,
         prices: PriceTable | None = None,
@@ -148,8 +148,8 @@ class LocalRunner:
         self._threads = ThreadPool(workers, name="function")
         self._own_loop = LoopPool(workers, name="function-loop")
 
-    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
-        """Call the function; see ``Runner.run``."""
+    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
+        """Call the function; see ``FunctionRunner.run``."""
         call = functools.partial(self._function, *args, **keywords)
         if self._is_async:
             work = functools.partial(measured_async, call, result_json)
@@ -164,7 +164,7 @@ class LocalRunner:
         await self._own_loop.aclose()
 
 
-class ProcessRunner:
+class FunctionProcesses:
     """Runs an importable function in processes of its own, one per worker."""
 
     def __init__(self, path: str, base_dir: Path, *, workers: int, timeout_s: float) -> None:
@@ -172,8 +172,8 @@ class ProcessRunner:
         self._threads = ThreadPool(workers, name="process")
         self._timeout_s = timeout_s
 
-    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Outcome:
-        """Call the function; see ``Runner.run``."""
+    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
+        """Call the function; see ``FunctionRunner.run``."""
         work = functools.partial(self._children.call, args, dict(keywords))
         # The child is ended when its time is over; the thread only waits for that.
         outcome = await self._threads.run(work, self._timeout_s + self._children.start_timeout_s)
@@ -217,11 +217,11 @@ def make_function_target(
         ConfigurationError: its signature fits no call form.
     """
     form = call_form(function, known, key=key)
-    runner: Runner
+    runner: FunctionRunner
     if process_path is None:
         runner = LocalRunner(function, workers=workers, timeout_s=timeout_s)
     else:
-        runner = ProcessRunner(process_path, base_dir, workers=workers, timeout_s=timeout_s)
+        runner = FunctionProcesses(process_path, base_dir, workers=workers, timeout_s=timeout_s)
     return FunctionTarget(
         name or describe(function), form, runner, timeout_s=timeout_s, prices=prices
     )

@@ -13,13 +13,13 @@ from benchmarks.gate import (
     saved_interval,
     shares_of,
 )
-from convergence_core.gate import Contest, Outcomes
+from convergence_core.gate import BestArmTest, RewardedRequests
 from convergence_core.gate.allocation import needs_of
 
 
 def test_many_contests_at_once_are_those_of_the_gate():
     rng, means = np.random.default_rng(3), np.array([0.45, 0.7, 0.7])
-    many, single = Contests(4, 3), [Contest.begin(3) for _ in range(4)]
+    many, single = Contests(4, 3), [BestArmTest.begin(3) for _ in range(4)]
     for look in range(25):
         leaders = many.leaders()
         shares = shares_of(many, means, rng, "verdict" if look % 2 else "even")
@@ -29,7 +29,7 @@ def test_many_contests_at_once_are_those_of_the_gate():
         for run, contest in enumerate(single):
             design = contest.design()
             assert (design.leader, design.rival) == tuple(leaders[run])
-            outcomes = Outcomes.of_counts(good[run], sent[run], shares[run])
+            outcomes = RewardedRequests.of_counts(good[run], sent[run], shares[run])
             single[run] = contest.tell(design, outcomes)
     for run, contest in enumerate(single):
         assert many.log_wealth[run] == pytest.approx(contest.log_wealth)

@@ -9,11 +9,11 @@ import yaml
 from convergence_core.budget import prompt_bound
 from convergence_core.ports import Row
 from tasks.calls.dispatcher import JUDGE_LANE, TARGET_LANE
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
 from tasks.run.run_size import schedule_of
 from tasks.store import ParquetStore
-from tasks.store.runtime.promotions import crown
+from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets import make_target
@@ -120,7 +120,7 @@ def test_a_champion_is_part_of_the_plan(here: Path, cli: Runner):
     plan = 9 * 6 * 4 + 3 * (9 + 3)
     for params, calls in ((loaded.space.baseline() or {}, plan - 9 - 3), (other.params, plan)):
         with RuntimeStore(store) as state:
-            crown(
+            set_champion(
                 state,
                 Champion(
                     system="known", candidate_id="c", params=dict(params), run_id=None,
@@ -172,7 +172,7 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
     config = chat(here)
     found = role(cli("estimate", "--json").json, "evaluation")
     loaded = load(config)
-    target = make_target(loaded, World.unchecked(loaded.configuration))
+    target = make_target(loaded, Environment.unchecked(loaded.configuration))
     worst = [target.worst_case(p, case) for p in loaded.space.points() for case in loaded.cases]
     assert found["usd"]["high"] == pytest.approx(
         found["calls"]["high"] * max(w.usd or 0 for w in worst)

@@ -9,7 +9,7 @@ from convergence.optimize.progress import (
     PLAIN_INTERVAL_S,
     LiveScreen,
     PlainScreen,
-    Progress,
+    ProgressDisplay,
     duration,
     shown_params,
 )
@@ -79,7 +79,7 @@ CELL = CellEvaluated(generation=0, reward=1.0, cached=False)
 
 def told(*events: Event) -> Recorder:
     screen = Recorder()
-    with Progress(screen, clock=Clock()) as progress:
+    with ProgressDisplay(screen, clock=Clock()) as progress:
         for event in events:
             progress(event)
     return screen
@@ -133,7 +133,7 @@ def test_what_budget_and_providers_say_is_told():
 
 def test_status_counts_evaluations_and_estimates_the_rest():
     screen, clock = Recorder(), Clock()
-    progress = Progress(screen, clock=clock)
+    progress = ProgressDisplay(screen, clock=clock)
     progress(started())
     progress(GenerationStarted(generation=0, n_candidates=5, n_cells=50))
     clock.now = 10.0
@@ -166,7 +166,7 @@ def test_re_estimation_and_end_are_told():
 
 def test_status_fits_a_terminal_of_100_columns():
     screen, clock = Recorder(), Clock()
-    progress = Progress(screen, clock=clock)
+    progress = ProgressDisplay(screen, clock=clock)
     progress(started(n_generations=10, n_cells_planned=4000))
     progress(GenerationStarted(generation=2, n_candidates=40, n_cells=400))
     progress(replace(FINISHED, n_calls=1312))
@@ -186,7 +186,7 @@ def test_stopped_run_is_told_by_its_error_not_twice():
 def test_screen_is_closed_also_after_an_error():
     screen = Recorder()
     try:
-        with Progress(screen):
+        with ProgressDisplay(screen):
             raise ValueError
     except ValueError:
         pass
@@ -207,7 +207,7 @@ def test_plain_screen_writes_a_status_only_after_a_while():
 def test_live_screen_keeps_lines_and_removes_the_bar():
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, highlight=False)
-    with Progress(LiveScreen(console), clock=Clock()) as progress:
+    with ProgressDisplay(LiveScreen(console), clock=Clock()) as progress:
         progress(started())
         progress(GenerationStarted(generation=0, n_candidates=5, n_cells=50))
         progress(CELL)

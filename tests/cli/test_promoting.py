@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.runtime.promotions import before, champion_of, crown, looks, reigns, save_look
+from tasks.store.runtime.promotions import (
+    before,
+    champion_of,
+    is_champion,
+    looks,
+    save_look,
+    set_champion,
+)
 from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
@@ -114,16 +121,16 @@ def test_rollbacks_go_back_one_champion_after_the_other(tmp_path: Path):
     with RuntimeStore(tmp_path / "store") as store:
         assert before(store, "s") is None
         for name in ("a", "b", "c"):
-            crown(store, champion(name))
+            set_champion(store, champion(name))
         assert before(store, "s") == champion("b")
-        crown(store, champion("b", "rollback from c"))
+        set_champion(store, champion("b", "rollback from c"))
         assert before(store, "s") == champion("a")
-        crown(store, champion("a", "rollback from b"))
+        set_champion(store, champion("a", "rollback from b"))
         assert before(store, "s") is None
-        crown(store, champion("d"))
+        set_champion(store, champion("d"))
         assert before(store, "s") == champion("a")
         assert champion_of(store, "s") == champion("d")
-        assert len(reigns(store, "s")) == 6
+        assert len(is_champion(store, "s")) == 6
         assert champion_of(store, "other") is None
 
 

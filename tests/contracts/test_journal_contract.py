@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tasks.store
-from convergence_core.ports import Answer, CallTotals, Journal, LostCall
+from convergence_core.ports import CallTotals, Journal, LostCall, StoredAnswer
 from convergence_core.records import Json, Usage
 from tests.store.journals import (
     JOURNALS,
@@ -53,7 +53,7 @@ def test_a_settled_call_is_a_hit(journal, reopen):
     journal.settle([settled(cost_usd=0.5, usage=USED)])
     (claim,) = reopen().claim([intent()], "another")
     assert claim.state == "hit"
-    assert claim.answer == Answer(
+    assert claim.answer == StoredAnswer(
         outcome={"value": "k"},
         started_us=5,
         ended_us=9,

@@ -11,7 +11,7 @@ from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import LLM, Completion
 from tasks.http.stopwatch import checked_by
-from tasks.providers import AzureChat, Connection, GeminiChat, OpenAIChat, Provider
+from tasks.providers import AzureChat, ChatEndpoint, GeminiChat, OpenAIChat, Provider
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
     events,
@@ -88,7 +88,7 @@ def kind(request):
 
 def complete(kind, answer, **options) -> Any:
     with LoopbackServer(lambda _: answer) as server:
-        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=60.0))
+        llm = kind.make(server.url + kind.base_url, connection=ChatEndpoint(timeout_s=60.0))
 
         async def go() -> Any:
             try:
@@ -147,7 +147,7 @@ def test_what_is_mapped_is_what_is_sent(kind):
 def test_a_stream_says_the_same_as_one_piece(kind):
     answer = events(kind.stream, done=not isinstance(kind, NativeKind))
     with LoopbackServer(lambda _: answer) as server:
-        llm = kind.make(server.url + kind.base_url, connection=Connection(timeout_s=60.0))
+        llm = kind.make(server.url + kind.base_url, connection=ChatEndpoint(timeout_s=60.0))
 
         async def go() -> Any:
             try:

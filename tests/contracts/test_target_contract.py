@@ -10,7 +10,7 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Reply, canonical_json
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.secrets.redaction import Secrets
 from tasks.targets import make_target
 from tests.support.chat_servers import (
@@ -111,7 +111,7 @@ def target(kind, server, tmp_path):
         optimization__execution={"parallel_workers": 2},
     )
     prices = PriceTable(version="2026-01-01").with_overrides(PRICES)
-    return make_target(made, World(secrets=Secrets({"CANARY": SECRET}), prices=prices))
+    return make_target(made, Environment(secrets=Secrets({"CANARY": SECRET}), prices=prices))
 
 
 def use(target, *requests) -> Any:

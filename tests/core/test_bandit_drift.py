@@ -17,7 +17,7 @@ from convergence_core.bandit import (
     receive,
 )
 from convergence_core.bandit.drift import N_STARTS, REWARDS_PER_FALSE_ALARM
-from convergence_core.bandit.global_drift import WholeWatch
+from convergence_core.bandit.global_drift import GlobalDriftDetector
 
 
 def first_alarm(means: list[float], seed: int, *, rate: float = 20_000.0) -> int | None:
@@ -89,7 +89,7 @@ def test_a_watch_of_arms_alone_goes_on_with_one_of_the_whole():
     old = {name: value for name, value in watch.to_json().items() if name not in {"whole", "n"}}
     again = DriftWatch.from_json(old)
     assert again.arms == watch.arms
-    assert again.whole == WholeWatch().widened(2)
+    assert again.whole == GlobalDriftDetector().widened(2)
 
 
 # -- all arms together
@@ -167,7 +167,7 @@ def test_the_sequences_of_the_whole_miss_as_rarely_as_stated():
     error, n_runs, missed = 0.2, 60, 0
     means, shares = np.array([0.9, 0.4]), np.array([0.6, 0.4])
     for seed in range(n_runs):
-        rng, watch = np.random.default_rng(seed), WholeWatch().widened(2)
+        rng, watch = np.random.default_rng(seed), GlobalDriftDetector().widened(2)
         for _ in range(300):
             arm = int(rng.random() < shares[1])
             watch, _ = watch.tell(arm, float(rng.random() < means[arm]), float(shares[arm]), error)
@@ -206,7 +206,7 @@ def test_an_alarm_of_the_whole_says_what_each_arm_earned_since():
     assert alarm.after == pytest.approx(0.4, abs=0.15)
     assert len(alarm.since) == 4
     assert sum(number for _, number in alarm.since) <= alarm.n_after + 40
-    assert watch.whole == WholeWatch().widened(4), "all begins anew"
+    assert watch.whole == GlobalDriftDetector().widened(4), "all begins anew"
     assert all(arm.n == 0 for arm in watch.arms)
 
 
@@ -219,11 +219,11 @@ def test_an_alarm_of_an_arm_lets_the_whole_begin_anew():
             break
     assert alarm is not None
     assert alarm.arm == 0
-    assert watch.whole == WholeWatch().widened(2)
+    assert watch.whole == GlobalDriftDetector().widened(2)
 
 
 def test_where_one_arm_has_nearly_all_of_the_traffic_the_whole_waits():
-    watch = WholeWatch().widened(2)
+    watch = GlobalDriftDetector().widened(2)
     for n in range(400):
         watch, _ = watch.tell(int(n % 20 == 0), 1.0, 0.05 if n % 20 == 0 else 0.95, 0.001)
     assert watch.weights == ()

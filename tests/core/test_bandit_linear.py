@@ -75,10 +75,10 @@ def test_faded_arms_lie_between_what_they_learned_and_their_prior():
     arms = prior
     for _ in range(50):
         arms = arms.tell(0, rng.normal(size=3), 1.0)
-    assert arms.faded(1.0, prior).weights == pytest.approx(arms.weights)
-    faded = arms.faded(1e-9, prior)
-    assert faded.weights == pytest.approx(prior.weights, abs=1e-6)
-    assert np.trace(arms.covariance[0]) < np.trace(arms.faded(0.5, prior).covariance[0]) < 3.0
+    assert arms.discounted(1.0, prior).weights == pytest.approx(arms.weights)
+    discounted = arms.discounted(1e-9, prior)
+    assert discounted.weights == pytest.approx(prior.weights, abs=1e-6)
+    assert np.trace(arms.covariance[0]) < np.trace(arms.discounted(0.5, prior).covariance[0]) < 3.0
 
 
 @pytest.mark.statistical

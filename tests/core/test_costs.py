@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from convergence_core.config import parse_mapping
-from convergence_core.objective.costs import Costs, log_costs, per_cost
+from convergence_core.objective.costs import CostAwareSettings, log_costs, per_cost
 from convergence_core.objective.goals import Goals
 from convergence_core.records import Cell, canonical_json
 from convergence_core.search.sampler import AskRequest, SearchState
@@ -25,7 +25,7 @@ from tests.support.priced_problem import (
     search,
 )
 
-USD = Costs(per="usd")
+USD = CostAwareSettings(per="usd")
 ENDLESS = 1e9
 
 
@@ -121,7 +121,7 @@ def test_where_no_cost_is_known_every_plan_is_that_of_a_search_without():
             )
             plans.append(sampler.ask(state, rng, request))
             state = sampler.tell(state, problem.evaluate(plans[-1], generation))
-        return [*plans, state.left_to_gain]
+        return [*plans, state.regret_upper_bound]
 
     assert told(sampler_with(USD)) == told(sampler_with(None))
 
@@ -131,7 +131,7 @@ def test_cheaper_candidates_are_asked_more(per):
     """At as many cells, without a limit; a second costs a dollar here. One search says little."""
     spent = [
         sum(search(costs, seed, budget=ENDLESS)[1].spent for seed in range(4, 8))
-        for costs in (Costs(per=per), None)
+        for costs in (CostAwareSettings(per=per), None)
     ]
     assert spent[0] < 0.8 * spent[1], spent
 
@@ -142,7 +142,7 @@ def test_what_is_left_to_gain_does_not_ask_what_it_would_cost(searched):
     sampler = sampler_with(USD)
     blind = replace(sampler, goals=replace(goals_of(sampler), costs=None))
     again = sampler.tell(state, [])
-    assert again.left_to_gain == blind.tell(state, []).left_to_gain
+    assert again.regret_upper_bound == blind.tell(state, []).regret_upper_bound
 
 
 def test_a_state_with_costs_plans_the_same_after_json(searched):
@@ -174,9 +174,9 @@ def test_the_configuration_switches_it_on(per):
     cfg = parse_mapping({**sections, "optimization": {"cost_aware": per}})
     sampler = make_sampler(cfg, Space.from_config(cfg.search_space, {}))
     assert isinstance(sampler, ThompsonSampler)
-    assert goals_of(sampler).costs == Costs(per=per)
+    assert goals_of(sampler).costs == CostAwareSettings(per=per)
     capped = {**sections, "optimization": {"cost_aware": per}, "budget": {"max_usd": 10}}
-    with_limit = Costs.of(parse_mapping(capped))
+    with_limit = CostAwareSettings.of(parse_mapping(capped))
     assert with_limit is not None
     # Three tenths of the money are kept for the final look.
     assert with_limit.budget == (pytest.approx(7.0) if per == "usd" else None)
@@ -195,7 +195,7 @@ def test_with_money_for_a_few_generations_better_candidates_are_handed_over():
     difference .011.
     """
 
-    def value(costs: Costs | None, seed: int) -> float:
+    def value(costs: CostAwareSettings | None, seed: int) -> float:
         return mixed_value(handed_over(search(costs, seed, budget=4.0)[0]))
 
     ours = [value(USD, seed) for seed in range(80)]

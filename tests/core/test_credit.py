@@ -9,7 +9,7 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
 from convergence_core.search.archive import Archive, Member
 from convergence_core.search.evolution.credit import FLOOR, OPERATORS, PSEUDO_COUNT, counts, shares
-from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.sampler import AskRequest, SearchState
 from convergence_core.search.samplers import ThompsonSampler
 from convergence_core.space import Choice, Float, Space
@@ -61,9 +61,9 @@ def test_without_earnings_all_operators_are_alike(n):
     assert shares(np.full((n, 4), 0.25), np.zeros(n)).tolist() == [0.25] * len(OPERATORS)
 
 
-def field(archive: Archive, rules: Rules) -> Field:
+def field(archive: Archive, rules: Rules) -> Competitors:
     model = SpaceModel(space=SPACE)
-    return Field(rules, model.encoding, archive, model.fit(archive))
+    return Competitors(rules, model.encoding, archive, model.fit(archive))
 
 
 def families(value_of_far: float) -> Archive:

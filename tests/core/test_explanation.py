@@ -11,16 +11,16 @@ from convergence_core.config.expressions import parse
 from convergence_core.explanation.anova import is_sure
 from convergence_core.explanation.deciding_cells import compare, spent_on
 from convergence_core.explanation.discards import discards
-from convergence_core.explanation.effects import Cut, cut
+from convergence_core.explanation.effects import SurfaceEffects, cut
 from convergence_core.explanation.explain import explain
 from convergence_core.explanation.paths import N_WAVES, Paths, _root
 from convergence_core.explanation.records import Effect
-from convergence_core.explanation.settings import Levels, Settings
+from convergence_core.explanation.settings import Levels, SettingSampler
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Params
 from convergence_core.search.archive import Archive, Member
-from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Float, Integer, Space
@@ -82,7 +82,7 @@ def archive_of(
     return Archive(members)
 
 
-def cut_of(space: Space, archive: Archive, seed: int = 0) -> Cut:
+def cut_of(space: Space, archive: Archive, seed: int = 0) -> SurfaceEffects:
     fitted = SpaceModel(space=space).fit(archive, case_weights=dict.fromkeys(CASES, 1.0))
     asked = [member.candidate.params for member in archive]
     found = cut(fitted, asked, np.random.default_rng(seed))
@@ -91,12 +91,12 @@ def cut_of(space: Space, archive: Archive, seed: int = 0) -> Cut:
 
 
 @cache
-def of_seed(name: str, seed: int) -> Cut:
+def of_seed(name: str, seed: int) -> SurfaceEffects:
     value = {"additive": additive, "crossed": crossed}[name]
     return cut_of(ADDITIVE, archive_of(ADDITIVE, value, seed=seed), seed)
 
 
-def effects(found: Cut) -> dict[str, Effect]:
+def effects(found: SurfaceEffects) -> dict[str, Effect]:
     return {effect.parameter: effect for effect in found.effects}
 
 
@@ -278,7 +278,7 @@ def test_settings_that_constraints_make_rare_are_drawn_one_by_one():
         parameters={"a": Integer(min=0, max=99), "b": Integer(min=0, max=99)},
         constraints=(parse("a == b"),),
     )
-    settings = Settings(encoding=Encoding.of(space))
+    settings = SettingSampler(encoding=Encoding.of(space))
     drawn = settings.sample(40, np.random.default_rng(0))
     assert len(drawn) == 40
     assert (drawn[:, 0] == drawn[:, 1]).all()
@@ -325,7 +325,7 @@ def test_a_seed_gives_one_explanation():
 @pytest.mark.parametrize("seed", range(8))
 def test_settings_lie_in_the_space(seed):
     space = random_space(seed, constrained=True)
-    settings = Settings(encoding=Encoding.of(space))
+    settings = SettingSampler(encoding=Encoding.of(space))
     drawn = settings.sample(40, np.random.default_rng(seed))
     genes = settings.express(drawn)
     assert len(genes) == 40
@@ -339,7 +339,7 @@ def test_settings_lie_in_the_space(seed):
 
 
 def test_a_changed_parameter_wakes_and_puts_to_sleep_what_depends_on_it():
-    settings = Settings(encoding=Encoding.of(CONDITIONAL))
+    settings = SettingSampler(encoding=Encoding.of(CONDITIONAL))
     depth, model = (settings.encoding.names.index(name) for name in ("depth", "model"))
     drawn = settings.sample(8, np.random.default_rng(0))
     genes, keeps = settings.varied(drawn, [model], [np.array([0.0, 1.0])])
@@ -501,7 +501,7 @@ def test_those_who_left_are_those_whom_the_race_lets_go():
     rules = Rules(n_elites=1000)
     found = discards(fitted, archive, standing, space=ADDITIVE, rules=rules)
     assert found is not None
-    field = Field(rules, fitted.model.encoding, archive, fitted)
+    field = Competitors(rules, fitted.model.encoding, archive, fitted)
     assert found.n_left == len(archive) - len(field.elites) > 0
     assert found.n_waiting == 0
     assert sum(n for _, n in found.left_by_cells) == found.n_left

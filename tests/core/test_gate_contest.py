@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from convergence_core.gate import Contest, Outcomes, even_plan, verdict_plan
+from convergence_core.gate import BestArmTest, RewardedRequests, even_plan, verdict_plan
 from convergence_core.gate.allocation import FIRST
 from convergence_core.gate.bets import log_factors
 from convergence_core.gate.betting import FRACTIONS
@@ -22,23 +22,23 @@ def played(
     cap: int,
     batch: int = 100,
     alpha: float = 0.05,
-) -> tuple[Contest, int]:
+) -> tuple[BestArmTest, int]:
     """Return a contest of rewards 0 and 1 at its verdict or at the cap, and its requests."""
-    contest, n = Contest.begin(len(means), alpha=alpha), 0
+    contest, n = BestArmTest.begin(len(means), alpha=alpha), 0
     while n < cap and not contest.is_over:
         plan = even_plan(contest) if mode == "even" else verdict_plan(contest, rng)
         design = contest.design()
         numbers = rng.multinomial(batch, plan.shares)
         successes = rng.binomial(numbers, means)
         contest = contest.tell(
-            design, Outcomes.of_counts(successes, numbers, np.array(plan.shares))
+            design, RewardedRequests.of_counts(successes, numbers, np.array(plan.shares))
         )
         n += batch
     return contest, n
 
 
-def one(arm: int, reward: float, shares: Sequence[float]) -> Outcomes:
-    return Outcomes(
+def one(arm: int, reward: float, shares: Sequence[float]) -> RewardedRequests:
+    return RewardedRequests(
         arms=np.array([arm]),
         rewards=np.array([reward]),
         propensities=np.array([shares]),
@@ -61,7 +61,7 @@ def test_evidence_against_a_true_null_is_one_at_most_in_expectation_whatever_rul
 ):
     """Sum over every course of five requests, shares and bets changing after each reward."""
     n_arms, expected, total = len(means), np.zeros(len(means)), 0.0
-    start = Contest.begin(n_arms, min_effect=effect)
+    start = BestArmTest.begin(n_arms, min_effect=effect)
     for arm in range(n_arms):  # a reward each, so that bets are placed from the first request on
         start = start.tell(start.design(), one(arm, float(arm % 2), [1.0] * n_arms))
     for course in itertools.product(itertools.product(range(n_arms), (0, 1)), repeat=4):
@@ -111,10 +111,10 @@ def test_an_arm_that_could_not_be_chosen_adds_no_evidence():
 
 
 def test_nothing_is_staked_before_each_arm_has_a_reward():
-    contest = Contest.begin(3)
+    contest = BestArmTest.begin(3)
     told = contest.tell(
         contest.design(),
-        Outcomes.of_counts(np.array([5, 0, 0]), np.array([5, 5, 0]), np.full(3, 1 / 3)),
+        RewardedRequests.of_counts(np.array([5, 0, 0]), np.array([5, 5, 0]), np.full(3, 1 / 3)),
     )
     assert told.log_e == pytest.approx(np.zeros(3))
     assert told.numbers.tolist() == [5, 5, 0]
@@ -125,10 +125,12 @@ def test_rewards_of_one_design_may_come_in_parts_and_in_any_order():
     contest, _ = played((0.4, 0.6), rng, mode="even", cap=300)
     design, shares = contest.design(), np.array([0.5, 0.5])
     parts = [
-        Outcomes.of_counts(np.array(s), np.array(n), shares)
+        RewardedRequests.of_counts(np.array(s), np.array(n), shares)
         for s, n in [([3, 4], [7, 9]), ([1, 0], [2, 2])]
     ]
-    whole = contest.tell(design, Outcomes.of_counts(np.array([4, 4]), np.array([9, 11]), shares))
+    whole = contest.tell(
+        design, RewardedRequests.of_counts(np.array([4, 4]), np.array([9, 11]), shares)
+    )
     for order in (parts, parts[::-1]):
         told = contest
         for part in order:
@@ -144,7 +146,7 @@ def test_an_arm_that_is_out_stays_out():
     design, shares = contest.design(), np.array([0.5, 0.5])
     for _ in range(20):
         contest = contest.tell(
-            design, Outcomes.of_counts(np.array([50, 0]), np.array([50, 50]), shares)
+            design, RewardedRequests.of_counts(np.array([50, 0]), np.array([50, 50]), shares)
         )
     assert contest.out[0]
     assert contest.is_over
@@ -187,24 +189,28 @@ def test_traffic_for_a_verdict_needs_fewer_requests_than_an_even_split():
 @pytest.mark.statistical
 def test_a_minimum_effect_keeps_near_ties_undecided():
     rng = np.random.default_rng(3)
-    contest = Contest.begin(2, min_effect=0.1)
+    contest = BestArmTest.begin(2, min_effect=0.1)
     for _ in range(60):
         design, numbers = contest.design(), np.array([50, 50])
         contest = contest.tell(
             design,
-            Outcomes.of_counts(rng.binomial(numbers, (0.5, 0.55)), numbers, np.full(2, 0.5)),
+            RewardedRequests.of_counts(
+                rng.binomial(numbers, (0.5, 0.55)), numbers, np.full(2, 0.5)
+            ),
         )
     assert not contest.out[0]
     plain, _ = played((0.5, 0.55), np.random.default_rng(3), mode="even", cap=12_000)
     assert plain.winner == 1
 
 
-def told(sums: Sequence[float], numbers: Sequence[float]) -> Contest:
+def told(sums: Sequence[float], numbers: Sequence[float]) -> BestArmTest:
     """Return a contest with these counts, nothing staked yet."""
-    contest = Contest.begin(len(sums))
+    contest = BestArmTest.begin(len(sums))
     return contest.tell(
         contest.design(),
-        Outcomes.of_counts(np.array(sums), np.array(numbers), np.full(len(sums), 1 / len(sums))),
+        RewardedRequests.of_counts(
+            np.array(sums), np.array(numbers), np.full(len(sums), 1 / len(sums))
+        ),
     )
 
 
@@ -246,12 +252,12 @@ def test_two_arms_share_evenly_and_the_projection_is_of_the_right_size():
 
 def test_arms_that_are_out_get_only_their_part_of_the_floor():
     rng = np.random.default_rng(2)
-    contest = Contest.begin(3)
+    contest = BestArmTest.begin(3)
     while not contest.out[0]:
         numbers = np.full(3, 40)
         contest = contest.tell(
             contest.design(),
-            Outcomes.of_counts(
+            RewardedRequests.of_counts(
                 rng.binomial(numbers, (0.2, 0.6, 0.62)), numbers, np.full(3, 1 / 3)
             ),
         )
@@ -288,30 +294,30 @@ def test_equal_leaders_have_no_projection():
 
 def test_regret_counts_requests_below_the_leader():
     assert told([30, 60], [100, 100]).regret() == pytest.approx(30.0)
-    assert Contest.begin(2).regret() == 0.0
+    assert BestArmTest.begin(2).regret() == 0.0
 
 
 def test_a_contest_survives_json():
     contest, _ = played((0.2, 0.5, 0.6), np.random.default_rng(5), mode="verdict", cap=900)
-    again = Contest.from_json(contest.to_json())
+    again = BestArmTest.from_json(contest.to_json())
     assert again.to_json() == contest.to_json()
     assert again.design() == contest.design()
 
 
 @pytest.mark.parametrize(
-    "value", [{}, {"alpha": 0.05}, {**Contest.begin(2).to_json(), "sums": [1.0]}]
+    "value", [{}, {"alpha": 0.05}, {**BestArmTest.begin(2).to_json(), "sums": [1.0]}]
 )
 def test_what_is_no_contest_is_refused(value: dict[str, object]):
     with pytest.raises(ValueError, match="not a contest"):
-        Contest.from_json(value)  # type: ignore[arg-type]
+        BestArmTest.from_json(value)  # type: ignore[arg-type]
 
 
 def test_settings_out_of_range_are_refused():
     with pytest.raises(ValueError, match="two arms"):
-        Contest.begin(1)
+        BestArmTest.begin(1)
     with pytest.raises(ValueError, match="alpha"):
-        Contest.begin(2, alpha=0.0)
+        BestArmTest.begin(2, alpha=0.0)
     with pytest.raises(ValueError, match="min_effect"):
-        Contest.begin(2, min_effect=1.0)
+        BestArmTest.begin(2, min_effect=1.0)
     with pytest.raises(ValueError, match="floor"):
-        verdict_plan(Contest.begin(2), np.random.default_rng(0), floor=1.5)
+        verdict_plan(BestArmTest.begin(2), np.random.default_rng(0), floor=1.5)

@@ -19,7 +19,7 @@ from convergence_core.posterior.gaussian_process import (
 )
 from convergence_core.posterior.kernel import Distances, Layout
 from convergence_core.space import Choice, Float, Space
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 from tests.support.dense_process import by_hand, condition
 from tests.support.random_spaces import points, random_space
 
@@ -249,7 +249,7 @@ def smooth(n: int, noise: float, seed: int) -> tuple[GaussianProcess, Encoding]:
     space = Space(parameters={"x": Float(min=0, max=1), "idle": Float(min=0, max=1)})
     encoding = Encoding.of(space)
     numbers = rng.random((n, 2))
-    places = Places(numbers, np.zeros((n, 0), dtype=np.intp))
+    places = Points(numbers, np.zeros((n, 0), dtype=np.intp))
     targets = np.sin(6 * numbers[:, 0]) + noise * rng.standard_normal(n)
     process = GaussianProcess.fit(
         Layout.of(encoding, own_effect=False),
@@ -270,7 +270,7 @@ def test_it_learns_which_dimension_matters_and_how_noisy_rewards_are():
     assert quiet.noise < 0.02
     assert 0.2 < loud.noise < 0.8  # .49 / (.49 + .5)
     x = np.linspace(0.05, 0.95, 40)
-    asked = Places(np.stack([x, np.full(40, 0.5)], axis=1), np.zeros((40, 0), dtype=np.intp))
+    asked = Points(np.stack([x, np.full(40, 0.5)], axis=1), np.zeros((40, 0), dtype=np.intp))
     mean, _ = quiet.marginals(asked, np.full(40, -1))
     assert np.corrcoef(mean, np.sin(6 * x))[0, 1] > 0.99
 
@@ -280,7 +280,7 @@ def test_candidates_at_one_place_do_not_break_it():
     space = Space(parameters={"c": Choice(kind="categorical", choices=("a", "b"))})
     encoding = Encoding.of(space)
     n = 80
-    places = Places(np.zeros((n, 0)), np.zeros((n, 1), dtype=np.intp))
+    places = Points(np.zeros((n, 0)), np.zeros((n, 1), dtype=np.intp))
     process = GaussianProcess.fit(
         Layout.of(encoding, own_effect=False),
         encoding.distances,

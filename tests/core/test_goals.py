@@ -10,9 +10,9 @@ from convergence_core.config import parse_mapping
 from convergence_core.explanation.discards import discards
 from convergence_core.objective.goals import MEMORY_KEY, PROBABLY, Goals
 from convergence_core.posterior import SpaceModel
-from convergence_core.posterior.selection_bias import N_LEADERS, Optimism
+from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.records import canonical_json
-from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import LEFT_TO_GAIN, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
@@ -203,7 +203,7 @@ def test_the_recommended_is_feasible_and_what_was_passed_over_is_told(searched):
 def test_what_is_believed_of_those_passed_over_is_lowered_as_the_leaders_claim_is(searched):
     """Or whoever is infeasible would seem better than the leader by the leader's correction."""
     plain = handed_over(searched, CONSTRAINED)
-    memory = Optimism(3.0, 2.0).noted(searched.memory, 1)  # by one standard deviation
+    memory = SelectionBias(3.0, 2.0).noted(searched.memory, 1)  # by one standard deviation
     lower = handed_over(replace(searched, memory=memory), CONSTRAINED)
     assert [r.candidate_id for r in lower.ranking] == [r.candidate_id for r in plain.ranking]
     before = {r.candidate_id: r for r in plain.ranking}
@@ -223,7 +223,7 @@ def test_who_left_the_race_is_compared_with_the_feasible_leader(searched):
     found = discards(fitted, searched.archive, standing, space=SPACE, rules=rules, goals=goals)
     assert found is not None
     assert found.closest
-    field = Field(rules, SpaceModel(space=SPACE).encoding, searched.archive, fitted, goals)
+    field = Competitors(rules, SpaceModel(space=SPACE).encoding, searched.archive, fitted, goals)
     leader = field.members[field.ranking[0]]
     assert standing[leader.candidate_id].is_feasible
     for one in found.closest:
@@ -252,12 +252,12 @@ def test_where_all_are_infeasible_the_likeliest_to_be_feasible_is_handed_over():
     assert not found.ranking[0].is_feasible
     assert found.passed_over is None
     assert found.ranking[0].feasible == max(r.feasible or 0.0 for r in found.ranking)
-    assert state.left_to_gain is None  # there is no leader to gain on
+    assert state.regret_upper_bound is None  # there is no leader to gain on
 
 
 def test_a_search_with_a_feasible_leader_says_what_is_left_to_gain(searched):
-    assert searched.left_to_gain is not None
-    assert searched.left_to_gain >= 0
+    assert searched.regret_upper_bound is not None
+    assert searched.regret_upper_bound >= 0
 
 
 # -- fronts ------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_a_pareto_run_asks_both_ends_of_the_front(fronted):
 
 def test_a_pareto_run_does_not_say_that_nothing_is_left_to_gain(fronted):
     assert fronted.memory[LEFT_TO_GAIN] is None
-    assert fronted.left_to_gain is None
+    assert fronted.regret_upper_bound is None
 
 
 @pytest.mark.parametrize("kind", ["searched", "fronted"])

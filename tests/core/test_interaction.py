@@ -11,7 +11,7 @@ from scipy import stats
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.interaction import (
-    Interaction,
+    SharedNoise,
     _Pairs,
     _Problem,
     without_noise,
@@ -74,8 +74,8 @@ class World:
         return CaseEffects.estimate(evidence), layout, distances
 
 
-def found_in(world: World) -> Interaction:
-    found = Interaction.estimate(*world.effects())
+def found_in(world: World) -> SharedNoise:
+    found = SharedNoise.estimate(*world.effects())
     assert found is not None
     return found
 
@@ -97,14 +97,14 @@ def test_the_share_and_the_kinds_are_found(share):
 @pytest.mark.parametrize("n_asked", [10, 30])
 def test_where_nothing_is_shared_nothing_is_found(n_asked):
     worlds = [World(seed, share=0.0, n_asked=n_asked) for seed in range(20)]
-    found = sum(Interaction.estimate(*world.effects()) is not None for world in worlds)
+    found = sum(SharedNoise.estimate(*world.effects()) is not None for world in worlds)
     assert stats.binomtest(found, 20, 0.05, alternative="greater").pvalue > 1e-3, found
 
 
 @pytest.mark.statistical
 def test_what_is_shared_is_shown_by_ten_cases_each():
     worlds = [World(seed, share=0.5) for seed in range(20)]
-    found = sum(Interaction.estimate(*world.effects()) is not None for world in worlds)
+    found = sum(SharedNoise.estimate(*world.effects()) is not None for world in worlds)
     assert stats.binomtest(found, 20, 0.95, alternative="less").pvalue > 1e-3, found
 
 
@@ -126,9 +126,9 @@ def test_the_gain_is_the_rise_of_the_likelihood_over_none():
 
 def test_too_few_candidates_tell_nothing():
     world = World(0, share=0.5, n_each=1)
-    assert Interaction.estimate(*world.effects()) is None
+    assert SharedNoise.estimate(*world.effects()) is None
     effects, layout, distances = World(0, share=0.5).effects()
-    assert Interaction.estimate(replace(effects, rest=None), layout, distances) is None
+    assert SharedNoise.estimate(replace(effects, rest=None), layout, distances) is None
 
 
 def test_the_gradient_is_that_of_finite_differences():
@@ -156,7 +156,7 @@ def test_errors_are_those_of_the_full_covariance_over_cells():
     n = len(world.kind)
     alike = np.where(world.kind[:, None] == world.kind, 0.9, 0.2)
     np.fill_diagonal(alike, 1.0)
-    applied = Interaction(share=0.4, alike=alike).applied(effects)
+    applied = SharedNoise(share=0.4, alike=alike).applied(effects)
     rest = effects.rest
     assert rest is not None
     asked = rest.seen / rest.seen.sum(axis=1, keepdims=True)  # share of each cell in its mean
@@ -177,7 +177,7 @@ def test_errors_are_those_of_the_full_covariance_over_cells():
 def test_shared_luck_is_no_error_where_all_cases_were_asked():
     effects, _, _ = World(4, share=0.5, n_asked=N_CASES).effects()
     alike = np.ones((len(effects.mean), len(effects.mean)))
-    applied = Interaction(share=0.7, alike=alike).applied(effects)
+    applied = SharedNoise(share=0.7, alike=alike).applied(effects)
     assert applied.errors == pytest.approx(0.3 * np.diag(effects.noise / N_CASES), abs=1e-9)
 
 
@@ -259,6 +259,6 @@ def test_without_noise_a_kind_still_shares_what_it_shares():
     evidence = Evidence.gather(archive(rewards), case_ids=[f"c{j}" for j in range(12)])
     effects = CaseEffects.estimate(evidence, with_cases=False)
     alike = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    found = without_noise(effects, Interaction(share=0.5, alike=alike)).errors
+    found = without_noise(effects, SharedNoise(share=0.5, alike=alike)).errors
     assert found[0, 1] == pytest.approx(0.4 * math.sqrt(found[0, 0] * found[1, 1]))
     assert found[0, 2] == pytest.approx(0.0, abs=1e-15)

@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.item_response import EDGE, PROBIT, ItemResponse
-from convergence_core.posterior.random_effects import Absorbed
+from convergence_core.posterior.random_effects import RandomEffectsFit
 
 
 def evidence(
@@ -98,13 +98,13 @@ def test_the_likelihood_is_laplaces(n_members, n_cases):
         rng.random((n_members, n_cases)) < 0.6
     )
     response = rng.normal(0, 2, precision.shape)
-    solved = Absorbed.solve(response, precision, 2.0)
+    solved = RandomEffectsFit.solve(response, precision, 2.0)
     of_b = np.diag(precision.sum(axis=0)) - precision.T @ (
         precision / precision.sum(axis=1, keepdims=True)
     )
     expected = np.linalg.slogdet(np.eye(n_cases) + 2.0 * of_b)[1]
     assert solved.log_det == pytest.approx(expected, rel=1e-9)
-    assert Absorbed.solve(response, precision, 0.0).log_det == 0.0
+    assert RandomEffectsFit.solve(response, precision, 0.0).log_det == 0.0
 
 
 def test_the_likelihood_of_no_differences_is_that_of_coins():

@@ -17,12 +17,12 @@ from convergence_core.posterior.kernel import (
     smooth_variance,
 )
 from convergence_core.space import Choice, Float, Space
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 from tests.support.dense_process import by_hand
 from tests.support.random_spaces import points, random_space
 
 
-def placed(seed: int, n: int) -> tuple[Encoding, Places]:
+def placed(seed: int, n: int) -> tuple[Encoding, Points]:
     space = random_space(seed)
     encoding = Encoding.of(space)
     return encoding, encoding.encode(points(space, n, np.random.default_rng(seed)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.bandit.off_policy import Log, Value, estimate, fitted_model
+from convergence_core.bandit.off_policy import Log, PolicyValue, estimate, fitted_model
 
 
 def logged(rng: np.random.Generator, n: int, shares: list[float], means: list[float]) -> Log:
@@ -28,7 +28,7 @@ LARGER = Log(
 )
 
 
-def given(value: Value | None) -> Value:
+def given(value: PolicyValue | None) -> PolicyValue:
     assert value is not None, "an estimate is expected"
     return value
 

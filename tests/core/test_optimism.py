@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from convergence_core.posterior.selection_bias import MEMORY_KEY, N_LEADERS, Optimism, until
+from convergence_core.posterior.selection_bias import MEMORY_KEY, N_LEADERS, SelectionBias, until
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Trial
 from convergence_core.search.archive import Archive
@@ -87,7 +87,7 @@ def test_optimism_is_the_least_squares_of_the_module():
         variance = sd**2 + noise / 7
         cross += float(belief.mean[0] - shown) * sd / variance
         square += sd**2 / variance
-    found = Optimism.shown(then, before, now, after)
+    found = SelectionBias.shown(then, before, now, after)
     assert found.cross == pytest.approx(cross)
     assert found.square == pytest.approx(square)
     assert found.zeta == pytest.approx(max(0.0, cross / (square + 1)))
@@ -136,7 +136,7 @@ def test_with_one_case_newcomers_of_whom_much_was_believed_count_as_well():
         cross += (mean - shown) * sd / variance
         square += sd**2 / variance
     assert n_new > 0
-    found = Optimism.shown(then, before, now, after)
+    found = SelectionBias.shown(then, before, now, after)
     assert found.cross == pytest.approx(cross)
     assert found.square == pytest.approx(square)
 
@@ -145,15 +145,18 @@ def test_nothing_is_shown_where_nobody_is_asked_again_or_several_cases_do_not_te
     world = World(np.random.default_rng(0), np.full(N_VALUES, 0.5))
     before = Archive().tell(world.answers(range(20), CASES[:5]), 0)
     after = before.tell(world.answers(range(20, 40), CASES[5:10]), 1)
-    shown = Optimism.shown(fit(before, CASES[:10]), before, fit(after, CASES[:10]), after)
-    assert shown == Optimism(0.0, 0.0)
+    shown = SelectionBias.shown(fit(before, CASES[:10]), before, fit(after, CASES[:10]), after)
+    assert shown == SelectionBias(0.0, 0.0)
     assert (shown.zeta, shown.widening) == (0.0, 1.0)
     one_each = Archive().tell(world.answers(range(20), CASES[:1]), 0)
     more = one_each.tell(world.answers(range(5), CASES[1:2]), 1)
     unmeasured = [fit(archive, CASES[:2]) for archive in (one_each, more)]
-    assert Optimism.shown(unmeasured[0], one_each, unmeasured[1], more) == Optimism()
+    assert SelectionBias.shown(unmeasured[0], one_each, unmeasured[1], more) == SelectionBias()
     nothing = Archive()
-    assert Optimism.shown(fit(nothing, CASES), nothing, fit(before, CASES), before) == Optimism()
+    assert (
+        SelectionBias.shown(fit(nothing, CASES), nothing, fit(before, CASES), before)
+        == SelectionBias()
+    )
 
 
 def raw(values_of: str, seed: int) -> tuple[float, float]:
@@ -166,13 +169,13 @@ def raw(values_of: str, seed: int) -> tuple[float, float]:
     }[values_of]
     world = World(rng, 0.6 + spread, noise=0.15)
     archive = Archive().tell(world.answers(range(N_VALUES), CASES[:4]), 0)
-    total, asked = Optimism(), 4
+    total, asked = SelectionBias(), 4
     for generation in (1, 2):
         cases = CASES[asked : asked + 8]
         then = fit(archive, CASES[: asked + 8])
         indices = [int(str(c.params["x"])) for c in leaders_of(then, archive)]
         after = archive.tell(world.answers(indices, cases), generation)
-        total += Optimism.shown(then, archive, fit(after, CASES[: asked + 8]), after)
+        total += SelectionBias.shown(then, archive, fit(after, CASES[: asked + 8]), after)
         archive, asked = after, asked + 8
     return total.cross, total.square
 
@@ -191,20 +194,20 @@ def test_a_posterior_that_is_right_shows_no_optimism_and_one_with_wide_tails_doe
 
 
 def test_memory_keeps_what_each_generation_showed():
-    memory = Optimism(1.0, 2.0).noted({"generation": 1}, 0)
-    memory = Optimism(0.5, 1.0).noted(memory, 1)
+    memory = SelectionBias(1.0, 2.0).noted({"generation": 1}, 0)
+    memory = SelectionBias(0.5, 1.0).noted(memory, 1)
     memory = json.loads(json.dumps(memory))
     assert memory["generation"] == 1
-    assert Optimism.of_memory(memory) == Optimism(1.5, 3.0)
-    assert Optimism.of_memory(until(memory, 0)) == Optimism(1.0, 2.0)
-    assert Optimism.of_memory(until(memory, 1)) == Optimism(1.5, 3.0)
-    assert Optimism.of_memory({}) == Optimism() == Optimism.of_memory(until({}, 3))
-    assert Optimism(0.25, 1.0).noted(memory, 1)[MEMORY_KEY] == [[0, 1.0, 2.0], [1, 0.25, 1.0]]
+    assert SelectionBias.of_memory(memory) == SelectionBias(1.5, 3.0)
+    assert SelectionBias.of_memory(until(memory, 0)) == SelectionBias(1.0, 2.0)
+    assert SelectionBias.of_memory(until(memory, 1)) == SelectionBias(1.5, 3.0)
+    assert SelectionBias.of_memory({}) == SelectionBias() == SelectionBias.of_memory(until({}, 3))
+    assert SelectionBias(0.25, 1.0).noted(memory, 1)[MEMORY_KEY] == [[0, 1.0, 2.0], [1, 0.25, 1.0]]
 
 
 def test_claims_are_never_raised():
-    assert Optimism(-3.0, 4.0).zeta == 0.0
-    assert Optimism(-3.0, 4.0).widening == pytest.approx(np.sqrt(1.2))
+    assert SelectionBias(-3.0, 4.0).zeta == 0.0
+    assert SelectionBias(-3.0, 4.0).widening == pytest.approx(np.sqrt(1.2))
 
 
 def test_claims_are_lowered_and_widened_and_nobody_else_is_chosen():
@@ -213,7 +216,7 @@ def test_claims_are_lowered_and_widened_and_nobody_else_is_chosen():
     sampler = ThompsonSampler(name="thompson", space=SPACE, surrogate=SURROGATE)
     state = sampler.tell(sampler.start(), trials)
     plain = recommend(state, rng=rng, surrogate=SURROGATE, level=0.9)
-    memory = Optimism(3.0, 2.0).noted(state.memory, 1)  # zeta = 1, its variance 1/3
+    memory = SelectionBias(3.0, 2.0).noted(state.memory, 1)  # zeta = 1, its variance 1/3
     lower = recommend(replace(state, memory=memory), rng=rng, surrogate=SURROGATE, level=0.9)
     assert plain is not None
     assert lower is not None
@@ -247,7 +250,9 @@ def test_a_sampler_writes_down_what_leaders_show():
         if generation:
             asked = CASES[: 5 * generation + 5]
             now = sampler.surrogate.warm(state.memory).fit(state.archive, case_ids=asked)
-            shown = Optimism.shown(fitted.fit(before, case_ids=asked), before, now, state.archive)
+            shown = SelectionBias.shown(
+                fitted.fit(before, case_ids=asked), before, now, state.archive
+            )
             last = rows[-1]
             assert isinstance(last, list)
             assert shown.square > 0

@@ -12,12 +12,12 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Params
 from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import Breeder
-from convergence_core.search.racing import Field, Rules
+from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.racing.plan_builder import (
     CellKey,
-    Draft,
+    PlanBuilder,
     default_chunk,
-    telling_chunk,
+    informative_chunk,
 )
 from convergence_core.search.sampler import Advice, Plan, Sampler, SearchState
 from convergence_core.search.samplers import (
@@ -62,7 +62,7 @@ def test_a_chunk_is_five_cases_or_a_quarter(n_cases, chunk):
     [(None, 5), (0.3, 5), (5.0, 5), (11.6, 12), (20.0, 20), (1e9, 20), (float("inf"), 20)],
 )
 def test_a_chunk_halves_what_is_unknown_of_a_newcomer(worth_the_prior, chunk):
-    assert telling_chunk(20, worth_the_prior) == chunk
+    assert informative_chunk(20, worth_the_prior) == chunk
 
 
 @pytest.mark.parametrize(("noise", "least", "most"), [(0.01, 5, 5), (0.5, 12, 20)])
@@ -103,14 +103,14 @@ def chunks_of(plan: Plan, state: SearchState) -> list[frozenset[str]]:
 def test_the_first_generation_looks_for_cells_only_while_it_has_some_to_give(monkeypatch):
     """However often a case may be repeated: each look lists all cells of a candidate."""
     n_looks = 0
-    open_cells = Draft.open_cells
+    open_cells = PlanBuilder.open_cells
 
-    def counted(draft: Draft, candidate_id: str) -> list[CellKey]:
+    def counted(draft: PlanBuilder, candidate_id: str) -> list[CellKey]:
         nonlocal n_looks
         n_looks += 1
         return open_cells(draft, candidate_id)
 
-    monkeypatch.setattr(Draft, "open_cells", counted)
+    monkeypatch.setattr(PlanBuilder, "open_cells", counted)
     once = request(n_candidates=20, n_cells=20, case_ids=("only",), repeats=1000)
     plan = RACING.ask(RACING.start(), rng(), once)
     assert plan.n_cells == n_looks == 20
@@ -284,7 +284,7 @@ def test_a_lower_confidence_level_sends_more_candidates_out_of_the_race():
     def in_race(level: float) -> list[str]:
         fitted = RACING.surrogate.fit(state.archive)
         rules = Rules(confidence_level=level)
-        field = Field(rules, RACING.surrogate.encoding, state.archive, fitted)
+        field = Competitors(rules, RACING.surrogate.encoding, state.archive, fitted)
         return [field.members[i].candidate_id for i in field.elites]
 
     assert in_race(1 - 1e-9) == [member.candidate_id for member in members]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from convergence_core.search.recommend import Lead, Ranked, Recommendation
-from convergence_core.search.stopper import Progress, Stopper
+from convergence_core.search.stopper import Stopper, StopperState
 
 STOPPER = Stopper(patience=2, min_improvement=0.01)
 
@@ -51,11 +51,11 @@ def handing_over(
     )
 
 
-FIRST = Progress(leader="a")
+FIRST = StopperState(leader="a")
 
 
 def test_the_first_reward_makes_a_leader():
-    assert STOPPER.update(Progress(), handing_over("a")) == FIRST
+    assert STOPPER.update(StopperState(), handing_over("a")) == FIRST
 
 
 def test_one_flat_generation_does_not_stop():
@@ -80,18 +80,18 @@ def test_patience_flat_generations_in_a_row_stop_and_say_so():
 def test_a_credible_improvement_starts_patience_anew():
     flat = replace(FIRST, n_flat=1)
     better = handing_over("b", gain=0.02, probability=0.95, rival="a")
-    assert STOPPER.update(flat, better) == Progress(leader="b", n_flat=0)
+    assert STOPPER.update(flat, better) == StopperState(leader="b", n_flat=0)
 
 
 def test_a_gain_that_may_be_luck_is_no_improvement():
     lucky = handing_over("b", gain=0.2, probability=0.8, rival="a")
-    assert STOPPER.update(FIRST, lucky) == Progress(leader="a", n_flat=1)
+    assert STOPPER.update(FIRST, lucky) == StopperState(leader="a", n_flat=1)
 
 
 def test_a_leader_that_came_to_be_infeasible_is_replaced():
     """Whoever follows is worth less, and that is no flat generation."""
     follows = handing_over("b", gain=-0.2, probability=0.01, rival="a", rival_is_feasible=False)
-    assert STOPPER.update(replace(FIRST, n_flat=1), follows) == Progress(leader="b")
+    assert STOPPER.update(replace(FIRST, n_flat=1), follows) == StopperState(leader="b")
 
 
 def test_while_nothing_is_feasible_no_generation_is_flat():
@@ -102,7 +102,7 @@ def test_while_nothing_is_feasible_no_generation_is_flat():
     assert progress == FIRST
     assert STOPPER.why(progress) is None
     fit = handing_over("b", gain=-0.1, probability=0.1, rival="a", rival_is_feasible=False)
-    assert STOPPER.update(progress, fit) == Progress(leader="b")
+    assert STOPPER.update(progress, fit) == StopperState(leader="b")
 
 
 def test_equal_means_are_no_improvement_even_without_a_threshold():
@@ -111,13 +111,13 @@ def test_equal_means_are_no_improvement_even_without_a_threshold():
 
 
 def test_generations_without_rewards_are_flat():
-    progress = STOPPER.update(STOPPER.update(Progress(), None), None)
-    assert progress == Progress(leader=None, n_flat=2)
+    progress = STOPPER.update(STOPPER.update(StopperState(), None), None)
+    assert progress == StopperState(leader=None, n_flat=2)
 
 
 @pytest.mark.parametrize(("left", "stops"), [(0.005, True), (0.01, True), (0.02, False)])
 def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
-    progress = STOPPER.update(FIRST, handing_over("a", rival="a"), left_to_gain=left)
+    progress = STOPPER.update(FIRST, handing_over("a", rival="a"), regret_upper_bound=left)
     reason = STOPPER.why(progress)
     assert (reason is not None) == stops
     if reason is not None:
@@ -126,22 +126,22 @@ def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
 
 
 def test_without_a_leader_nothing_is_settled():
-    assert STOPPER.why(Progress(left_to_gain=0.0)) is None
+    assert STOPPER.why(StopperState(regret_upper_bound=0.0)) is None
 
 
 def test_a_switched_off_stopper_never_stops():
     off = Stopper(enabled=False, patience=1)
-    assert off.why(Progress(leader="a", n_flat=9, left_to_gain=0.0)) is None
+    assert off.why(StopperState(leader="a", n_flat=9, regret_upper_bound=0.0)) is None
 
 
 @pytest.mark.parametrize(
-    "progress", [Progress(), Progress(leader="a", n_flat=2, left_to_gain=0.25)]
+    "progress", [StopperState(), StopperState(leader="a", n_flat=2, regret_upper_bound=0.25)]
 )
-def test_progress_survives_json(progress: Progress):
-    assert Progress.from_json(progress.to_json()) == progress
+def test_progress_survives_json(progress: StopperState):
+    assert StopperState.from_json(progress.to_json()) == progress
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"leader": 1, "n_flat": 0}, {"leader": "a"}])
 def test_what_is_no_progress_is_refused(value: object):
     with pytest.raises(ValueError, match="not a stopper"):
-        Progress.from_json(value)  # type: ignore[arg-type]
+        StopperState.from_json(value)  # type: ignore[arg-type]

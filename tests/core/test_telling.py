@@ -14,7 +14,7 @@ from scipy.special import expit
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Trial
 from convergence_core.search.racing import Rules
-from convergence_core.search.racing.competitors import N_LEADERS, Field
+from convergence_core.search.racing.competitors import N_LEADERS, Competitors
 from convergence_core.search.racing.plan_builder import LEAST_TELLING
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
@@ -81,11 +81,11 @@ def told(sampler: ThompsonSampler, exam: Exam, n_told: int, **changes: object) -
     return state
 
 
-def field_of(sampler: ThompsonSampler, state: SearchState) -> Field:
+def field_of(sampler: ThompsonSampler, state: SearchState) -> Competitors:
     fitted = sampler.surrogate.warm(state.memory).fit(
         state.archive, case_ids=CASES, case_weights=sampler.case_weights
     )
-    return Field(sampler.rules, sampler.surrogate.encoding, state.archive, fitted)
+    return Competitors(sampler.rules, sampler.surrogate.encoding, state.archive, fitted)
 
 
 def enough(telling: Mapping[str, float]) -> int:
@@ -114,7 +114,9 @@ def test_telling_is_the_information_on_the_leaders():
     of_group = np.array([*telling.values()])
     assert of_group[70:].mean() > 2 * of_group[:70].mean()
     # The switches.
-    assert field_of(replace(SAMPLER, rules=Rules(prefers_telling=False)), state).telling is None
+    assert (
+        field_of(replace(SAMPLER, rules=Rules(weight_by_information=False)), state).telling is None
+    )
     plain = replace(SAMPLER, surrogate=replace(SAMPLER.surrogate, item_response=False))
     assert field_of(plain, state).telling is None
 

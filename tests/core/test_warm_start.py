@@ -12,7 +12,7 @@ from convergence_core.posterior.gaussian_process import JITTER
 from convergence_core.posterior.kernel import Distances, covariance as kernel_of
 from convergence_core.posterior.prior_runs import (
     LEVEL_VARIANCE,
-    Agreement,
+    RunAgreement,
     _log_likelihoods,
     with_earlier,
 )
@@ -26,7 +26,7 @@ from convergence_core.search.sampler import Advice, AskRequest, Sampler
 from convergence_core.search.samplers import EvolutionSampler, RandomSampler, ThompsonSampler
 from convergence_core.search.warm_start import N_WINNERS, WarmStart, warm_start
 from convergence_core.space import Choice, Float, Space
-from convergence_core.space.encoding import Places
+from convergence_core.space.encoding import Points
 from tests.support.mixed_problem import CaseProblem, mixed_space, mixed_value
 from tests.support.random_spaces import points
 
@@ -77,7 +77,7 @@ def fit(archive: Archive, *earlier: Archive) -> FittedSpaceModel:
     return MODEL.believing(past(*earlier).runs).fit(archive)
 
 
-def agreement(archive: Archive, *earlier: Archive) -> Agreement:
+def agreement(archive: Archive, *earlier: Archive) -> RunAgreement:
     learned = fit(archive, *earlier).learned
     assert learned is not None
     assert learned.agreement is not None
@@ -159,7 +159,7 @@ def test_posterior_is_that_of_two_correlated_surfaces_by_hand():
     assert rho > 0.3
     some = MODEL.encoding.encode([one.params for one in unseen(10)])
 
-    def kernel(a: Places, b: Places) -> np.ndarray:
+    def kernel(a: Points, b: Points) -> np.ndarray:
         distances = Distances.between(a, b, process.of_choices)
         return kernel_of(process.layout, warm.log_params[:-1], distances)
 
@@ -195,7 +195,7 @@ def test_likelihood_of_a_correlation_is_that_of_the_joint_normal_distribution():
     log_params[-3:] = np.log([0.7, 0.11, 1.9])  # no two alike, so that none stands for another
     own, v = np.exp(log_params[-2]) + JITTER, np.exp(log_params[-1])
 
-    def kernel(a: Places, b: Places) -> np.ndarray:
+    def kernel(a: Points, b: Points) -> np.ndarray:
         return kernel_of(
             process.layout, log_params[:-1], Distances.between(a, b, process.of_choices)
         )

@@ -13,7 +13,7 @@ from convergence_core.posterior.kernel import Layout
 from convergence_core.posterior.warp import KNEE, Warp, gauss_hermite
 from convergence_core.posterior.warped_posterior import WarpedBeliefs, _root_of
 from convergence_core.space import Float, Space
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 from tests.support.dense_process import by_hand
 
 EXAMPLES = settings(max_examples=80)
@@ -151,7 +151,7 @@ def beliefs(bounds: tuple[float, float] | None = (0.0, 1.0), **parts: Any) -> Wa
     y = 0.5 + 0.3 * np.sin(5 * x[seen])
     y[2] = 0.0
     warp = Warp.learn(y)
-    places = Places(x[:, None], np.zeros((12, 0), dtype=np.intp))
+    places = Points(x[:, None], np.zeros((12, 0), dtype=np.intp))
     process = GaussianProcess.fit(
         Layout.of(encoding, own_effect=True),
         encoding.distances,
@@ -290,7 +290,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     n, n_seen, inside = 24, 14, []
     for seed in range(150):
         rng = np.random.default_rng(seed)
-        places = Places(rng.random((n, 2)), np.zeros((n, 0), dtype=np.intp))
+        places = Points(rng.random((n, 2)), np.zeros((n, 0), dtype=np.intp))
         seen = np.arange(n) < n_seen
         covariance = by_hand(encoding, places, places, log_params[:-1])
         covariance += math.exp(layout.prior_mean[-1]) * np.diag(seen)  # the unseen's are left out

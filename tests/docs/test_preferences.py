@@ -54,7 +54,7 @@ def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
         run = begin(tmp_path, mock_url=server.url)
         with run:
             assert run.preferring is not None
-            assert run.preferring.why_off is None
+            assert run.preferring.disabled_reason is None
 
 
 def test_every_filter_and_channel_is_named():
@@ -69,7 +69,7 @@ def test_the_commands_and_questions_run_as_printed(tmp_path: Path):
         write_preferring(tmp_path, server.url, society__sao=sao, optimization__evolution=size)
         run = begin(tmp_path)
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
     commands = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(commands) == 3

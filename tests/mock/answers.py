@@ -3,7 +3,7 @@
 import hashlib
 
 from tasks.mock.embeddings import embed
-from tasks.mock.requests import Ask, Message
+from tasks.mock.requests import Message, ModelRequest
 from tasks.mock.responder import respond
 from tasks.mock.tiny_model import tiny_model
 from tasks.mock.tiny_world import stories
@@ -16,7 +16,7 @@ def digest() -> str:
         found.update(repr(model.logprobs(story.text)).encode())
     for i in range(20):
         said = (Message(role="user", text=f"Tell me of {i} foxes, red, blue or green? It rains."),)
-        found.update(respond(Ask(model="m", messages=said)).text.encode())
+        found.update(respond(ModelRequest(model="m", messages=said)).text.encode())
         found.update(repr(embed(said[0].text, 32)).encode())
     return found.hexdigest()
 

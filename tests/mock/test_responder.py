@@ -17,7 +17,7 @@ from convergence_core.sao.templates import (
 )
 from tasks.metrics.judge.prompts import judge_messages, response_format
 from tasks.metrics.judge.verdicts import read_verdict
-from tasks.mock.requests import Ask, Message, Tool
+from tasks.mock.requests import Message, ModelRequest, Tool
 from tasks.mock.responder import ability, is_good, respond
 from tasks.mock.word_pieces import PrefixCache, count_pieces, cut, pieces
 
@@ -25,9 +25,9 @@ RULES = "Answer exactly, only with the result, in this format, step by step."
 SURE = {"model": "m-7", "effort": "high", "temperature": 0.0}
 
 
-def ask(user: str, system: str = RULES, **settings) -> Ask:
+def ask(user: str, system: str = RULES, **settings) -> ModelRequest:
     said = (Message(role="system", text=system), Message(role="user", text=user))
-    return Ask(messages=said, **{"model": "m", **settings})
+    return ModelRequest(messages=said, **{"model": "m", **settings})
 
 
 def good(user: str, system: str = RULES, **settings) -> str:
@@ -170,7 +170,7 @@ def verdict(mode: Any, blocks: Any, *, structured: bool = True) -> Any:
     said = judge_messages(mode, rubric="The answer must be right.", blocks=blocks)
     messages = tuple(Message(role=str(m["role"]), text=str(m["content"])) for m in said)
     form: Any = response_format(mode)["json_schema"]
-    asked = Ask(model="judge", messages=messages)
+    asked = ModelRequest(model="judge", messages=messages)
     if structured:
         asked = replace(asked, form="schema", schema=form["schema"])
     return read_verdict(mode, respond(asked).text)
@@ -196,7 +196,9 @@ def test_a_judge_of_preferences_says_the_letter_of_the_better_answer(turned: boo
     answers = ["The office on the second floor pays out the deposit for the flat.", "No."]
     first, second = reversed(answers) if turned else answers
     shown = judging("Who pays out the deposit for the flat?", first, second)
-    asked = Ask(model="m", messages=(Message(role="user", text=f"{shown}\n\n{JUDGING_QUESTION}"),))
+    asked = ModelRequest(
+        model="m", messages=(Message(role="user", text=f"{shown}\n\n{JUDGING_QUESTION}"),)
+    )
     assert respond(asked).text == ("B" if turned else "A")
 
 
@@ -204,7 +206,7 @@ def test_a_prompt_in_persona_begins_as_it_is_asked_to():
     messages = writing("A baker in Bergen", task="Answers questions of bakers.")
     told = tuple(Message(role=m["role"], text=str(m["content"])) for m in messages)  # type: ignore[arg-type]
     for k in range(8):
-        assert prompt_of(respond(Ask(model=f"m{k}", messages=told)).text) is not None
+        assert prompt_of(respond(ModelRequest(model=f"m{k}", messages=told)).text) is not None
     assert not good("Where is Bergen?").startswith(OPENING)
 
 

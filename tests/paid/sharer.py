@@ -11,7 +11,7 @@ from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Cell
 from tasks.calls.call_keys import Epoch
 from tasks.calls.session import EvaluationSession
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
 from tasks.metrics.metrics import make_metrics
 from tasks.store import open_journal
@@ -51,7 +51,7 @@ class Sharer:
 def _answer_all(folder: Path, n_candidates: int, order: int, pipe: Connection) -> None:
     loaded = load(folder / "optimization.yaml")
     configuration = loaded.configuration
-    world = World.of(configuration)
+    world = Environment.of(configuration)
     journal = open_journal(folder / STORE)
     session = EvaluationSession(
         run_id=RUN,

@@ -12,16 +12,16 @@ from convergence_core.rlp.bins import N_BINS, binned_normal, normalized
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.gain import (
     LEVEL,
-    Evidence,
+    EProcess,
     e_value,
     information_gain,
     resolutions,
     shows_help,
 )
-from convergence_core.rlp.history import Outcomes
-from convergence_core.rlp.learner import Lesson, RlpState, learn
+from convergence_core.rlp.history import CandidateOutcomes
+from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.settings import RlpSettings
 
 CRASHES = 0.35
 N_SEEDS, N_GENERATIONS, N_CANDIDATES = 200, 16, 6
@@ -70,7 +70,7 @@ def halves(rng: np.random.Generator) -> np.ndarray:
 
 def course(
     forecast: Forecast, seed: int, world: Callable[[np.random.Generator], np.ndarray] = rewards
-) -> tuple[float, Evidence, Evidence]:
+) -> tuple[float, EProcess, EProcess]:
     """Return mean gain, evidence against the baseline and of resolution over a run's generations."""
     rng = np.random.default_rng(seed)
     gained, resolved = [], []
@@ -81,17 +81,17 @@ def course(
         resolved.append(resolutions(told, observed.tolist()))
     return (
         float(np.mean(gained)),
-        Evidence.of(e_value(found) for found in gained),
-        Evidence.of(e_value([*found]) for found in resolved),
+        EProcess.of(e_value(found) for found in gained),
+        EProcess.of(e_value([*found]) for found in resolved),
     )
 
 
-def helps(found: tuple[float, Evidence, Evidence]) -> bool:
+def helps(found: tuple[float, EProcess, EProcess]) -> bool:
     mean, evidence, resolution = found
     return shows_help(mean, evidence.top_e_value, resolution.top_e_value)
 
 
-def learned(forecast: Forecast, n_generations: int) -> tuple[RlpState, list[Lesson]]:
+def learned(forecast: Forecast, n_generations: int) -> tuple[RlpState, list[RlpUpdate]]:
     """Return the state after as many generations as in ``course``, and the lesson of each."""
     rng = np.random.default_rng(0)
     state, replay, lessons = RlpState.first(("s",)), Replay(), []
@@ -112,10 +112,10 @@ def learned(forecast: Forecast, n_generations: int) -> tuple[RlpState, list[Less
             statistical=dict.fromkeys(names, SHAPE),
             subjects=tuple(names),
         )
-        outcomes = Outcomes(observed=dict(zip(names, map(int, observed), strict=True)))
+        outcomes = CandidateOutcomes(observed=dict(zip(names, map(int, observed), strict=True)))
         state, lesson, replay = learn(
             state, commitment, outcomes, next_features=np.ones(7), rng=np.random.default_rng(1),
-            settings=Settings(), replay=replay,
+            settings=RlpSettings(), replay=replay,
         )  # fmt: skip
         lessons.append(lesson)
     return state, lessons
@@ -161,10 +161,10 @@ def test_a_run_learns_of_both_kinds_of_evidence_and_keeps_them():
         expected = resolutions(forecasts, [row.observed for row in told])
         assert [row.resolution for row in told] == pytest.approx([*expected])
         assert lesson.resolution_e_values[name] == pytest.approx(e_value([*expected]))
-    assert state.resolution == Evidence.of(
+    assert state.resolution == EProcess.of(
         value for lesson in lessons for value in lesson.resolution_e_values.values()
     )
-    assert state.evidence == Evidence.of(lesson.e_value for lesson in lessons)
+    assert state.evidence == EProcess.of(lesson.e_value for lesson in lessons)
     again = RlpState.from_json(state.to_json(), {})
     assert (again.evidence, again.resolution) == (state.evidence, state.resolution)
     assert learned(same, 3)[0].resolution.top_e_value == 1.0
@@ -202,8 +202,8 @@ def test_help_is_claimed_only_on_both_kinds_of_evidence_and_with_a_gain():
 
 
 def test_evidence_multiplies_over_generations_and_keeps_its_highest():
-    found = Evidence.of([4.0, None, 3.0, 0.25])
+    found = EProcess.of([4.0, None, 3.0, 0.25])
     assert found.e_value == pytest.approx(3.0)
     assert found.top_e_value == pytest.approx(12.0)
-    assert Evidence.of([0.5]).top_e_value == 1.0
-    assert Evidence.of([]) == Evidence()
+    assert EProcess.of([0.5]).top_e_value == 1.0
+    assert EProcess.of([]) == EProcess()

@@ -21,7 +21,7 @@ from convergence_core.rlp.gain import (
     reward_of,
 )
 from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import Outcomes
+from convergence_core.rlp.history import CandidateOutcomes
 from convergence_core.rlp.revealed_outcomes import outcomes_of
 from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
 from tasks.mock.tiny_world import KINDS, Story, stories, think
@@ -188,7 +188,7 @@ def trial_of(name: str, reward: float) -> Trial:
 def test_a_missing_arm_voids_the_pair_and_never_one_side():
     p, base = binned_normal(0.5, 0.2), binned_normal(0.4, 0.2)
     whole = commitment_of({"a": (p, base), "b": (p, base)})
-    outcomes = Outcomes(observed={"a": 4, "b": 5})
+    outcomes = CandidateOutcomes(observed={"a": 4, "b": 5})
     assert len(score(whole, outcomes, Mixture(), 1.0).rows) == 2
     broken = replace(whole, no_thought={"a": base})
     assert [row.subject for row in score(broken, outcomes, Mixture(), 1.0).rows] == ["a"]
@@ -205,7 +205,7 @@ def test_a_thought_that_moves_no_prediction_has_no_say_and_no_rows():
     assert same.moved_nothing("t")
     assert same.why_unheard(same.thoughts[0]) == "it moved no prediction"
     assert same.heard == ()
-    assert score(same, Outcomes(observed={"a": 5}), Mixture(), 1.0).rows == ()
+    assert score(same, CandidateOutcomes(observed={"a": 5}), Mixture(), 1.0).rows == ()
     moved = replace(same, no_thought={"a": binned_normal(0.5, 0.051)})
     assert moved.heard == moved.thoughts
     unread = replace(same, forecasts={}, notes=("t/a: HTTP 400", "other"))

@@ -12,20 +12,20 @@ from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment, Estimator, Thought
 from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import Outcomes
+from convergence_core.rlp.history import CandidateOutcomes
 from convergence_core.rlp.replay import Replay
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
 from tasks.mock.tiny_world import BINS, stories
-from tasks.rlp.channel_probe import Ladder, climb, rungs_of
+from tasks.rlp.channel_probe import ChannelProbe, probe_channels, rungs_of
 from tasks.rlp.elicited_channel import CHANNELS, weights_of
-from tasks.rlp.model_calls import Model, UnreadableError
+from tasks.rlp.model_calls import Model, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
     CENSORED,
     TAIL,
-    Arm,
-    Told,
+    Prediction,
+    PredictionSide,
     forced,
     of_options,
     prompt_tail,
@@ -37,11 +37,11 @@ WORDS = TinyWords()
 STORIES = list(stories(12, seed=11))
 
 
-def arm() -> Arm:
+def arm() -> PredictionSide:
     story = STORIES[0]
     begin, _, _ = story.prompt(("best", "ant", "near", "t3")).partition(" cfg ")
     questions = {f"c{i}": f"cfg {m} t{i} ->" for i, m in enumerate(("ant", "bee", "cat", "dog"))}
-    return Arm(label="arm", context=begin, questions=questions)
+    return PredictionSide(label="arm", context=begin, questions=questions)
 
 
 def expected(name: str) -> np.ndarray:
@@ -56,17 +56,17 @@ def server():
         yield running
 
 
-def tell(running: MockServer, rung: Estimator) -> tuple[Told, PlainAsker]:
+def tell(running: MockServer, rung: Estimator) -> tuple[Prediction, PlainAsker]:
     asker = PlainAsker()
 
-    async def work(model: Model) -> Told:
+    async def work(model: Model) -> Prediction:
         return await CHANNELS[rung](model, WORDS).tell(arm(), asker)
 
     return with_model(running, work), asker
 
 
-def climbed(running: MockServer, **options: Any) -> Ladder:
-    return with_model(running, lambda model: climb(model, WORDS, PlainAsker(), **options))
+def climbed(running: MockServer, **options: Any) -> ChannelProbe:
+    return with_model(running, lambda model: probe_channels(model, WORDS, PlainAsker(), **options))
 
 
 def test_echo_and_chat_agree_to_the_last_digits(server: MockServer):
@@ -87,7 +87,7 @@ def test_echo_asks_one_request_per_candidate_and_a_chats_echo_one_per_option(ser
 
 def test_a_sound_server_stands_on_the_first_rung(server: MockServer):
     ladder = climbed(server)
-    assert (ladder.estimator, ladder.refused, ladder.why_off) == ("chat_echo", {}, None)
+    assert (ladder.estimator, ladder.refused, ladder.disabled_reason) == ("chat_echo", {}, None)
     assert climbed(server, allowed=("echo",)).estimator == "echo"
     assert climbed(server, allowed=("chat",)).estimator == "chat"
 
@@ -107,8 +107,8 @@ def test_a_faulty_server_falls_to_the_rung_that_stands(mode, estimator, check):
     assert ladder.estimator == estimator
     assert check in ladder.refused["echo"]
     if estimator is None:
-        assert ladder.why_off is not None
-        assert "no probability channel" in ladder.why_off
+        assert ladder.disabled_reason is not None
+        assert "no probability channel" in ladder.disabled_reason
         assert set(ladder.refused) == {"chat_echo", "echo", "chat"}
 
 
@@ -154,7 +154,7 @@ def test_what_all_prompts_share_cancels_and_options_may_have_several_tokens():
         ],  # begins another
         [prompt_tail(one) for one in long],
     ):
-        with pytest.raises(UnreadableError):
+        with pytest.raises(UnreadableAnswerError):
             forced(bad)
     unreadable: list[dict[str, Any]] = [
         {},
@@ -163,7 +163,7 @@ def test_what_all_prompts_share_cancels_and_options_may_have_several_tokens():
         {"prompt_logprobs": [None, {"1": {}}]},
     ]
     for raw in unreadable:
-        with pytest.raises(UnreadableError):
+        with pytest.raises(UnreadableAnswerError):
             prompt_tail(raw)
 
 
@@ -180,7 +180,7 @@ def test_options_outside_of_the_top_are_censored_and_never_averaged():
     assert p.min() > 0
     assert p[5] == p[0]
     assert math.log(p.min()) > CENSORED / 100
-    with pytest.raises(UnreadableError, match="none of the options"):
+    with pytest.raises(UnreadableAnswerError, match="none of the options"):
         of_options({"top": [["yes", -0.1]]}, BINS)
 
 
@@ -240,7 +240,7 @@ def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temper
         subjects=("c0", "c1"),
         censored={"t": told.censored},
     )
-    outcomes = Outcomes(observed={"c0": 7, "c1": 2})
+    outcomes = CandidateOutcomes(observed={"c0": 7, "c1": 2})
     scored = score(whole, outcomes, Mixture(), 1.0)
     assert [row.is_censored for row in scored.rows] == [False, True]
     assert min(row.gain for row in scored.rows) >= np.log(0.02)
@@ -260,8 +260,8 @@ def test_rungs_follow_the_configuration():
 # -- the rung that reads what a model writes
 
 
-def run_scripted(answer, rung: Estimator) -> Told:
-    async def go(url: str) -> Told:
+def run_scripted(answer, rung: Estimator) -> Prediction:
+    async def go(url: str) -> Prediction:
         llm = tiny_chat(url.removesuffix("/v1"))
         try:
             model = Model(llm=llm, name="m", wording_version="t")
@@ -289,7 +289,7 @@ def test_weights_that_a_model_writes_become_distributions():
      '{"a": [1,1,1,1,1,1,1,1,1,-1]}', '{"a": ["x",1,1,1,1,1,1,1,1,1]}'],
 )  # fmt: skip
 def test_weights_that_cannot_be_read_are_no_forecast(text: str):
-    with pytest.raises(UnreadableError):
+    with pytest.raises(UnreadableAnswerError):
         weights_of({"text": text}, "a")
 
 

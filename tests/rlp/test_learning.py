@@ -13,7 +13,7 @@ from convergence_core.rlp.learner import RlpState
 from tasks.mock.mock_server import MockServer
 from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Model
-from tasks.rlp.probability_channels import Arm, Told
+from tasks.rlp.probability_channels import Prediction, PredictionSide
 from tests.support.tiny_wording import PlainAsker, TinyWords, with_model
 from tests.support.tiny_worlds import (
     NOTHING,
@@ -96,9 +96,9 @@ def reading(server: MockServer) -> Read:
     def read(world: World, thought: Sequence[str]) -> Mapping[str, np.ndarray]:
         parts = [world.prompt(trial, thought).partition(" cfg ") for trial in world.trials]
         questions = {f"c{i}": f"cfg {question}" for i, (_, _, question) in enumerate(parts)}
-        arm = Arm(label="arm", context=parts[0][0], questions=questions)
+        arm = PredictionSide(label="arm", context=parts[0][0], questions=questions)
 
-        async def work(model: Model) -> Told:
+        async def work(model: Model) -> Prediction:
             return await CHANNELS["chat"](model, TinyWords()).tell(arm, PlainAsker())
 
         return with_model(server, work).forecasts

@@ -19,8 +19,8 @@ from convergence_core.rlp.bins import (
 )
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.exemplars import exemplars, lower_bound, worth_rescoring
-from convergence_core.rlp.policy import Policy, Step, Value, _gradient, improve
-from convergence_core.rlp.replay import Replay, Row
+from convergence_core.rlp.policy import Step, StrategyPolicy, ValueFunction, _gradient, improve
+from convergence_core.rlp.replay import Replay, ReplayRow
 from convergence_core.rlp.scale import UNIT, Scale
 
 RNG = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def test_generalized_advantages_are_the_discounted_sum_of_deltas():
 # -- policy
 
 
-def random_steps(policy: Policy, n: int) -> list[Step]:
+def random_steps(policy: StrategyPolicy, n: int) -> list[Step]:
     steps = []
     for _ in range(n):
         s = RNG.uniform(-1, 1, 7)
@@ -155,7 +155,7 @@ def random_steps(policy: Policy, n: int) -> list[Step]:
 
 
 def test_the_gradient_is_that_of_the_loss():
-    policy = Policy(0.3 * RNG.standard_normal((4, 7)))
+    policy = StrategyPolicy(0.3 * RNG.standard_normal((4, 7)))
     steps = random_steps(policy, 30)
     arrays = (
         np.array([s.state for s in steps]),
@@ -165,7 +165,7 @@ def test_the_gradient_is_that_of_the_loss():
     advantages = np.array([s.advantage for s in steps])
 
     def loss(theta: np.ndarray) -> float:
-        return _gradient(Policy(theta), *arrays, advantages=advantages, epsilon=0.2)[0]
+        return _gradient(StrategyPolicy(theta), *arrays, advantages=advantages, epsilon=0.2)[0]
 
     _, gradient, _ = _gradient(policy, *arrays, advantages=advantages, epsilon=0.2)
     for index in [(0, 0), (1, 3), (3, 6), (2, 2)]:
@@ -176,7 +176,7 @@ def test_the_gradient_is_that_of_the_loss():
 
 
 def test_ratios_beyond_the_clip_do_not_pull_and_large_ones_are_dropped():
-    policy = Policy.uniform(2)
+    policy = StrategyPolicy.uniform(2)
     s = np.ones((1, 7))
     log_p = float(np.log(0.5))
 
@@ -199,7 +199,7 @@ def test_an_update_favours_what_earned_and_stops_by_the_divergence():
         Step(state=s, action=a, log_old=float(np.log(0.25)), advantage=(2.0 if a == 1 else -0.7))
         for a in range(4)
     ]
-    policy, update = improve(Policy.uniform(4), steps, np.random.default_rng(0))
+    policy, update = improve(StrategyPolicy.uniform(4), steps, np.random.default_rng(0))
     p = policy.probabilities(s)
     assert p[1] == max(p)
     assert update.n_steps < 4
@@ -211,7 +211,7 @@ def test_an_update_favours_what_earned_and_stops_by_the_divergence():
 
 
 def test_the_policy_draws_by_its_probabilities():
-    policy = Policy(np.array([[1.0] + [0.0] * 6, [0.0] * 7]))
+    policy = StrategyPolicy(np.array([[1.0] + [0.0] * 6, [0.0] * 7]))
     s = np.eye(7)[0]
     drawn = policy.draw(s, 4000, np.random.default_rng(2))
     expected = float(policy.probabilities(s)[1])
@@ -223,7 +223,7 @@ def test_the_value_moves_a_tenth_of_the_way_to_the_ridge():
     targets = states @ np.arange(7.0)
     x, y = states[-30:], targets[-30:]
     ridge = np.linalg.solve(x.T @ x + np.eye(7), x.T @ y)
-    value = Value.zero().after(states, targets)
+    value = ValueFunction.zero().after(states, targets)
     assert value.weights == pytest.approx(0.1 * ridge)
 
 
@@ -257,9 +257,9 @@ def thought(name: str, text: str = "x") -> Thought:
     )
 
 
-def row(name: str, gain: float, subject: str = "c") -> Row:
+def row(name: str, gain: float, subject: str = "c") -> ReplayRow:
     flat = (0.1,) * N_BINS
-    return Row(
+    return ReplayRow(
         generation=0,
         thought_id=name,
         subject=subject,

@@ -12,7 +12,7 @@ import pytest
 from convergence.plugins.learning.rlp import ASKED, TOLD, RLPConfig, RLPMixin
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Completion
-from tasks.rlp.model_calls import UnreadableError
+from tasks.rlp.model_calls import UnreadableAnswerError
 
 
 class Provider:
@@ -95,7 +95,7 @@ def test_log_probabilities_are_read_where_the_provider_tells_them():
         assert (gain.p_with, gain.p_without) == (pytest.approx(0.7), pytest.approx(0.2))
         assert len(provider.asked) == 2
     silent = RLPMixin(Provider(), RLPConfig(use_logprobs=True))
-    with pytest.raises(UnreadableError):
+    with pytest.raises(UnreadableAnswerError):
         run(silent.information_gain_reward("sunny days follow", "rain", "sun"))
     assert run(RLPMixin(Provider()).information_gain_reward("a", "rain", "sun")).note == ASKED
 

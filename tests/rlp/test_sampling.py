@@ -7,9 +7,9 @@ import pytest
 
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
-from convergence_core.search.racing import Field, Rules
-from convergence_core.search.racing.expert_mixture import Panel, condition, with_expert
-from convergence_core.search.racing.plan_builder import Draft
+from convergence_core.search.racing import Competitors, Rules
+from convergence_core.search.racing.expert_mixture import ExpertMixture, condition, with_expert
+from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import Advice, AskRequest, Expert, Plan, SearchState
 from convergence_core.search.samplers import ThompsonSampler
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
@@ -124,24 +124,26 @@ def test_proposals_join_the_pool_and_only_experts_may_choose_them():
     many = replace(expert(1.0), proposals=points(60, 8))
     sizes = []
     for weight in (0.05, 0.5, 1.0):
-        panel = Panel.of([replace(many, weight=weight)], field, np.random.default_rng(0))
+        panel = ExpertMixture.of([replace(many, weight=weight)], field, np.random.default_rng(0))
         assert panel is not None
         sizes.append(len(panel.proposals))
     assert sizes == [2, 20, 40]
-    assert Panel.of([replace(many, weight=0.0)], field, np.random.default_rng(0)) is None
+    assert ExpertMixture.of([replace(many, weight=0.0)], field, np.random.default_rng(0)) is None
 
 
 def test_a_known_candidate_is_no_proposal():
     field = field_of()
     known = tuple(candidate.params for candidate in field.members[:3])
-    panel = Panel.of([replace(expert(1.0), proposals=known)], field, np.random.default_rng(0))
+    panel = ExpertMixture.of(
+        [replace(expert(1.0), proposals=known)], field, np.random.default_rng(0)
+    )
     assert panel is not None
     assert len(panel.proposals) == 0
 
 
-def field_of() -> Field:
+def field_of() -> Competitors:
     fitted = SAMPLER.surrogate.fit(STATE.archive, case_ids=CASES)
-    return Field(Rules(), SAMPLER.surrogate.encoding, STATE.archive, fitted)
+    return Competitors(Rules(), SAMPLER.surrogate.encoding, STATE.archive, fitted)
 
 
 def test_what_is_remembered_between_questions_changes_no_answer():
@@ -216,7 +218,7 @@ def test_an_expert_counts_for_five_trials_at_most():
 
 def test_retries_and_the_baseline_go_before_everybody():
     archive = STATE.archive
-    draft = Draft(SPACE, archive, request(GENERATION), np.random.default_rng(0))
+    draft = PlanBuilder(SPACE, archive, request(GENERATION), np.random.default_rng(0))
     draft.is_touched = True
     candidate = field_of().members[0]
     n = draft.add(candidate, draft.open_cells(candidate.candidate_id)[:2])

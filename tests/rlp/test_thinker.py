@@ -225,7 +225,7 @@ def predict_in_session(url: str, journal: MemoryJournal) -> Predicted:
 
     async def work(ask: AskApart) -> Predicted:
         asker = ApartAsker(ask, 4)
-        ladder = await thinker.climb(asker)
+        ladder = await thinker.probe_channels(asker)
         assert ladder.channel is not None
         try:
             return await thinker.predict(

@@ -13,7 +13,7 @@ from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
 from tasks.rlp.factory import NO_LLM, spent_on
 from tasks.rlp.model_calls import PREDICTION, THOUGHT
-from tasks.rlp.sub_budget import Purse
+from tasks.rlp.sub_budget import SubBudget
 from tasks.run.opener import prepare_run
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, Request
@@ -170,7 +170,7 @@ def test_without_a_probability_channel_nothing_is_scored_and_the_run_goes_on(
 
 
 def test_the_purse_of_thoughts_is_closed_before_a_call_that_might_exceed_it():
-    purse = Purse(limit_usd=1.0)
+    purse = SubBudget(limit_usd=1.0)
     first = purse.reserve(WorstCase(usd=0.8))
     with pytest.raises(EvaluatorFault, match="max_share_usd"):
         purse.reserve(WorstCase(usd=0.3))
@@ -178,7 +178,7 @@ def test_the_purse_of_thoughts_is_closed_before_a_call_that_might_exceed_it():
     second = purse.reserve(WorstCase(usd=0.3))
     purse.settle(second, None)
     assert purse.spent_usd == pytest.approx(0.4)
-    assert Purse(limit_usd=None).reserve(WorstCase(usd=1e9)) == 1e9
+    assert SubBudget(limit_usd=None).reserve(WorstCase(usd=1e9)) == 1e9
 
 
 def test_only_thoughts_of_committed_generations_were_spent():

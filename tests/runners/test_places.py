@@ -12,13 +12,13 @@ from convergence_core.budget.limits import Budget, Limits, Spent
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
 from tasks.runners import base
-from tasks.runners.work_items import Delivery, Order, Recipe, packed, portable, unpacked
-from tasks.runners.worker_pool import MOST_LOSSES, Places
+from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
+from tasks.runners.worker_pool import MOST_LOSSES, WorkerPool
 from tests.store.journals import intent, settled
 from tests.support.configurations import mapping
 from tests.support.memory_journal import MemoryJournal
 
-RECIPE = Recipe(
+RECIPE = RunSpec(
     run_id="R",
     opening="o",
     label="r",
@@ -58,7 +58,7 @@ class Counting:
 
     def _run(self, data: bytes) -> bytes:
         order = unpacked(data)
-        assert isinstance(order, Order)
+        assert isinstance(order, WorkItem)
         calls = self.max_calls - order.start.calls
         evaluations = []
         for number, cell in enumerate(order.assignment.cells):
@@ -84,7 +84,7 @@ class Counting:
             )
         used = Spent(calls=min(calls, len(evaluations)))
         trial = Trial(candidate=order.assignment.candidate, evaluations=tuple(evaluations))
-        return packed(Delivery(trial=trial, used=used))
+        return packed(WorkResult(trial=trial, used=used))
 
     def stop(self, opening: str) -> None:
         pass
@@ -99,11 +99,11 @@ def assignment(name: str, n_cells: int) -> Assignment:
     return Assignment(candidate=candidate, cells=cells, label=name)
 
 
-def places_of(max_calls: int, **recipe: Any) -> tuple[Places, Counting, Budget]:
+def places_of(max_calls: int, **recipe: Any) -> tuple[WorkerPool, Counting, Budget]:
     journal = MemoryJournal()
     budget = Budget(Limits(max_calls=max_calls), lock=threading.Lock())
     runner = Counting(journal, max_calls)
-    places = Places(runner, replace(RECIPE, **recipe), budget=budget, journal=journal)
+    places = WorkerPool(runner, replace(RECIPE, **recipe), budget=budget, journal=journal)
     return places, runner, budget
 
 

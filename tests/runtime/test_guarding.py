@@ -11,13 +11,13 @@ from tasks.serving.guard import judge, look
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import ServingSettings
 from tasks.serving.system import Bandit
-from tasks.store.runtime.promotions import champion_of, crown, looks
+from tasks.store.runtime.promotions import champion_of, looks, set_champion
 from tasks.store.runtime.rows import (
     Champion,
+    RewardTally,
     StoredArm,
     StoredGuard,
     StoredPolicy,
-    Tally,
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import begin_guard, guards, watching
@@ -37,7 +37,7 @@ def promoted(path: Path, *, tolerance: float = 0.0, holdback: float = 0.3) -> Ru
     offers = [offer_of({"n": name}, name) for name in (OLD, NEW)]
     group = store.offer("bot", "default", offers, trust=0.5)
     for name in (OLD, NEW):
-        crown(store, champion(name))
+        set_champion(store, champion(name))
     begin_guard(
         store, group.group_id, promoted=NEW, champion=OLD, alpha=0.05, tolerance=tolerance,
         holdback=holdback,
@@ -139,7 +139,7 @@ def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int)
                 for reward, n in ((1.0, good[place]), (0.0, numbers[place] - good[place])):
                     if n:
                         tallies.append(
-                            Tally(version=version, arm_id=name, reward=reward, n=int(n))
+                            RewardTally(version=version, arm_id=name, reward=reward, n=int(n))
                         )
                 seen[place] += good[place], numbers[place]
         found.append(judge(guard, policies, tallies, arms).decision)

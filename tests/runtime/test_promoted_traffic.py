@@ -6,7 +6,7 @@ from pathlib import Path
 from convergence_core.result import CandidateReport, Estimate
 from tasks.serving.offers import offer_of
 from tasks.serving.promotion import offer_champion, prior_of, put_on_offer, take_off_offer
-from tasks.store.runtime.promotions import crown
+from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import watching
@@ -60,7 +60,7 @@ def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
             system="bot", candidate_id="w", params={"x": 0.8}, run_id="r", reason="promoted",
             created_us=1,
         )  # fmt: skip
-        crown(store, first)
+        set_champion(store, first)
         second = replace(RESULT, winner=candidate("v", 0.9))
         assert put_on_offer(store, second) == ("v", "w")
         guard = watching(store, 1)

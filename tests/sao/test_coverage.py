@@ -246,7 +246,7 @@ def stopped(temperature: float, n_rounds: int) -> str:
             n_pairs = len(sao.pairs)
             probation = await sao.generate_synthetic_dataset(5)
             assert (probation.pairs, len(sao.pairs)) == ((), n_pairs)
-            assert probation.why_ended == sao.alarms.why
+            assert probation.stop_reason == sao.alarms.why
             return str(sao.alarms.why)
 
     return asyncio.run(found())
@@ -290,4 +290,4 @@ def test_after_two_clean_rounds_rows_come_again():
     assert not state.alarms.gives_rows
     state = after(FULL)
     assert state.alarms.gives_rows
-    assert state.rounds.why_ended is None, "an alarm that is over ends no rounds"
+    assert state.rounds.stop_reason is None, "an alarm that is over ends no rounds"

@@ -12,7 +12,7 @@ from convergence.cli.app import app
 from convergence_core.errors import ConfigurationError
 from convergence_core.sao.formats import (
     BadRowError,
-    Row,
+    PreferenceRow,
     evidence_of,
     pair_of,
     read,
@@ -80,7 +80,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_preferring(folder, server.url, **SIZE)
         run = begin(folder)
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
     return folder
 
@@ -108,7 +108,7 @@ def pair(prompt: str = "Where do I pay?", p: float = 0.9, position: int = 0) -> 
 @pytest.mark.parametrize("p", [0.9, 0.1])
 def test_a_row_is_read_back_as_the_pair_it_was(form, p: float):
     one = pair(p=p)
-    row = Row.from_json(json.loads(json.dumps(row_of(one).to_json(form))))
+    row = PreferenceRow.from_json(json.loads(json.dumps(row_of(one).to_json(form))))
     assert row == row_of(one)
     assert pair_of(row, evidence_of(one, run_id="r"), 0) == one
 
@@ -131,9 +131,9 @@ def test_a_row_with_the_prompt_in_both_answers_is_rebuilt():
         name: [asked, {"role": "assistant", "content": text}]
         for name, text in (("chosen", row.chosen), ("rejected", row.rejected))
     }
-    assert Row.from_json(both) == row
+    assert PreferenceRow.from_json(both) == row
     plain = {"prompt": row.prompt, "chosen": row.chosen, "rejected": row.rejected}
-    assert Row.from_json(plain) == row
+    assert PreferenceRow.from_json(plain) == row
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_row_with_the_prompt_in_both_answers_is_rebuilt():
 )  # fmt: skip
 def test_rows_of_another_form_are_refused_by_name(value, says: str):
     with pytest.raises(BadRowError, match=says):
-        Row.from_json(value)
+        PreferenceRow.from_json(value)
 
 
 def test_evidence_of_another_row_is_refused():
@@ -253,7 +253,7 @@ def test_each_row_is_held_to_its_own_judge_and_round(tmp_path: Path):
             write_preferring(tmp_path, server.url, **{**SIZE, "society__sao": sao})
             run = begin(tmp_path)
             with run:
-                while run.goes_on():
+                while run.should_continue():
                     play_generation(run)
                 runs.append(run.run_id)
     store = ParquetStore(tmp_path / STORE)

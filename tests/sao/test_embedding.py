@@ -45,7 +45,7 @@ def played(folder: Path, settings: dict[str, Any], made: World) -> dict[str, Any
     with planted_server(made) as server:
         write_preferring(folder, server.url, **settings)
         with begin(folder) as run:
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
     (row,) = ParquetStore(folder / STORE).rows("select * from preference_rounds")
     return row
@@ -89,7 +89,7 @@ def test_a_round_that_is_played_again_asks_no_direction_twice(tmp_path: Path):
             n = made.n_asked["embedding"]
         assert n > 0
         with go_on(tmp_path) as again:
-            while again.goes_on():
+            while again.should_continue():
                 play_generation(again)
     assert made.n_asked["embedding"] == n
 

@@ -186,7 +186,7 @@ def test_a_program_of_ones_own_exports_no_row_of_a_call_that_raised_an_alarm(tmp
     sao, found = write(
         world, 2, n_samples=110, n_grounded=50, n_personas=220, quality_filter=False
     )
-    assert [one.why_ended is None for one in found] == [True, False]
+    assert [one.stop_reason is None for one in found] == [True, False]
     assert sao.trust.is_enabled
     sure = [pair for pair in found[0].kept if pair.split == "train"]
     assert any(pair.split == "train" for pair in found[1].kept)

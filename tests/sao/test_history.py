@@ -38,7 +38,7 @@ FROZEN = Exploitation(
     is_frozen=True,
 )
 KNOWN = SaoState(
-    rounds=Rounds(limit=3, n_done=3, best_agreement=0.9, why_ended="all 3 rounds were run"),
+    rounds=Rounds(limit=3, n_done=3, best_agreement=0.9, stop_reason="all 3 rounds were run"),
     asked=(1, 2),
     walk_to=100,
     alarms=Alarms(reference=FULL, n_alarms=2, is_stopped=True),
@@ -57,7 +57,7 @@ def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
 def finish(run: Run) -> SaoState:
     """Take a run to its last generation; return what it has learned of preferences."""
     with run:
-        while run.goes_on():
+        while run.should_continue():
             play_generation(run)
         assert run.preferring is not None
         return run.preferring.state

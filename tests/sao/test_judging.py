@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from convergence_core.sao.bradley_terry import Row, both_orders, fit
+from convergence_core.sao.bradley_terry import PairedJudgement, both_orders, fit
 from convergence_core.sao.filters import FilterSettings, HeldOut, Sieve
-from convergence_core.sao.pooled import Judged, correlation, pool
+from convergence_core.sao.pooled import PooledJudgement, correlation, pool
 from convergence_core.sao.preferences import (
     LEAST_MARGIN,
     SAID,
@@ -18,7 +18,7 @@ from convergence_core.sao.preferences import (
     logit,
     sigmoid,
 )
-from tasks.rlp.model_calls import UnreadableError
+from tasks.rlp.model_calls import UnreadableAnswerError
 from tasks.sao.pair_judge import chosen
 from tests.support.planted import Author, Judge, comparison
 
@@ -53,7 +53,7 @@ def test_a_plain_verdict_is_one_of_two_letters_or_none():
     assert chosen({"text": " a. "})
     assert not chosen({"text": "**B**"})
     for wrong in ("neither", "", "AB"):
-        with pytest.raises(UnreadableError):
+        with pytest.raises(UnreadableAnswerError):
             chosen({"text": wrong})
 
 
@@ -103,7 +103,7 @@ def test_a_judge_that_always_says_the_first_exports_nothing_and_aborts():
         pair = comparison(author, 2 * k, 2 * k + 1)
         assert sieve.before_judging(pair) is None
         assert sieve.after_judging(pair, said, None) == "margin"
-        judged.append(Judged(judgement=said, log_length_ratio=pair.log_length_ratio))
+        judged.append(PooledJudgement(judgement=said, log_length_ratio=pair.log_length_ratio))
     found = pool(judged)
     assert sieve.n_kept == 0
     assert found.agreement == 0.0
@@ -114,7 +114,9 @@ def test_a_judge_that_always_says_the_first_exports_nothing_and_aborts():
 # -- merits
 
 
-def planted(n: int, n_items: int, rng: np.random.Generator) -> tuple[np.ndarray, list[Row]]:
+def planted(
+    n: int, n_items: int, rng: np.random.Generator
+) -> tuple[np.ndarray, list[PairedJudgement]]:
     """Return qualities, and n pairs judged once in each order with delta .8 and lambda .6."""
     theta = rng.normal(size=n_items)
     rows = []
@@ -124,7 +126,7 @@ def planted(n: int, n_items: int, rng: np.random.Generator) -> tuple[np.ndarray,
         for position in (1.0, -1.0):
             p = sigmoid(1.5 * (theta[i] - theta[j]) + 0.8 * position + 0.6 * dlog)
             won = float(rng.random() < p)
-            rows.append(Row(i=i, j=j, position=position, log_length_ratio=dlog, p=won))
+            rows.append(PairedJudgement(i=i, j=j, position=position, log_length_ratio=dlog, p=won))
     return theta, rows
 
 
@@ -157,11 +159,11 @@ def test_a_fit_is_where_the_penalized_gradient_vanishes():
 
 
 def test_an_item_that_never_loses_has_a_finite_merit():
-    rows = [Row(i=0, j=1, position=1.0, log_length_ratio=0.0, p=1.0)] * 50
+    rows = [PairedJudgement(i=0, j=1, position=1.0, log_length_ratio=0.0, p=1.0)] * 50
     merits = fit(rows, 2)
     assert np.isfinite(merits.theta).all()
     assert merits.theta[0] > merits.theta[1]
-    same = fit([Row(i=0, j=1, position=1.0, log_length_ratio=0.0, p=0.5)], 2)
+    same = fit([PairedJudgement(i=0, j=1, position=1.0, log_length_ratio=0.0, p=0.5)], 2)
     assert same.theta == pytest.approx([0.0, 0.0])
     with pytest.raises(ValueError, match="no judgement"):
         fit([], 0)
@@ -183,7 +185,7 @@ def pooled_of(judge: Judge, n: int, seed: int = 0):
     for _ in range(n):
         dz, dlog = float(rng.normal() - rng.normal()), float(rng.normal(0, 0.5))
         said = judge.judge(dz, dlog, rng)
-        judged.append(Judged(judgement=said, log_length_ratio=dlog))
+        judged.append(PooledJudgement(judgement=said, log_length_ratio=dlog))
     return pool(judged)
 
 

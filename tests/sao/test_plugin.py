@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from convergence.plugins.learning.sao import SAOConfig
-from convergence_core.sao.formats import Row, row_of
+from convergence_core.sao.formats import PreferenceRow, row_of
 from convergence_core.sao.state import JudgedPair
 from tasks.sao.dataset import read_dataset
 from tests.support.planted_server import TAG, PlantedWorld
@@ -27,11 +27,14 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     assert found.audit is not None
     assert found.audit.accuracy == 1.0
     assert sao.trust.is_enabled
-    assert found.why_ended is None
+    assert found.stop_reason is None
     with pytest.raises(ValueError, match="coverage is insufficient"):
         sao.export_dataset(tmp_path / "rows.jsonl")
     files = sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
-    rows = [Row.from_json(json.loads(line)) for line in files["rows"].read_text().splitlines()]
+    rows = [
+        PreferenceRow.from_json(json.loads(line))
+        for line in files["rows"].read_text().splitlines()
+    ]
     train = [p for p in found.kept if p.split == "train"]
     assert rows == [row_of(p) for p in train]
     assert [p.judgement for p in read_dataset(files["rows"]).pairs] == [p.judgement for p in train]
@@ -82,7 +85,7 @@ def test_there_is_no_verdict_on_a_judge_below_fifty_different_items(tmp_path: Pa
 def test_rounds_end_and_then_nothing_more_is_written():
     world = PlantedWorld(truth=case_truth)
     sao, found = write(world, 3, n_samples=4, iterative_rounds=2)
-    assert found[1].why_ended == "all 2 rounds were run"
+    assert found[1].stop_reason == "all 2 rounds were run"
     assert found[2].pairs == ()
     assert world.n_asked["prompt"] == 8
     assert len({p.comparison.persona for p in sao.pairs}) == len(sao.pairs)
@@ -97,7 +100,7 @@ def test_a_call_says_which_round_it_was_and_why_it_was_aborted():
         assert found.kept == ()
         assert found.why_aborted is not None
         assert "agrees with itself on 0% of" in found.why_aborted
-    assert first.why_ended is None
+    assert first.stop_reason is None
     assert (third.round_number, third.why_aborted) == (None, None)
     _, (fair,) = write(PlantedWorld(truth=case_truth))
     assert (fair.round_number, fair.why_aborted) == (0, None)
@@ -165,8 +168,8 @@ def test_a_broken_model_brings_errors_and_no_pair(mode, tmp_path: Path):
 def test_a_model_without_any_channel_says_so():
     world = PlantedWorld(channel="verdict", truth=case_truth)
     _, (found,) = write(world, use_logprobs=True, n_samples=2)
-    assert found.why_ended is not None
-    assert "no probability channel" in found.why_ended
+    assert found.stop_reason is not None
+    assert "no probability channel" in found.stop_reason
     assert world.n_asked["prompt"] == 0
 
 

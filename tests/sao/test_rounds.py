@@ -30,12 +30,12 @@ def test_agreement_with_frozen_verdicts_needs_five_of_them():
 
 def test_rounds_end_at_their_limit_or_by_a_fall():
     two = Rounds(limit=2).after(None)
-    assert two.why_ended is None
-    assert two.after(0.9).why_ended == "all 2 rounds were run"
+    assert two.stop_reason is None
+    assert two.after(0.9).stop_reason == "all 2 rounds were run"
     state = Rounds(limit=9).after(0.90).after(0.86)
-    assert state.why_ended is None
+    assert state.stop_reason is None
     fallen = state.after(0.85)
-    assert fallen.why_ended == "the judge repeats 85% of its frozen verdicts, after 90%"
+    assert fallen.stop_reason == "the judge repeats 85% of its frozen verdicts, after 90%"
 
 
 # -- templates

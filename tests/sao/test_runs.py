@@ -65,7 +65,7 @@ def run_whole(folder: Path, world: World, **overrides: Any) -> tuple[Any, list[A
         write_preferring(folder, server.url, **{**SMALL, **overrides})
         run = begin(folder, on_event=events.append)
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
             return collect_progress(run), events
 
@@ -337,7 +337,7 @@ def test_offline_rounds_are_played_by_the_stand_in(tmp_path: Path):
         write_preferring(tmp_path, "http://127.0.0.1:9/v1", **{**SMALL, "society__sao": sao})
         run = begin(tmp_path, mock_url=server.url)
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
     found = rows(tmp_path, "select * from preference_rounds order by generation")
     assert [(row["n_prompts"], row["n_pairs"]) for row in found] == [(6, 6), (6, 6)]
@@ -442,7 +442,7 @@ def test_from_what_a_judge_says_that_nobody_vouches_for_no_text_is_distilled(tmp
         )
         run = begin(tmp_path)
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
             result = collect_progress(run)
     assert rows(tmp_path, "select * from preferences")
@@ -503,7 +503,7 @@ def test_a_text_gains_distilled_variants_that_are_tried_like_any_other(tmp_path:
         run = go_on(tmp_path)
         with run:
             assert run.loaded.space.parameters["system"].value_at(2) == world.distilled
-            while run.goes_on():
+            while run.should_continue():
                 play_generation(run)
             result = collect_progress(run)
     assert result.preferences is not None

@@ -75,7 +75,7 @@ def test_near_copies_of_earlier_rounds_are_dropped_unjudged_and_those_farther_of
         )
         run = begin(tmp_path)
         with run:
-            while run.goes_on():
+            while run.should_continue():
                 before = world.n_asked["answer"], world.n_asked["judgement"]
                 play_generation(run)
                 n_judged.append(world.n_asked["judgement"] - before[1])
@@ -134,7 +134,7 @@ def test_over_runs_of_a_system_no_persona_is_sent_twice(tmp_path: Path):
         for _ in range(2):
             run = begin(tmp_path)
             with run:
-                while run.goes_on():
+                while run.should_continue():
                     play_generation(run)
     sent = personas_sent(world)
     assert len(sent) == len(set(sent)) == 28

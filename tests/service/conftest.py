@@ -9,13 +9,13 @@ import pytest
 
 from convergence.client import Client
 from convergence.service.server import Service, ServiceOptions
-from convergence.service.tokens import SCOPES, Tokens, read_tokens
+from convergence.service.tokens import SCOPES, TokenRegistry, read_tokens
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 SECRETS: dict[str, str] = {scope: secrets.token_urlsafe(32) for scope in SCOPES}
 
 
-def all_tokens() -> Tokens:
+def all_tokens() -> TokenRegistry:
     return read_tokens([f"{scope}={scope}" for scope in SCOPES], dict(SECRETS.items()))
 
 

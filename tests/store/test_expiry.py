@@ -11,7 +11,7 @@ from convergence_core.ports import RunRecord
 from tasks.run.maintenance import DAY_US, maintain_store
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
-from tasks.store.runtime.promotions import crown
+from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.retention import due, orphans, remove
@@ -76,7 +76,7 @@ def test_maintenance_removes_old_runs_whole_and_leaves_the_rest(tmp_path: Path):
 def test_a_run_that_a_champion_came_from_stays(tmp_path: Path):
     filled(tmp_path, 100, 90, 3, 2)
     with RuntimeStore(tmp_path) as state:
-        crown(
+        set_champion(
             state,
             Champion(system="s", candidate_id="c", params={}, run_id="r0", reason="-", created_us=1),
         )  # fmt: skip

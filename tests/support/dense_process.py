@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from convergence_core.space.encoding import Encoding, Places
+from convergence_core.space.encoding import Encoding, Points
 
 
 def by_hand(
     encoding: Encoding,
-    a: Places,
-    b: Places,
+    a: Points,
+    b: Points,
     log_params: np.ndarray,
     *,
     additive: tuple[int, ...] = (),
@@ -46,13 +46,13 @@ def by_hand(
 
 def condition(
     encoding: Encoding,
-    training: Places,
+    training: Points,
     targets: np.ndarray,
     noise: np.ndarray,
     *,
     log_params: np.ndarray,
     additive: tuple[int, ...],
-    asked: Places,
+    asked: Points,
     rows: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of a normal vector's one part, given the other.

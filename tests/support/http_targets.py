@@ -11,7 +11,7 @@ from convergence_core.errors import (
 )
 from convergence_core.ports import Target
 from convergence_core.records import Case
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.secrets.redaction import Secrets
 from tasks.targets import make_target
 from tests.support.configurations import http_api, loaded
@@ -22,7 +22,7 @@ NO_PRICES = PriceTable(version="2026-01-01")
 
 
 def made_target(made, environ=None) -> Target:
-    return make_target(made, World(secrets=Secrets(environ or {}), prices=NO_PRICES))
+    return make_target(made, Environment(secrets=Secrets(environ or {}), prices=NO_PRICES))
 
 
 def ask(api, *, params=None, case=CASE, environ=None, base_dir=".", **sections) -> Any:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from convergence_core.ports import (
-    Answer,
     CallIntent,
     CallTotals,
     Claim,
     LostCall,
     Row,
     Settlement,
+    StoredAnswer,
 )
 from convergence_core.records import NO_USAGE, Json, Usage, canonical_json
 
@@ -55,9 +55,9 @@ class _Attempt:
     def is_of(self, intent: CallIntent) -> bool:
         return (self.intent.run_id, self.intent.eval_id) == (intent.run_id, intent.eval_id)
 
-    def answer(self) -> Answer:
+    def answer(self) -> StoredAnswer:
         assert self.ended_us is not None
-        return Answer(
+        return StoredAnswer(
             outcome=self.outcome,
             started_us=self.started_us,
             ended_us=self.ended_us,
@@ -202,7 +202,7 @@ class MemoryJournal:
         elif is_latest and call.state == "started":
             call.state = "failed"
 
-    def answers(self, call_keys: Sequence[str]) -> dict[str, Answer]:
+    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
         with self._lock:
             self._begin("answers", len(call_keys))
             found = {key: self.calls[key].current for key in call_keys if key in self.calls}

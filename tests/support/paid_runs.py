@@ -23,7 +23,7 @@ from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
-from tasks.run.progress import Learned
+from tasks.run.progress import StepResult
 from tasks.run.run import Run
 from tasks.store import ParquetStore
 from tasks.store.tables.rows import (
@@ -126,7 +126,7 @@ def go_on(folder: Path, name: str | None = None, **settings: Any) -> Run:
 def play(run: Run) -> RunResult:
     """Take an open run to its end."""
     with run:
-        while run.goes_on():
+        while run.should_continue():
             generation = run.next_generation
             trials = evaluate(run, run.ask().assignments, generation)
             run.check_stop()
@@ -146,7 +146,7 @@ def evaluate(run: Run, assignments: Sequence[Assignment], generation: int | None
         ]
 
 
-def publish(run: Run, learned: Learned) -> None:
+def publish(run: Run, learned: StepResult) -> None:
     """Publish a generation and move the run on, as ``tasks.steps.save_generation`` does."""
     generation = run.next_generation
     evaluations = [evaluation for trial in learned.trials for evaluation in trial.evaluations]

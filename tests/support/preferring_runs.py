@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from tasks.inputs.loader import load
-from tasks.run.active_runs import prefers
+from tasks.run.active_runs import sao_due
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
@@ -135,7 +135,7 @@ def go_on(folder: Path, **options: Any) -> Run:
 def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
     """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
     number = run.next_generation
-    if prefers(run.run_id):
+    if sao_due(run.run_id):
         prefer.fn(run.run_id, number)
     if stop_before("sample"):
         return False
@@ -150,7 +150,7 @@ def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: 
 def play(run: Run) -> Any:
     """Take an open run to its end; return its result."""
     with run:
-        while run.goes_on():
+        while run.should_continue():
             play_generation(run)
         trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
         return conclude(run, trials)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.objective.costs import Costs
+from convergence_core.objective.costs import CostAwareSettings
 from convergence_core.objective.goals import Goals
 from convergence_core.objective.reward import MetricRule, RewardModel
 from convergence_core.posterior import SpaceModel
@@ -70,7 +70,7 @@ class Priced:
         return [Trial(candidate=c, evaluations=tuple(own)) for c, own in found.values()]
 
 
-def sampler_with(costs: Costs | None) -> ThompsonSampler:
+def sampler_with(costs: CostAwareSettings | None) -> ThompsonSampler:
     """The default sampler, with cost-aware draws or without."""
     goals = None
     if costs is not None:
@@ -83,7 +83,7 @@ def sampler_with(costs: Costs | None) -> ThompsonSampler:
 
 
 def search(
-    costs: Costs | None,
+    costs: CostAwareSettings | None,
     seed: int,
     *,
     value: Callable[[Params], float] = mixed_value,

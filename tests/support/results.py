@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from convergence_core.explanation.records import (
+    CandidateCells,
     CaseGap,
-    Comparison,
     Discard,
     Discards,
     Effect,
     EffectPoint,
     Explanation,
-    Interaction,
-    Spent,
+    ParameterInteraction,
+    RivalComparison,
     Surface,
 )
 from convergence_core.records import Params
@@ -223,7 +223,7 @@ def _explanation(rows: tuple[LeaderboardRow, ...]) -> Explanation:
             share_own=0.05,
             n_pairs=3,
             interactions=(
-                Interaction(
+                ParameterInteraction(
                     parameters=("k1", "stemmer"),
                     share=0.06,
                     low=0.02,
@@ -237,7 +237,7 @@ def _explanation(rows: tuple[LeaderboardRow, ...]) -> Explanation:
             ),
         ),
         comparisons=tuple(
-            Comparison(
+            RivalComparison(
                 rival_id=rows[i].candidate_id,
                 rival="default" if i > 1 else "runner-up",
                 label=rows[i].label,
@@ -256,7 +256,7 @@ def _explanation(rows: tuple[LeaderboardRow, ...]) -> Explanation:
             if 0 < i < n
         ),
         spent=tuple(
-            Spent(
+            CandidateCells(
                 candidate_id=row.candidate_id,
                 label=row.label,
                 by_generation=((0, 5), (3, 10)),

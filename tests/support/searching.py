@@ -21,7 +21,7 @@ def search(config: Path) -> RunResult:
 def finish(run: Run) -> RunResult:
     """Bring a run to its end; it is closed then."""
     with run, ThreadPoolExecutor(64) as pool:
-        while run.goes_on():
+        while run.should_continue():
             number = run.next_generation
             plan = sample_candidates.fn(run.run_id, number)
             ask = partial(evaluate.fn, run_id=run.run_id, generation=number)

@@ -85,7 +85,7 @@ def go_on(folder: Path, **options: Any) -> Run:
 def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
     """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
     number = run.next_generation
-    if run.thinking is not None and run.thinking.why_off is None:
+    if run.thinking is not None and run.thinking.disabled_reason is None:
         think.fn(run.run_id, number)
         predict.fn(run.run_id, number)
     if stop_before("sample"):
@@ -102,7 +102,7 @@ def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: 
 def play(run: Run) -> Any:
     """Take an open run to its end; return its result."""
     with run:
-        while run.goes_on():
+        while run.should_continue():
             play_generation(run)
         trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
         return conclude(run, trials)

@@ -14,7 +14,7 @@ from convergence_core.space import Choice, Integer, Space
 from tasks.calls.metric_calls import PaidCall
 from tasks.mock.mock_server import MockServer
 from tasks.mock.tiny_world import BINS, MODELS, TEMPERATURES
-from tasks.providers import Connection, OpenAIChat
+from tasks.providers import ChatEndpoint, OpenAIChat
 from tasks.rlp.model_calls import Answered, Model
 from tasks.rlp.prompts import Messages
 
@@ -79,7 +79,9 @@ class PlainAsker:
 
 
 def tiny_chat(url: str, *, timeout_s: float = 20.0) -> OpenAIChat:
-    return OpenAIChat(f"{url}/v1", connection=Connection(timeout_s=timeout_s), unsupported="drop")
+    return OpenAIChat(
+        f"{url}/v1", connection=ChatEndpoint(timeout_s=timeout_s), unsupported="drop"
+    )
 
 
 def tiny_model_of(llm: OpenAIChat) -> Model:

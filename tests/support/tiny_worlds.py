@@ -9,13 +9,13 @@ import numpy as np
 
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment, Thought
-from convergence_core.rlp.history import Outcomes
-from convergence_core.rlp.learner import Lesson, RlpState, learn
+from convergence_core.rlp.history import CandidateOutcomes
+from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
 from convergence_core.rlp.policy import N_FEATURES
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.settings import RlpSettings
 from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
-from tasks.mock.tiny_world import Setting, Story, Trial, any_setting, outcome, think
+from tasks.mock.tiny_world import Setting, Story, WorldTrial, any_setting, outcome, think
 
 NOTHING = ("none",)
 STRATEGIES = ("oracle", "partial", "vague", "foreign", "inverted")
@@ -26,10 +26,10 @@ class World:
     """A hidden optimum, two trials told, and trials to be predicted."""
 
     optimum: Setting
-    history: tuple[Trial, ...]
-    trials: tuple[Trial, ...]
+    history: tuple[WorldTrial, ...]
+    trials: tuple[WorldTrial, ...]
 
-    def prompt(self, trial: Trial, thought: Sequence[str]) -> str:
+    def prompt(self, trial: WorldTrial, thought: Sequence[str]) -> str:
         story = Story(
             optimum=self.optimum,
             history=self.history,
@@ -39,7 +39,7 @@ class World:
         )
         return story.prompt()
 
-    def forecast(self, trial: Trial, thought: Sequence[str]) -> np.ndarray:
+    def forecast(self, trial: WorldTrial, thought: Sequence[str]) -> np.ndarray:
         """The ten bins as the model expects them, (10,)."""
         row = tiny_model().row(encode(self.prompt(trial, thought)))
         bins = row[FIRST_BIN : FIRST_BIN + N_BINS]
@@ -62,9 +62,9 @@ class World:
 def any_world(rng: random.Random, *, n_history: int = 2, n_trials: int = 4) -> World:
     optimum = any_setting(rng)
 
-    def trial() -> Trial:
+    def trial() -> WorldTrial:
         setting = any_setting(rng)
-        return Trial(setting=setting, outcome=outcome(setting, optimum, rng))
+        return WorldTrial(setting=setting, outcome=outcome(setting, optimum, rng))
 
     history = tuple(trial() for _ in range(n_history))
     return World(optimum, history, tuple(trial() for _ in range(n_trials)))
@@ -126,8 +126,8 @@ Read: TypeAlias = Callable[[World, Sequence[str]], Mapping[str, np.ndarray]]
 """What reads the forecasts of a world's trials with a thought."""
 
 
-def outcomes_of(world: World) -> Outcomes:
-    return Outcomes(observed={f"c{i}": t.outcome for i, t in enumerate(world.trials)})
+def outcomes_of(world: World) -> CandidateOutcomes:
+    return CandidateOutcomes(observed={f"c{i}": t.outcome for i, t in enumerate(world.trials)})
 
 
 def permuted(commitment: Commitment, _: World, rng: np.random.Generator) -> Commitment:
@@ -146,7 +146,7 @@ class Course:
 
     state: RlpState
     replay: Replay
-    lessons: list[Lesson]
+    lessons: list[RlpUpdate]
     mean_policy: np.ndarray
 
 
@@ -174,7 +174,7 @@ def run_course(
             outcomes_of(world),
             next_features=s,
             rng=rng,
-            settings=Settings(),
+            settings=RlpSettings(),
             replay=replay,
         )
         lessons.append(lesson)
@@ -182,7 +182,7 @@ def run_course(
     return Course(state, replay, lessons, np.mean(policies, axis=0))
 
 
-def mean_gain(lessons: Sequence[Lesson]) -> float:
+def mean_gain(lessons: Sequence[RlpUpdate]) -> float:
     """Mean reward of what was drawn, the silent ones included."""
     return float(np.mean([r for lesson in lessons for r in lesson.rewards.values()]))
 

@@ -9,7 +9,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.base import EnvName
 from convergence_core.errors import ConfigurationError, EvaluationFault
 from tasks.http.authentication import check_environment
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.secrets.redaction import MASK, Redactor, Secrets, secret_names
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
@@ -98,10 +98,10 @@ def test_the_journals_url_and_its_password_are_redacted_as_written_and_decoded(u
 def test_an_offline_run_needs_no_key_but_its_journal(monkeypatch):
     monkeypatch.delenv("JOURNAL", raising=False)
     with pytest.raises(ConfigurationError) as caught:
-        World.of(full(), mock_url="http://127.0.0.1:1")
+        Environment.of(full(), mock_url="http://127.0.0.1:1")
     assert [problem.key for problem in caught.value.problems] == ["storage.journal"]
     monkeypatch.setenv("JOURNAL", "postgresql://me:offline-pass-1@host/base")
-    world = World.of(full(), mock_url="http://127.0.0.1:1")
+    world = Environment.of(full(), mock_url="http://127.0.0.1:1")
     assert world.redactor(full())("offline-pass-1") == MASK
 
 

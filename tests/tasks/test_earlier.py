@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence.optimize.progress import Progress
+from convergence.optimize.progress import ProgressDisplay
 from convergence_core.errors import ResumeError, RunInterruptedError
 from convergence_core.events import Event, GenerationFinished, RunStarted
 from convergence_core.result import RunResult
@@ -184,7 +184,7 @@ class Lines:
 def test_the_console_says_it_once_until_it_changes():
     screen = Lines()
     said = ["a", "a", "b", None]
-    with Progress(screen) as progress:
+    with ProgressDisplay(screen) as progress:
         for number, text in enumerate(said):
             progress(
                 GenerationFinished(

@@ -16,7 +16,7 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import Trial
-from tasks.calls.rate_limiter import Gate
+from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.http.retries import Backoff
 from tasks.http.stopwatch import checked_by
 from tests.support.configurations import http_api, loaded
@@ -169,7 +169,7 @@ def test_a_call_that_was_let_in_before_the_pause_keeps_it_too():
         return Answer({}, 429, {"retry-after-ms": "300"}) if n_seen == 1 else Answer({"result": 1})
 
     async def go() -> None:
-        gate, loop = Gate(server.url, max_in_flight=2), asyncio.get_running_loop()
+        gate, loop = EndpointLimiter(server.url, max_in_flight=2), asyncio.get_running_loop()
         target = made_target(loaded(api=http_api(server.url)))
         assert [gate.enter(loop.time()) for _ in range(2)] == [None, None]
         with checked_by(gate):

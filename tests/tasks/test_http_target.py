@@ -9,7 +9,7 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import Case, Usage
-from tasks.inputs.environment import World
+from tasks.inputs.environment import Environment
 from tasks.secrets.redaction import Redactor, Secrets
 from tasks.targets import make_target
 from tasks.targets.endpoint import HttpTarget
@@ -332,7 +332,7 @@ def test_a_server_that_echoes_the_key_leaks_it_nowhere():
         secrets = Secrets({"CANARY": key})
         journal = MemoryJournal()
         redact = Redactor.from_configuration(made.configuration, secrets)
-        target = make_target(made, World(secrets=secrets, prices=NO_PRICES))
+        target = make_target(made, Environment(secrets=secrets, prices=NO_PRICES))
         with session(target, journal=journal, redact=redact, max_retries=1) as s:
             trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
     assert server.requests[0].headers["authorization"] == f"Bearer {key}"

@@ -26,13 +26,13 @@ from convergence_core.records import Case, Json, Params, Reply, canonical_json, 
 from tasks.calls.metric_calls import PaidCall, PaidMetric
 from tasks.metrics.judge import (
     EVALUATOR_VERSION,
-    Judgement,
     LlmJudge,
+    VoteSummary,
     call_count,
 )
 from tasks.metrics.judge.labels import hidden
 from tasks.metrics.judge.prompts import judge_messages, response_format
-from tasks.metrics.judge.verdicts import UnreadableError, read_verdict
+from tasks.metrics.judge.verdicts import UnreadableVerdictError, read_verdict
 
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})
 LLM_CONFIG = LlmConfig(model="openai/j", temperature=None, max_tokens=300, timeout_seconds=5)
@@ -124,7 +124,7 @@ def judge(mode: str = "rating", llm: Any = None, **more: Any) -> LlmJudge:
     )
 
 
-def judgement(made: LlmJudge, asker: Any, value: Json = "new", params: Any = None) -> Judgement:
+def judgement(made: LlmJudge, asker: Any, value: Json = "new", params: Any = None) -> VoteSummary:
     reply = Reply(value=value, latency_ms=1.0)
     return asyncio.run(made.judgement(reply, CASE, params or {"k": 5}, asker))
 
@@ -321,7 +321,7 @@ def test_one_object_is_found_in_fences_and_prose(text):
     ],
 )
 def test_everything_else_holds_no_verdict(mode, text):
-    with pytest.raises(UnreadableError):
+    with pytest.raises(UnreadableVerdictError):
         read_verdict(mode, text)
 
 
@@ -420,7 +420,7 @@ def test_no_more_calls_are_under_way_than_the_model_allows():
 @pytest.mark.parametrize(("better", "value"), [("new", 1.0), ("old", 0.0)])
 def test_a_winner_in_both_orders_wins(better, value):
     asker = ScriptedAsker(prefers(better))
-    assert judgement(judge("pairwise"), asker) == Judgement(value=value, n_votes=1)
+    assert judgement(judge("pairwise"), asker) == VoteSummary(value=value, n_votes=1)
     first, second = (shown(call) for call in asker.calls)
     assert first.index("\nnew\n") < first.index("\nold\n")
     assert second.index("\nold\n") < second.index("\nnew\n")
@@ -456,7 +456,7 @@ def test_nobody_is_asked_about_the_champion_itself_or_an_equal_answer(case):
     made = judge("pairwise")
     params, value = ({"k": 2}, "new") if case == "champion" else ({"k": 5}, "old")
     found = judgement(made, asker, value, params)
-    assert (found, asker.calls) == (Judgement(value=0.5), [])
+    assert (found, asker.calls) == (VoteSummary(value=0.5), [])
     assert made.numbers(found) == {"quality": 0.5}
 
 

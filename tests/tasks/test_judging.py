@@ -24,7 +24,7 @@ from tasks.metrics.judge.labels import passed_of, rating_of
 from tasks.providers import make_llm
 from tasks.report.blocks import Bullets, Code, Heading
 from tasks.report.judge_section import (
-    Judged,
+    LabeledJudgement,
     judge_blocks,
     judge_report,
     judge_reports,
@@ -309,8 +309,11 @@ def metric(mode: str = "pass_fail") -> MetricConfig:
     return judged_by(q={"mode": mode, "label_field": "expected"}).evaluation.metrics["q"]
 
 
-def rows(*pairs: tuple[float, Any]) -> list[Judged]:
-    return [Judged(case_id=f"c{i}", value=v, label=label) for i, (v, label) in enumerate(pairs)]
+def rows(*pairs: tuple[float, Any]) -> list[LabeledJudgement]:
+    return [
+        LabeledJudgement(case_id=f"c{i}", value=v, label=label)
+        for i, (v, label) in enumerate(pairs)
+    ]
 
 
 def text_of(report: JudgeReport) -> str:
@@ -335,8 +338,10 @@ def test_a_judge_of_ratings_is_told_in_points():
 
 
 def test_one_case_is_one_pair_however_often_it_was_judged():
-    same = [Judged(case_id="c0", value=v, label=True) for v in (1.0, 1.0, 0.0)]
-    report = judge_report("q", metric(), [*same, Judged(case_id="c1", value=0.0, label=False)])
+    same = [LabeledJudgement(case_id="c0", value=v, label=True) for v in (1.0, 1.0, 0.0)]
+    report = judge_report(
+        "q", metric(), [*same, LabeledJudgement(case_id="c1", value=0.0, label=False)]
+    )
     assert report.agreement is not None
     assert (report.agreement.n, report.agreement.n_equal) == (2, 2)
 

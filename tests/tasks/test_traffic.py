@@ -19,7 +19,12 @@ from convergence_core.errors import (
     EvaluationFault,
     InfrastructureFault,
 )
-from tasks.calls.rate_limiter import LONGEST_HOLD_S, Gate, Gates, TrafficEvent
+from tasks.calls.rate_limiter import (
+    LONGEST_HOLD_S,
+    EndpointLimiter,
+    EndpointLimiters,
+    TrafficEvent,
+)
 from tasks.http.stopwatch import Stopwatch, checked_by
 
 T = TypeVar("T")
@@ -68,11 +73,11 @@ def refused(kind: str = "http_401") -> InfrastructureFault:
     return InfrastructureFault("Check the value of KEY.", error_type=kind, retryable=False)
 
 
-def gate_of(most: int = 8, **settings: Any) -> Gate:
-    return Gate("http://host", max_in_flight=most, **settings)
+def gate_of(most: int = 8, **settings: Any) -> EndpointLimiter:
+    return EndpointLimiter("http://host", max_in_flight=most, **settings)
 
 
-def ends(gate: Gate, *faults: EvaluationFault | None, now_s: float = 0.0) -> None:
+def ends(gate: EndpointLimiter, *faults: EvaluationFault | None, now_s: float = 0.0) -> None:
     """One call after another."""
     for fault in faults:
         assert gate.enter(now_s) is None
@@ -114,7 +119,7 @@ def test_a_call_that_is_not_made_leaves_no_trace():
 
 
 def test_gates_are_per_endpoint_and_key():
-    gates = Gates(max_in_flight=4)
+    gates = EndpointLimiters(max_in_flight=4)
     here = gates.of("http://a", "KEY")
     assert here is gates.of("http://a", "KEY")
     others = [
@@ -388,7 +393,9 @@ class Strict:
         self.n_served += 1
 
 
-async def serve_all(endpoint: Strict, gate: Gate, n_calls: int, rng: random.Random) -> None:
+async def serve_all(
+    endpoint: Strict, gate: EndpointLimiter, n_calls: int, rng: random.Random
+) -> None:
     """A queue whose calls, between entering and sending, take their time (they are journaled)."""
     loop, left, moved = asyncio.get_running_loop(), deque(range(n_calls)), asyncio.Event()
 

@@ -29,10 +29,10 @@ from convergence_core.rlp.baseline import DECAY, Mixture
 from convergence_core.rlp.bins import normalized
 from convergence_core.rlp.gain import information_gain
 from convergence_core.rlp.learner import Episode, critic
-from convergence_core.rlp.policy import N_FEATURES, Policy, Update, Value
-from convergence_core.rlp.settings import Settings
+from convergence_core.rlp.policy import N_FEATURES, StrategyPolicy, Update, ValueFunction
+from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.strategies import STRATEGIES
-from tasks.rlp.model_calls import UnreadableError
+from tasks.rlp.model_calls import UnreadableAnswerError
 from tasks.rlp.probability_channels import TOP, next_tokens, of_options
 
 __all__ = ["InformationGain", "RLPConfig", "RLPMixin", "Update"]
@@ -136,8 +136,8 @@ class RLPMixin:
             config: see ``RLPConfig``.
         """
         self.config = config or RLPConfig()
-        self.policy = Policy.uniform(len(self.config.strategies) + 1)
-        self.value = Value.zero()
+        self.policy = StrategyPolicy.uniform(len(self.config.strategies) + 1)
+        self.value = ValueFunction.zero()
         self.moment = 1.0
         self.episodes: tuple[Episode, ...] = ()
         self.gains: list[float] = []
@@ -269,7 +269,7 @@ class RLPMixin:
             self.episodes = self._within_buffer((*self.episodes, episode))
         config = self.config
         sigma = advantage.sigma_of(self.moment, normalizes=config.normalize_rewards)
-        settings = Settings(gamma=config.gamma, gae_lambda=config.gae_lambda)
+        settings = RlpSettings(gamma=config.gamma, gae_lambda=config.gae_lambda)
         self.value, _, steps = critic(self.value, self.episodes, self._features(), sigma, settings)
         self.policy, update = policies.improve(
             self.policy,
@@ -308,7 +308,7 @@ class RLPMixin:
             try:
                 p = await self._told(options, thought)
                 return p, await self._told(options, None), TOLD
-            except (UnreadableError, CandidateFault):
+            except (UnreadableAnswerError, CandidateFault):
                 if self.config.use_logprobs is True:
                     raise
         return await self._asked(options, thought), await self._asked(options, None), ASKED

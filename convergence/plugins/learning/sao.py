@@ -34,20 +34,20 @@ from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.executed_items import AuditItem, Grounded, audit_items
 from convergence_core.sao.filters import FilterSettings, HeldOut, Sieve
 from convergence_core.sao.formats import Format
-from convergence_core.sao.pooled import Judged, Pooled
+from convergence_core.sao.pooled import Pooled, PooledJudgement
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.rounds import Rounds, agreement
 from convergence_core.sao.state import JudgedPair
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.channel_probe import Ladder
+from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.model_calls import SAO, Answered, Model
 from tasks.sao.dataset import Dataset, export, training_of
 from tasks.sao.factory import shipped_personas
 from tasks.sao.history import prompts_of, texts_of
-from tasks.sao.pair_judge import climb_as_judge
+from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import Batched, Played, Player, RoundPlan
-from tasks.sao.writer import Asked, Writer
+from tasks.sao.writer import AnsweringSystem, Writer
 
 __all__ = ["SAOConfig", "SAOMixin", "SyntheticDataset"]
 
@@ -134,7 +134,7 @@ class SyntheticDataset:
     """The judge over the last 200 pairs; ``None``: nothing was judged."""
     coverage: Coverage | None = None
     audit: Audit | None = None
-    why_ended: str | None = None
+    stop_reason: str | None = None
     """Why no further call will write anything; ``None``: one may."""
 
     @property
@@ -170,7 +170,7 @@ class SAOMixin:
         self.rounds = Rounds(limit=self.config.iterative_rounds)
         self.alarms = Alarms()
         self.trust = Trust()
-        self.ladder: Ladder | None = None
+        self.ladder: ChannelProbe | None = None
         """How judgements are read; ``None``: nothing was asked yet."""
         self._held_out = tuple(held_out)
         self._items = _items(grounded)
@@ -191,11 +191,11 @@ class SAOMixin:
         if self.config.temperature is not None:
             options["temperature"] = self.config.temperature
         target = _Answering(llm_provider, model, options)
-        self._asked = Asked(target=target, warm=target, shape=PromptShape())
+        self._asked = AnsweringSystem(target=target, warm=target, shape=PromptShape())
         self._writer = Writer(model=self._model, task=task, longest=self.config.max_prompt_length)
 
     async def generate_synthetic_dataset(self, n_samples: int = 20) -> SyntheticDataset:
-        """Play one round and return what it has brought; see ``why_ended`` for when to stop.
+        """Play one round and return what it has brought; see ``stop_reason`` for when to stop.
 
         Faults of the model are counted by their reason; nothing stands in for what failed.
 
@@ -207,17 +207,19 @@ class SAOMixin:
         """
         if n_samples < 1:
             raise ValueError(f"`n_samples` must be at least 1, not {n_samples}")
-        if self.rounds.why_ended is not None or self.alarms.is_off:
-            return SyntheticDataset(pairs=(), why_ended=self.rounds.why_ended or self.alarms.why)
+        if self.rounds.stop_reason is not None or self.alarms.is_off:
+            return SyntheticDataset(
+                pairs=(), stop_reason=self.rounds.stop_reason or self.alarms.why
+            )
         asker = Batched(_Plain(), self.config.batch_size)
         if self.ladder is None:
-            self.ladder = await climb_as_judge(self._model, self.config.use_logprobs, asker)
+            self.ladder = await probe_judge_channels(self._model, self.config.use_logprobs, asker)
         if self.ladder.channel is None:
-            return SyntheticDataset(pairs=(), why_ended=self.ladder.why_off)
+            return SyntheticDataset(pairs=(), stop_reason=self.ladder.disabled_reason)
         plan = self._plan(n_samples)
         if not plan.personas:
             why = "all personas were asked (`n_personas`)"
-            return SyntheticDataset(pairs=(), why_ended=why)
+            return SyntheticDataset(pairs=(), stop_reason=why)
         config = self.config
         sieve = Sieve(
             FilterSettings(
@@ -306,7 +308,9 @@ class SAOMixin:
             audited_before=frozenset(self._audited),
             frozen=tuple(frozen[:_N_FROZEN]),
             judged_before=tuple(
-                Judged(judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio)
+                PooledJudgement(
+                    judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio
+                )
                 for p in self.pairs
             ),
             is_probation=not self.alarms.gives_rows,
@@ -343,7 +347,7 @@ class SAOMixin:
             pooled=played.pooled,
             coverage=seen.prompts if plan.is_probation else seen.texts,
             audit=played.found,
-            why_ended=self.rounds.why_ended
+            stop_reason=self.rounds.stop_reason
             or (None if self.alarms.gives_rows else self.alarms.why),
         )
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from convergence_core.records import Candidate
 from convergence_core.search.evolution import Pool, PoolBreeder
-from convergence_core.search.racing.competitors import Contest, Field
-from convergence_core.search.racing.expert_mixture import Panel
-from convergence_core.search.racing.plan_builder import Draft, first_in
+from convergence_core.search.racing.competitors import Competitors, PosteriorDraws
+from convergence_core.search.racing.expert_mixture import ExpertMixture
+from convergence_core.search.racing.plan_builder import PlanBuilder, first_in
 
 MIN_FINALISTS = 2
 """Known candidates that the last generation of the end game compares at least."""
@@ -30,11 +30,11 @@ FINALIST_RATIO = 3
 
 
 @dataclass(kw_only=True)
-class Race:
+class CellAllocation:
     """Fills a draft; used within one ``ask`` and never kept."""
 
-    field: Field
-    draft: Draft
+    field: Competitors
+    draft: PlanBuilder
     rng: np.random.Generator
     breeder: PoolBreeder
     chunk: int
@@ -116,7 +116,7 @@ class Race:
         contest = field.contest(self.breeder, self.rng, -(-n_cells // self.chunk))
         elites, values = field.elites, contest.values
         advice = self.draft.request.advice
-        panel = Panel.of(advice.experts, field, self.rng)
+        panel = ExpertMixture.of(advice.experts, field, self.rng)
         n_reserved = -(-len(values) // 2) if advice.reserves else len(values) * (panel is None)
         if panel is not None:
             values = panel.values(values, n_reserved, elites, contest.pool.genes)
@@ -137,7 +137,7 @@ class Race:
                 return
 
     def _competitor(
-        self, i: int, elites: np.ndarray, contest: Contest, panel: Panel | None
+        self, i: int, elites: np.ndarray, contest: PosteriorDraws, panel: ExpertMixture | None
     ) -> Candidate:
         """Return who competes under an index: an elite, a row of the pool, or an expert's proposal."""
         if i < len(elites):

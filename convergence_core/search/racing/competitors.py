@@ -38,7 +38,7 @@ class Rules:
     narrows: bool = True
     """``False``: the end game goes by draws in large generations, too; to show what ever fewer
     finalists are worth."""
-    prefers_telling: bool = True
+    weight_by_information: bool = True
     """``False``: cases are asked in turn, whatever answers to them tell; to show what preferring those
     that tell is worth."""
     confidence_level: float = 0.95
@@ -72,7 +72,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Contest:
+class PosteriorDraws:
     """Who competes in one search besides the elites, and what draws say."""
 
     pool: Pool
@@ -85,7 +85,7 @@ class Contest:
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class Competitors:
     """Known candidates, as the posterior sees them."""
 
     rules: Rules
@@ -96,9 +96,9 @@ class Field:
     """What counts besides the mean reward; ``None``: nothing."""
     exponent: float = 0.0
     """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
-    _contests: dict[str, "Contest"] = field(default_factory=dict, repr=False)
+    _contests: dict[str, "PosteriorDraws"] = field(default_factory=dict, repr=False)
 
-    def contest(self, breeder: PoolBreeder, rng: np.random.Generator, n: int) -> "Contest":
+    def contest(self, breeder: PoolBreeder, rng: np.random.Generator, n: int) -> "PosteriorDraws":
         """Return a new pool and n draws of who is worth what.
 
         A generation that thinks asks twice from one state of the generator; the second time it is
@@ -110,7 +110,7 @@ class Field:
             pool = self.pool(breeder, rng)
             values = self.draws(self.elites, pool.genes, rng, n)
             values.setflags(write=False)
-            found = Contest(pool=pool, values=values, rng_state=rng.bit_generator.state)
+            found = PosteriorDraws(pool=pool, values=values, rng_state=rng.bit_generator.state)
             self._contests[key] = found
         rng.bit_generator.state = found.rng_state
         return found
@@ -176,7 +176,11 @@ class Field:
         ``None``: cases are not known to differ in it.
         """
         learned = self.fitted.learned
-        if learned is None or learned.effects.items is None or not self.rules.prefers_telling:
+        if (
+            learned is None
+            or learned.effects.items is None
+            or not self.rules.weight_by_information
+        ):
             return None
         leaders = self.ranking[:N_LEADERS]
         level = float(self.beliefs(self.genes[leaders], self.rows[leaders]).mean.mean())
@@ -248,7 +252,7 @@ class Field:
             if parent >= 0
         )
 
-    def left_to_gain(
+    def regret_upper_bound(
         self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
     ) -> float | None:
         """Return the quantile of what the best candidate considered has over the leader.

@@ -24,9 +24,9 @@ from convergence_core.records import sha256_hex
 from convergence_core.rlp.experts import EDGE, strength
 from convergence_core.rlp.statistical import trial_variance
 from convergence_core.search.evolution import Pool
-from convergence_core.search.racing.competitors import Field
+from convergence_core.search.racing.competitors import Competitors
 from convergence_core.search.sampler import Expert
-from convergence_core.space.encoding import Places
+from convergence_core.space.encoding import Points
 
 MOST_PROPOSALS = 40
 """Proposed points among the pool of a generation, if experts had all the weight."""
@@ -34,19 +34,19 @@ JITTER = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class ExpertMixture:
     """Those experts who may fill places."""
 
     experts: tuple[Expert, ...]
-    field: Field
+    field: Competitors
     proposals: Pool
     """Rows that nobody has asked; as many of each expert as its weight says."""
     rng: np.random.Generator
 
     @classmethod
     def of(
-        cls, experts: Sequence[Expert], field: Field, rng: np.random.Generator
-    ) -> "Panel | None":
+        cls, experts: Sequence[Expert], field: Competitors, rng: np.random.Generator
+    ) -> "ExpertMixture | None":
         """Return the panel; ``None``: nobody has a say.
 
         Args:
@@ -114,7 +114,7 @@ def with_expert(fitted: FittedSpaceModel, expert: Expert) -> GaussianProcess:
 
 
 def condition(
-    process: GaussianProcess, places: Places, targets: np.ndarray, variances: np.ndarray
+    process: GaussianProcess, places: Points, targets: np.ndarray, variances: np.ndarray
 ) -> GaussianProcess:
     """Return a process that saw further measurements; its hyper-parameters stay.
 
@@ -150,7 +150,7 @@ def condition(
     )
 
 
-def _proposed(experts: Sequence[Expert], field: Field) -> Pool:
+def _proposed(experts: Sequence[Expert], field: Competitors) -> Pool:
     """Return the points that experts propose, as many as their weights say, each nobody's yet."""
     points = [
         point

@@ -46,7 +46,7 @@ def default_chunk(n_cases: int) -> int:
     return min(n_cases, max(5, -(-n_cases // 4)))
 
 
-def telling_chunk(n_cases: int, worth_the_prior: float | None) -> int:
+def informative_chunk(n_cases: int, worth_the_prior: float | None) -> int:
     """Return how many cases tell enough of a newcomer, once noise and merit were told apart.
 
     Args:
@@ -62,7 +62,7 @@ def telling_chunk(n_cases: int, worth_the_prior: float | None) -> int:
     return min(n_cases, max(least, round(min(worth_the_prior, n_cases))))
 
 
-class Draft:
+class PlanBuilder:
     """A plan in the making; used within one ``ask`` and never kept."""
 
     def __init__(

@@ -15,7 +15,7 @@ from convergence_core.objective.goals import Goals
 from convergence_core.posterior import Surrogate
 from convergence_core.records import Candidate, Trial
 from convergence_core.search.evolution import Breeder
-from convergence_core.search.racing.plan_builder import Draft, first_in
+from convergence_core.search.racing.plan_builder import PlanBuilder, first_in
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
 from convergence_core.search.samplers.search_update import generation_of, tell
 from convergence_core.search.samplers.uniform import n_newcomers, seat, top_up
@@ -44,7 +44,7 @@ class EvolutionSampler:
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan the children; when the space holds no more, open cells of known candidates."""
-        draft = Draft(self.space, state.archive, request, rng)
+        draft = PlanBuilder(self.space, state.archive, request, rng)
         draft.retry_missing()
         population = self.population(state)
         elites = min(self.elite_size, len(population), request.n_candidates - 1)

@@ -23,13 +23,13 @@ from functools import cached_property
 import numpy as np
 
 from convergence_core.objective.goals import MEMORY_KEY as GOALS_KEY, Goals
-from convergence_core.posterior.selection_bias import Optimism
+from convergence_core.posterior.selection_bias import SelectionBias
 from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel, SpaceModel
 from convergence_core.records import Json, Trial
 from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import PoolBreeder
-from convergence_core.search.racing import Field, Race, Rules
-from convergence_core.search.racing.plan_builder import Draft, first_in, telling_chunk
+from convergence_core.search.racing import CellAllocation, Competitors, Rules
+from convergence_core.search.racing.plan_builder import PlanBuilder, first_in, informative_chunk
 from convergence_core.search.sampler import LEFT_TO_GAIN, SETTLED, AskRequest, Plan, SearchState
 from convergence_core.search.samplers.search_update import generation_of, tell
 from convergence_core.space import Space
@@ -53,7 +53,7 @@ class ThompsonSampler:
     exploration_rate: float = 0.0
     """Share of places for uniformly random newcomers, whatever the posterior says."""
     cases_per_candidate: int | None = None
-    """Cases of one chunk; ``None``: see ``telling_chunk``."""
+    """Cases of one chunk; ``None``: see ``informative_chunk``."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
     goals: Goals | None = None
@@ -72,7 +72,7 @@ class ThompsonSampler:
         )
         if fitted.is_exact:
             request = replace(request, repeats=1, n_again=0)
-        draft = Draft(self.space, state.archive, request, rng)
+        draft = PlanBuilder(self.space, state.archive, request, rng)
         if fitted.learned is None:
             draft.retry_missing()
             self._open(draft, rng)
@@ -80,7 +80,7 @@ class ThompsonSampler:
         chunk = self._chunk(request, fitted.cells_worth_the_prior)
         field = self._contested(state, fitted, request)
         self._share_out(draft, chunk, field.telling)
-        race = Race(
+        race = CellAllocation(
             field=field,
             draft=draft,
             rng=rng,
@@ -106,7 +106,7 @@ class ThompsonSampler:
         memory: dict[str, Json] = {
             **self._shown(state, fitted, told.archive).noted(told.memory, generation_of(state)),
             MEMORY_KEY: fitted.log_params.tolist(),
-            LEFT_TO_GAIN: competitors.left_to_gain(
+            LEFT_TO_GAIN: competitors.regret_upper_bound(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
             ),
         }
@@ -114,16 +114,16 @@ class ThompsonSampler:
             memory[GOALS_KEY] = competitors.goals.memory
         return SearchState(archive=told.archive, memory=memory)
 
-    def _shown(self, state: SearchState, after: FittedSpaceModel, told: Archive) -> Optimism:
+    def _shown(self, state: SearchState, after: FittedSpaceModel, told: Archive) -> SelectionBias:
         """Return what a generation showed of those who led before it."""
         before = self.surrogate.warm(state.memory).fit(
             state.archive, case_ids=after.case_ids, case_weights=self.case_weights
         )
-        return Optimism.shown(before, state.archive, after, told)
+        return SelectionBias.shown(before, state.archive, after, told)
 
     def _contested(
         self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest
-    ) -> Field:
+    ) -> Competitors:
         """Return who competes in a generation: the last answer again, if it was asked of this fit."""
         last = self._last.get("field")
         if last is not None and last.fitted is fitted and last.archive is state.archive:
@@ -137,7 +137,7 @@ class ThompsonSampler:
         return found
 
     @cached_property
-    def _last(self) -> dict[str, Field]:
+    def _last(self) -> dict[str, Competitors]:
         return {}
 
     def _field(
@@ -147,12 +147,12 @@ class ThompsonSampler:
         memory: Mapping[str, Json],
         *,
         n_steps: int,
-    ) -> Field:
+    ) -> Competitors:
         """Return who competes; surrogates of further goals begin where ``memory`` says."""
         encoding, goals = self.surrogate.encoding, None
         if self.goals is not None:
             goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
-        return Field(self.rules, encoding, archive, fitted, goals)
+        return Competitors(self.rules, encoding, archive, fitted, goals)
 
     def _exponent(self, archive: Archive, request: AskRequest) -> float:
         """Return how much predicted costs count in this generation."""
@@ -165,12 +165,12 @@ class ThompsonSampler:
         n_cases = len(request.case_ids)
         affordable = min(n_cases, max(1, request.n_cells // request.n_candidates))
         wanted = self.cases_per_candidate or (
-            telling_chunk(affordable, worth_the_prior) if self.races else affordable
+            informative_chunk(affordable, worth_the_prior) if self.races else affordable
         )
         return max(1, min(wanted, n_cases))
 
     def _share_out(
-        self, draft: Draft, chunk: int, telling: Mapping[str, float] | None = None
+        self, draft: PlanBuilder, chunk: int, telling: Mapping[str, float] | None = None
     ) -> None:
         rules = self.rules
         draft.share_out(
@@ -192,7 +192,7 @@ class ThompsonSampler:
     def _stepped(self) -> PoolBreeder:
         return PoolBreeder(encoding=self.surrogate.encoding, levels=self.n_levels)
 
-    def _open(self, draft: Draft, rng: np.random.Generator) -> None:
+    def _open(self, draft: PlanBuilder, rng: np.random.Generator) -> None:
         """Ask the first generation: candidates spread over the space, a chunk each."""
         breeder = self._breeder(draft.request)
         chunk = self._chunk(draft.request)

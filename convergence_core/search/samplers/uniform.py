@@ -8,7 +8,7 @@ import numpy as np
 from convergence_core.objective.goals import Goals
 from convergence_core.records import Candidate, Trial
 from convergence_core.search.evolution import fresh
-from convergence_core.search.racing.plan_builder import CellKey, Draft, first_in
+from convergence_core.search.racing.plan_builder import CellKey, PlanBuilder, first_in
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
 from convergence_core.search.samplers.search_update import tell
 from convergence_core.space import Space
@@ -31,7 +31,7 @@ class RandomSampler:
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
         """Plan newcomers; when the space holds no more, the open cells of known candidates."""
-        draft = Draft(self.space, state.archive, request, rng)
+        draft = PlanBuilder(self.space, state.archive, request, rng)
         draft.retry_missing()
         seats = n_newcomers(draft, self.cases_per_candidate)
         newcomers = first_in(self.space, request, state.archive)[:seats]
@@ -47,13 +47,13 @@ class RandomSampler:
         return tell(state, trials, self.goals)
 
 
-def cells_of_newcomer(draft: Draft, cases_per_candidate: int | None) -> list[CellKey]:
+def cells_of_newcomer(draft: PlanBuilder, cases_per_candidate: int | None) -> list[CellKey]:
     """Return the cells each newcomer gets: the same cases for all, with all repeats."""
     cases = draft.fresh_cases[:cases_per_candidate]
     return [(case, repeat) for repeat in range(draft.request.repeats) for case in cases]
 
 
-def n_newcomers(draft: Draft, cases_per_candidate: int | None) -> int:
+def n_newcomers(draft: PlanBuilder, cases_per_candidate: int | None) -> int:
     """Return how many newcomers fit; one is asked in part rather than none at all."""
     n_cells = len(cells_of_newcomer(draft, cases_per_candidate))
     if not n_cells or not draft.n_left:
@@ -61,14 +61,16 @@ def n_newcomers(draft: Draft, cases_per_candidate: int | None) -> int:
     return min(draft.request.n_candidates, max(1, draft.n_left // n_cells))
 
 
-def seat(draft: Draft, newcomers: Sequence[Candidate], cases_per_candidate: int | None) -> None:
+def seat(
+    draft: PlanBuilder, newcomers: Sequence[Candidate], cases_per_candidate: int | None
+) -> None:
     """Plan the newcomers' cells."""
     keys = cells_of_newcomer(draft, cases_per_candidate)
     for candidate in newcomers:
         draft.add(candidate, keys)
 
 
-def top_up(draft: Draft, candidates: Sequence[Candidate], rng: np.random.Generator) -> None:
+def top_up(draft: PlanBuilder, candidates: Sequence[Candidate], rng: np.random.Generator) -> None:
     """Spend what is left on open cells of known candidates, in random order."""
     for i in rng.permutation(len(candidates)):
         name = candidates[i].candidate_id

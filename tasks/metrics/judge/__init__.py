@@ -8,14 +8,14 @@ from tasks.metrics.judge.factory import (
     make_judges,
     problems,
 )
-from tasks.metrics.judge.judge import INCONSISTENT, Judgement, LlmJudge, call_count
+from tasks.metrics.judge.judge import INCONSISTENT, LlmJudge, VoteSummary, call_count
 from tasks.metrics.judge.prompts import EVALUATOR_VERSION
 
 __all__ = [
     "EVALUATOR_VERSION",
     "INCONSISTENT",
-    "Judgement",
     "LlmJudge",
+    "VoteSummary",
     "call_count",
     "champion_problems",
     "judge_configs",

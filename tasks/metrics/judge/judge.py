@@ -26,7 +26,7 @@ from tasks.metrics.judge.prompts import (
     judge_messages,
     response_format,
 )
-from tasks.metrics.judge.verdicts import UnreadableError, Verdict, read_verdict, worth
+from tasks.metrics.judge.verdicts import UnreadableVerdictError, Verdict, read_verdict, worth
 
 PURPOSE: Final = "judge"
 UNREADABLE: Final = "judge_unreadable"
@@ -36,7 +36,7 @@ INCONSISTENT: Final = "position_inconsistent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class VoteSummary:
     """What the votes of one evaluation say together."""
 
     value: float
@@ -131,7 +131,7 @@ class LlmJudge:
         """
         return (await self.judgement(reply, case, params, asker)).value
 
-    def numbers(self, judgement: Judgement) -> dict[str, float]:
+    def numbers(self, judgement: VoteSummary) -> dict[str, float]:
         """Return a judgement as metrics: the value, and beside it what is told of its votes."""
         found = {self._name: judgement.value}
         if self.mode == "pairwise" and judgement.n_votes:
@@ -139,7 +139,9 @@ class LlmJudge:
             found[f"{self._name}.{INCONSISTENT}"] = share
         return found
 
-    async def judgement(self, reply: Reply, case: Case, params: Params, asker: Asker) -> Judgement:
+    async def judgement(
+        self, reply: Reply, case: Case, params: Params, asker: Asker
+    ) -> VoteSummary:
         """Return what the votes say of an answer; see ``judge``."""
         answer = self._shown(reply)
         if answer is None:
@@ -158,11 +160,13 @@ class LlmJudge:
 
     # -- pairs
 
-    async def _compared(self, answer: str, case: Case, params: Params, asker: Asker) -> Judgement:
+    async def _compared(
+        self, answer: str, case: Case, params: Params, asker: Asker
+    ) -> VoteSummary:
         champion = self._champion
         assert champion is not None  # noqa: S101 - checked when the judge was made
         if canonical_json(dict(params)) == canonical_json(dict(champion)):
-            return Judgement(value=0.5)
+            return VoteSummary(value=0.5)
         try:
             other = self._shown(await asker.answer_of(champion, case))
         except CandidateFault:
@@ -170,9 +174,9 @@ class LlmJudge:
         except InfrastructureFault as fault:
             raise self._failed("the champion's answer is missing", fault) from fault
         if other is None:  # an answer beats none
-            return Judgement(value=1.0)
+            return VoteSummary(value=1.0)
         if other == answer:
-            return Judgement(value=0.5)
+            return VoteSummary(value=0.5)
         questions = [
             _Question(self._messages(case, answer, other), candidate="A"),
             _Question(self._messages(case, other, answer), candidate="B"),
@@ -215,13 +219,13 @@ class LlmJudge:
             raise self._failed("the judge gave no answer", fault) from fault
         try:
             verdict: Verdict = read_verdict(self.mode, reply.value)
-        except UnreadableError as error:
+        except UnreadableVerdictError as error:
             text = f"metric `{self._name}`: the judge's reply cannot be read: {error}"
             details = as_text(reply.value)
             return _Unread(EvaluatorFault(text, error_type=UNREADABLE, details=details))
         return worth(verdict, candidate=question.candidate)
 
-    def _together(self, votes: "Sequence[Sequence[float | _Unread]]") -> Judgement:
+    def _together(self, votes: "Sequence[Sequence[float | _Unread]]") -> VoteSummary:
         """Return the mean of the votes that could be read.
 
         Raises:
@@ -242,7 +246,7 @@ class LlmJudge:
                 n_inconsistent += 1
         if 2 * len(values) < len(votes):
             raise unread[0].fault
-        return Judgement(
+        return VoteSummary(
             value=sum(values) / len(values),
             n_votes=len(values),
             n_unread=len(unread),

@@ -27,7 +27,7 @@ _OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
 _WINNERS: Final[Mapping[str, Winner]] = {"a": "A", "b": "B", "tie": "tie"}
 
 
-class UnreadableError(ValueError):
+class UnreadableVerdictError(ValueError):
     """A judge's reply holds no verdict."""
 
 
@@ -39,15 +39,15 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
             wrong type or out of range.
     """
     if not isinstance(text, str):
-        raise UnreadableError(f"must be a text, not {type(text).__name__}")
+        raise UnreadableVerdictError(f"must be a text, not {type(text).__name__}")
     found = _the_object(text)
     key = verdict_key(mode)
     if key not in found:
-        raise UnreadableError(f"its JSON object has no `{key}`")
+        raise UnreadableVerdictError(f"its JSON object has no `{key}`")
     said = found[key]
     verdict = _READERS[mode](said)
     if verdict is None:
-        raise UnreadableError(f"its `{key}` must be {_RULES[mode]}, not {_shown(said)}")
+        raise UnreadableVerdictError(f"its `{key}` must be {_RULES[mode]}, not {_shown(said)}")
     return verdict
 
 
@@ -75,30 +75,30 @@ def _the_object(text: str) -> dict[str, Any]:
         try:
             value, position = decoder.raw_decode(text, opening.start())
         except RecursionError:
-            raise UnreadableError("its JSON object is nested too deeply") from None
-        except UnreadableError:
+            raise UnreadableVerdictError("its JSON object is nested too deeply") from None
+        except UnreadableVerdictError:
             raise
         except ValueError as error:
-            raise UnreadableError(
+            raise UnreadableVerdictError(
                 f"its JSON object is broken or cut off ({error}); if it is cut off, raise "
                 "`max_tokens` of the judge"
             ) from None
         found.append(value)
     if len(found) != 1:
         n = len(found) or "none"
-        raise UnreadableError(f"must hold exactly one JSON object, but holds {n}")
+        raise UnreadableVerdictError(f"must hold exactly one JSON object, but holds {n}")
     return found[0]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise UnreadableError("its JSON object has a key twice")
+        raise UnreadableVerdictError("its JSON object has a key twice")
     return found
 
 
 def _refuse(constant: str) -> None:
-    raise UnreadableError(f"its JSON object holds {constant}, which is no JSON")
+    raise UnreadableVerdictError(f"its JSON object holds {constant}, which is no JSON")
 
 
 def _rating(said: Any) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from convergence_core.ports import Answer, CallIntent, Claim
+from convergence_core.ports import CallIntent, Claim, StoredAnswer
 from tasks.store.journal.ledger import (
     ANSWER_COLUMNS,
     asked,
@@ -48,7 +48,7 @@ LOSE = (
 )
 
 
-class Call(NamedTuple):
+class KnownCall(NamedTuple):
     """A known call."""
 
     state: str
@@ -60,18 +60,18 @@ class Call(NamedTuple):
     outcome: str | None
 
 
-def look_up(connection: apsw.Connection, call_key: str) -> Call | None:
+def look_up(connection: apsw.Connection, call_key: str) -> KnownCall | None:
     """Return a call, ``None`` if nobody ever claimed it."""
     row = connection.execute(_CALL, (call_key,)).fetchone()
-    return None if row is None else Call(*row)
+    return None if row is None else KnownCall(*row)
 
 
-def answer_of(connection: apsw.Connection, call: Call) -> Answer | None:
+def answer_of(connection: apsw.Connection, call: KnownCall) -> StoredAnswer | None:
     """Return the answer of a call, ``None`` if it has none."""
     return None if call.answer_id is None else _answer(connection, call.answer_id, call.outcome)
 
 
-def is_paid_by(answer: Answer, intent: CallIntent) -> bool:
+def is_paid_by(answer: StoredAnswer, intent: CallIntent) -> bool:
     """Return whether the evaluation that asks paid for the answer itself."""
     return (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)
 
@@ -104,8 +104,8 @@ def claim_call(connection: apsw.Connection, intent: CallIntent, owner: str, now:
 
 
 def _usable(
-    connection: apsw.Connection, call: Call, intent: CallIntent, now: int
-) -> Answer | None:
+    connection: apsw.Connection, call: KnownCall, intent: CallIntent, now: int
+) -> StoredAnswer | None:
     """Return the answer that the evaluation may have, its hit recorded."""
     answer = answer_of(connection, call)
     if answer is None or is_paid_by(answer, intent):
@@ -126,7 +126,7 @@ def _usable(
     return answer
 
 
-def _answer(connection: apsw.Connection, attempt_id: int, outcome: str | None) -> Answer:
+def _answer(connection: apsw.Connection, attempt_id: int, outcome: str | None) -> StoredAnswer:
     payer = connection.execute(_PAYER, (attempt_id,)).fetchone()
     assert payer is not None, "written in the same transaction"  # noqa: S101
     return stored_answer(payer, str(outcome))

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from convergence_core.ports import (
-    Answer,
     CallIntent,
     CallTotals,
     LostCall,
     Settlement,
+    StoredAnswer,
 )
 from convergence_core.records import Json, Usage, canonical_json
 
@@ -206,11 +206,11 @@ def usage_values(usage: Usage) -> tuple[int | None, ...]:
     )
 
 
-def stored_answer(row: Sequence[Any], outcome: str) -> Answer:
+def stored_answer(row: Sequence[Any], outcome: str) -> StoredAnswer:
     """Return the answer that a row of ``ANSWER_COLUMNS`` paid for."""
     run_id, eval_id, attempt, started_us, ended_us, cost_usd, *tokens = row
     prompt, completion, cached, cache_write, reasoning = tokens
-    return Answer(
+    return StoredAnswer(
         outcome=json.loads(outcome),
         started_us=started_us,
         ended_us=ended_us,

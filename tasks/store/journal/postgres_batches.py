@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from convergence_core.ports import Answer, CallIntent, Claim, Settlement
+from convergence_core.ports import CallIntent, Claim, Settlement, StoredAnswer
 from tasks.store.journal.ledger import (
     ANSWER_COLUMNS,
     asked,
@@ -76,7 +76,7 @@ class _Call:
     answer: int | None
     given: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """(run, evaluation, purpose) → attempt whose answer it was given by a hit."""
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, StoredAnswer] = field(default_factory=dict)
     """Attempt → what it was answered."""
 
 
@@ -163,7 +163,7 @@ class ClaimBatch(_Batch):
         return Claim(state="granted", attempt=call.latest)
 
 
-def _usable(call: _Call, intent: CallIntent, now: int, hits: "Rows") -> Answer | None:
+def _usable(call: _Call, intent: CallIntent, now: int, hits: "Rows") -> StoredAnswer | None:
     """Return the answer that the evaluation may have, its hit noted."""
     if call.answer is None:
         return None

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from convergence_core.ports import (
-    Answer,
     CallIntent,
     CallTotals,
     Claim,
     LostCall,
     Row,
     Settlement,
+    StoredAnswer,
 )
 from tasks.store.journal.ledger import (
     ANSWER_COLUMNS,
@@ -108,7 +108,7 @@ class PostgresJournal(Closing):
             batch = SettleBatch(settlements, self._now_us)
             self._database.write(batch.lock, batch.change, is_idempotent=True)
 
-    def answers(self, call_keys: Sequence[str]) -> dict[str, Answer]:
+    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
         """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
 
         However old: whoever asks can see when they ended and who paid.

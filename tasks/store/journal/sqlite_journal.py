@@ -13,7 +13,6 @@ from typing import Any
 import apsw
 
 from convergence_core.ports import (
-    Answer,
     CallIntent,
     CallTotals,
     Claim,
@@ -21,6 +20,7 @@ from convergence_core.ports import (
     LostCall,
     Row,
     Settlement,
+    StoredAnswer,
 )
 from tasks.store.clock import wall_clock_us
 from tasks.store.journal.claims import LOSE, answer_of, claim_call, is_paid_by, look_up
@@ -131,12 +131,12 @@ class SqliteJournal(Closing):
             settled = {settle_attempt(connection, settlement) for settlement in settlements}
             _note_activity(connection, {who for who in settled if who is not None}, now)
 
-    def answers(self, call_keys: Sequence[str]) -> dict[str, Answer]:
+    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
         """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
 
         However old: whoever asks can see when they ended and who paid.
         """
-        found: dict[str, Answer] = {}
+        found: dict[str, StoredAnswer] = {}
         with self._database.reading() as connection:
             for key in call_keys:
                 call = look_up(connection, key)

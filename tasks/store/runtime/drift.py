@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from convergence_core.bandit.drift import Alarm, DriftWatch
 
 if TYPE_CHECKING:
-    from tasks.store.runtime.writes import Connection
+    from tasks.store.runtime.writes import RuntimeConnection
 
 
 WHOLE: Final = ""
@@ -14,7 +14,7 @@ WHOLE: Final = ""
 
 
 def watch(
-    connection: "Connection",
+    connection: "RuntimeConnection",
     group_id: int,
     arm_id: str,
     reward: float,
@@ -41,7 +41,7 @@ def watch(
 
 
 def sound(
-    connection: "Connection", group_id: int, alarm: Alarm, *, explore_for: int, now: int
+    connection: "RuntimeConnection", group_id: int, alarm: Alarm, *, explore_for: int, now: int
 ) -> None:
     """Store an alarm, reopen what it is about with what is known since, and raise exploration."""
     names = _arms(connection, group_id)
@@ -75,7 +75,7 @@ def sound(
     connection.execute("UPDATE groups SET revision = revision + 1 WHERE id = ?", (group_id,))
 
 
-def _arms(connection: "Connection", group_id: int) -> list[str]:
+def _arms(connection: "RuntimeConnection", group_id: int) -> list[str]:
     """Return the group's arms by their place, those retired included."""
     rows: Any = connection.execute(
         "SELECT arm_id FROM arms WHERE group_id = ? ORDER BY position", (group_id,)

@@ -71,7 +71,7 @@ def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:
     ]
 
 
-def crown(store: RuntimeStore, champion: Champion) -> None:
+def set_champion(store: RuntimeStore, champion: Champion) -> None:
     """Make a candidate the champion of its system, durably."""
     with store.database.transaction() as connection:
         connection.execute(
@@ -88,7 +88,7 @@ def crown(store: RuntimeStore, champion: Champion) -> None:
         )
 
 
-def reigns(store: RuntimeStore, system: str) -> Sequence[Champion]:
+def is_champion(store: RuntimeStore, system: str) -> Sequence[Champion]:
     """Return every champion that a system had, in order; the last one reigns."""
     with store.database.reading() as connection:
         rows: Any = connection.execute(_CHAMPIONS, (system,)).fetchall()
@@ -114,7 +114,7 @@ def champion_runs(store: RuntimeStore) -> frozenset[str]:
 
 def champion_of(store: RuntimeStore, system: str) -> Champion | None:
     """Return who reigns, ``None`` before the first promotion."""
-    found = reigns(store, system)
+    found = is_champion(store, system)
     return found[-1] if found else None
 
 
@@ -124,7 +124,7 @@ def before(store: RuntimeStore, system: str) -> Champion | None:
     A rollback is a reign of its own, so going back twice goes back two steps.
     """
     line: list[Champion] = []
-    for reign in reigns(store, system):
+    for reign in is_champion(store, system):
         if len(line) > 1 and reign.reason.startswith("rollback"):
             line.pop()
         else:

@@ -129,7 +129,7 @@ class StoredDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class RewardTally:
     """Equal rewards of one policy version and arm, of fresh decisions."""
 
     version: int

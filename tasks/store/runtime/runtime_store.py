@@ -22,17 +22,17 @@ from tasks.store.runtime.rows import (
     ArmOffer,
     Group,
     NewDecision,
+    RewardTally,
     StoredArm,
     StoredDecision,
     StoredPolicy,
-    Tally,
 )
 from tasks.store.runtime.schema import RUNTIME_FILE, VARIABLE, runtime_schema
 from tasks.store.runtime.writes import (
-    Connection,
     Database,
     NewReward,
     RewardTerms,
+    RuntimeConnection,
     log_decision,
     revise,
     take_reward,
@@ -289,11 +289,11 @@ class RuntimeStore(Closing):
             reward_status=row[13],
         )  # fmt: skip
 
-    def tallies(self, group_id: int) -> list[Tally]:
+    def tallies(self, group_id: int) -> list[RewardTally]:
         """Return the rewards of fresh decisions, counted by version, arm and value."""
         with self.database.reading() as connection:
             rows = connection.execute(_TALLIES, (group_id,)).fetchall()
-        return [Tally(version=v, arm_id=a, reward=r, n=n) for v, a, r, n in rows]
+        return [RewardTally(version=v, arm_id=a, reward=r, n=n) for v, a, r, n in rows]
 
     def rebuilt(self, group_id: int) -> dict[str, tuple[float, float]]:
         """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
@@ -331,7 +331,7 @@ def has_runtime(path: Path | str) -> bool:
     return bool(os.environ.get(VARIABLE)) or (store_root(path) / RUNTIME_FILE).is_file()
 
 
-def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
+def _group(connection: RuntimeConnection, system: str, agent_type: str) -> Group | None:
     row = connection.execute(_GROUP, (system, agent_type)).fetchone()
     if row is None:
         return None
@@ -341,14 +341,16 @@ def _group(connection: Connection, system: str, agent_type: str) -> Group | None
     )  # fmt: skip
 
 
-def _known(connection: Connection, system: str, agent_type: str) -> Group:
+def _known(connection: RuntimeConnection, system: str, agent_type: str) -> Group:
     group = _group(connection, system, agent_type)
     if group is None:
         raise KeyError(f"no arms were ever offered for {system} / {agent_type}")
     return group
 
 
-def _check_unchanged(connection: Connection, group_id: int, arms: Sequence[ArmOffer]) -> None:
+def _check_unchanged(
+    connection: RuntimeConnection, group_id: int, arms: Sequence[ArmOffer]
+) -> None:
     for arm in arms:
         row = connection.execute(
             "SELECT params_json FROM arms WHERE group_id = ? AND arm_id = ?",

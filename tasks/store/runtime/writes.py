@@ -70,7 +70,7 @@ class Cursor(Protocol):
         """Return all rows that are left."""
 
 
-class Connection(Protocol):
+class RuntimeConnection(Protocol):
     """An open transaction, or one for reading."""
 
     def execute(self, statements: str, bindings: Bindings = (), /) -> Cursor:
@@ -83,10 +83,10 @@ class Connection(Protocol):
 class Database(Protocol):
     """Where the runtime state is kept. Thread-safe; blocks."""
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[RuntimeConnection]:
         """Give a connection for SELECTs."""
 
-    def transaction(self, *, alone: bool = False) -> AbstractContextManager[Connection]:
+    def transaction(self, *, alone: bool = False) -> AbstractContextManager[RuntimeConnection]:
         """Give one transaction, durable when the block has been left.
 
         Args:
@@ -139,7 +139,9 @@ class NewReward:
     """What the request cost, in the system's own unit; ``None``: not told."""
 
 
-def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
+def is_outdated(
+    connection: RuntimeConnection, group_id: int, *, revision: int, stale_at: float
+) -> bool:
     """Return whether decisions by a policy must not be logged any more.
 
     Args:
@@ -152,7 +154,7 @@ def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_a
     return bool(found != revision or n >= stale_at)
 
 
-def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
+def log_decision(connection: RuntimeConnection, group_id: int, new: NewDecision) -> NewDecision:
     """Log a decision; a unit that has an arm on offer keeps it.
 
     Returns:
@@ -179,7 +181,7 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
 
 
 def take_reward(
-    connection: Connection, new: NewReward, now: int, terms: RewardTerms | None = None
+    connection: RuntimeConnection, new: NewReward, now: int, terms: RewardTerms | None = None
 ) -> tuple[Receipt, Alarm | None]:
     """Take in a reward: see ``bandit.receipts`` for what becomes of it.
 
@@ -249,13 +251,13 @@ def check_cost(cost: float | None) -> None:
         raise ValueError(f"a cost must be a number of 0 or more, but got {cost}")
 
 
-def revise(connection: Connection, group_id: int) -> None:
+def revise(connection: RuntimeConnection, group_id: int) -> None:
     """Tell all processes that arms or settings of a group have changed."""
     connection.execute("UPDATE groups SET revision = revision + 1 WHERE id = ?", (group_id,))
 
 
 def _answered_before(
-    connection: Connection, group_id: int, new: NewDecision
+    connection: RuntimeConnection, group_id: int, new: NewDecision
 ) -> NewDecision | None:
     row: Sequence[Any] | None = connection.execute(
         _ASKED_BEFORE, (group_id, new.request_key)
@@ -274,7 +276,7 @@ def _answered_before(
     )  # fmt: skip
 
 
-def _kept(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
+def _kept(connection: RuntimeConnection, group_id: int, new: NewDecision) -> NewDecision:
     """Return the decision with the unit's own arm, if it has one; else it takes the new one."""
     row = connection.execute(_KEPT, (group_id, new.unit)).fetchone()
     if row is not None:
