@@ -85,4 +85,9 @@ class Rounds:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], limit: int) -> "Rounds":
         """Rebuild a state from ``to_json``, under today's limit."""
-        return cls(limit=limit, **value)
+        return cls(
+            limit=limit,
+            n_done=value["n_done"],
+            best_agreement=value["best_agreement"],
+            stop_reason=value["why_ended"],
+        )

@@ -37,6 +37,8 @@ def test_rounds_end_at_their_limit_or_by_a_fall():
     fallen = state.after(0.85)
     assert fallen.stop_reason == "the judge repeats 85% of its frozen verdicts, after 90%"
 
+    assert Rounds.from_json(fallen.to_json(), limit=9) == fallen
+
 
 # -- templates
 
