@@ -30,13 +30,9 @@ Messages name the key, the rule, the value and the fix, in that order.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Self
 
-if TYPE_CHECKING:
-    from convergence_core.budget.rate_limit import RateInfo
-    from convergence_core.records import Usage
-
-FaultName = Literal["candidate", "infrastructure", "evaluator"]
+from convergence_core.records import FaultName, RateInfo, Usage
 
 
 class ConvergenceError(Exception):
@@ -53,7 +49,7 @@ class Problem:
     """Dotted path, e.g. ``search_space.parameters.temperature.max``; empty for the whole file."""
     rule: str
     """What must hold, e.g. "must exceed `min`"."""
-    value: str
+    value: str = ""
     """The offending value as text, shortened; empty when the key is missing."""
     fix: str
     """What to write instead; never empty."""
@@ -86,6 +82,13 @@ class ConfigurationError(ConvergenceError):
     def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def of(
+        cls, key: str, rule: str, fix: str, *, value: str = "", file: str | None = None
+    ) -> Self:
+        """Return the error of a single problem."""
+        return cls([Problem(key=key, rule=rule, value=value, fix=fix, file=file)])
 
     def __reduce__(self) -> tuple[type["ConfigurationError"], tuple[tuple[Problem, ...]]]:
         """Pickle by problems, since the message is derived from them."""
@@ -186,7 +189,7 @@ class WorkerLostError(ConvergenceError):
 class Billed:
     """What a call cost that was answered in full, though of no use: a refusal, an empty answer."""
 
-    usage: "Usage"
+    usage: Usage
     cost_usd: float | None
     """``None``: its price is unknown."""
     price_version: str | None = None
@@ -233,7 +236,7 @@ class InfrastructureFault(EvaluationFault):
         retryable: bool = True,
         retry_after_s: float | None = None,
         may_be_billed: bool = False,
-        rate: "RateInfo | None" = None,
+        rate: RateInfo | None = None,
     ) -> None:
         super().__init__(message, error_type=error_type, details=details, billed=billed)
         self.retryable = retryable

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias
 
-from convergence_core.errors import FaultName
-
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value that JSON can carry."""
 
@@ -26,6 +24,9 @@ Role = Literal["search", "fresh", "holdout"]
 
 Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp", "sao"]
 """How a candidate came to be."""
+
+FaultName = Literal["candidate", "infrastructure", "evaluator"]
+"""Cause of a failed evaluation: ``candidate``: reward 0; the others: the reward is missing."""
 
 Status = Literal["ok", "error", "timeout", "skipped"]
 """How an evaluation ended; ``skipped`` means it was planned and not asked (budget, stop)."""
@@ -136,6 +137,25 @@ class Usage:
 
 NO_USAGE = Usage()
 """Nothing was reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateInfo:
+    """What the head of an answer says about the endpoint's limits; ``None``: it does not say."""
+
+    retry_after_s: float | None = None
+    """A command: nothing may be sent for so long."""
+    remaining_requests: int | None = None
+    """Requests that are still allowed, over all windows."""
+    remaining_tokens: int | None = None
+    """Tokens that are still allowed, over all windows."""
+    reset_s: float | None = None
+    """Until what is used up is there again; where nothing is, until everything is."""
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether a limit has nothing left."""
+        return self.remaining_requests == 0 or self.remaining_tokens == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

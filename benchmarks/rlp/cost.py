@@ -33,7 +33,7 @@ from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler, make_surrogate
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.elicited_channel import CHANNELS
@@ -153,7 +153,7 @@ def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
     """Return calls of the model in one step, and milliseconds of CPU of its parts."""
     landscape = LANDSCAPES["mixed"]
     configuration = landscape.configuration(0)
-    space = Space.from_config(configuration.search_space, {})
+    space = build_space(configuration.search_space, {})
     sampler = make_sampler(configuration, space)
     stub, session = Stub(rung), Unjournaled()
     model = Model(llm=stub, name="stub", wording_version="stub")

@@ -15,7 +15,7 @@ from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan
 from convergence_core.search.samplers import make_sampler, make_surrogate
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tasks.rlp.run_rlp import Thinking
 from tasks.rlp.sub_budget import SubBudget
 
@@ -41,7 +41,7 @@ def play(
 ) -> Played:
     """Play one run."""
     configuration = landscape.configuration(seed)
-    space = Space.from_config(configuration.search_space, {})
+    space = build_space(configuration.search_space, {})
     sampler = make_sampler(configuration, space)
     best = landscape.optimum
     names = tuple(STRATEGIES)

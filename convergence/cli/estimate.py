@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations, optimize
+from convergence.cli import console, locations, options
 
 if TYPE_CHECKING:
     from convergence.cost_estimate.estimate import RoleEstimate, RunEstimate
@@ -24,9 +24,9 @@ def estimate(  # noqa: PLR0917 - Typer's options
         int | None,
         typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
     ] = None,
-    max_calls: optimize.MaxCalls = None,
-    max_usd: optimize.MaxUsd = None,
-    max_tokens: optimize.MaxTokens = None,
+    max_calls: options.MaxCalls = None,
+    max_usd: options.MaxUsd = None,
+    max_tokens: options.MaxTokens = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
     """Say what a run would cost: calls, tokens and dollars, by role.

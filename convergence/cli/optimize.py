@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
+from convergence.cli.estimate import show_estimate
 from convergence_core.errors import RunInterruptedError
 from convergence_core.events import Listener
 
@@ -22,19 +23,6 @@ OFFLINE_HELP = (
     "Let the built-in stand-in answer for every chat model: no key, no cost. What it answers says "
     "nothing about real models."
 )
-MaxCalls = Annotated[
-    int | None,
-    typer.Option(min=1, help="Calls at most, retries included. Over budget.max_calls."),
-]
-MaxUsd = Annotated[
-    float | None, typer.Option(min=0, help="US dollars at most. Over budget.max_usd.")
-]
-MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help="Tokens at most. Over budget.max_tokens.")
-]
-MaxMinutes = Annotated[
-    float | None, typer.Option(min=0, help="Minutes of work at most. Over budget.max_minutes.")
-]
 QUIET_HELP = "Show no progress; print the result only."
 JSON_HELP = "Print the result as one JSON object, and nothing else."
 
@@ -50,10 +38,10 @@ def optimize(  # noqa: PLR0917 - Typer's options
         int | None,
         typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
     ] = None,
-    max_calls: MaxCalls = None,
-    max_usd: MaxUsd = None,
-    max_tokens: MaxTokens = None,
-    max_minutes: MaxMinutes = None,
+    max_calls: options.MaxCalls = None,
+    max_usd: options.MaxUsd = None,
+    max_tokens: options.MaxTokens = None,
+    max_minutes: options.MaxMinutes = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Make no call: tell what the run would cost, and end."),
@@ -74,8 +62,6 @@ def optimize(  # noqa: PLR0917 - Typer's options
     console.settings.json = as_json
     budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
     if dry_run:
-        from convergence.cli.estimate import show_estimate  # noqa: PLC0415 - brings NumPy
-
         show_estimate(
             config,
             generations=generations,
@@ -121,10 +107,10 @@ def resume(  # noqa: PLR0917 - as above
             help="Ask cells without a reward once more; after a finished run, as a new run.",
         ),
     ] = False,
-    max_calls: MaxCalls = None,
-    max_usd: MaxUsd = None,
-    max_tokens: MaxTokens = None,
-    max_minutes: MaxMinutes = None,
+    max_calls: options.MaxCalls = None,
+    max_usd: options.MaxUsd = None,
+    max_tokens: options.MaxTokens = None,
+    max_minutes: options.MaxMinutes = None,
     offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
     store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
     config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,

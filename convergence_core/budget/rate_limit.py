@@ -19,26 +19,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from convergence_core.records import RateInfo
+
 State = Literal["closed", "open", "half_open", "dead"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateInfo:
-    """What the head of an answer says about the endpoint's limits; ``None``: it does not say."""
-
-    retry_after_s: float | None = None
-    """A command: nothing may be sent for so long."""
-    remaining_requests: int | None = None
-    """Requests that are still allowed, over all windows."""
-    remaining_tokens: int | None = None
-    """Tokens that are still allowed, over all windows."""
-    reset_s: float | None = None
-    """Until what is used up is there again; where nothing is, until everything is."""
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether a limit has nothing left."""
-        return self.remaining_requests == 0 or self.remaining_tokens == 0
 
 
 class Aimd:

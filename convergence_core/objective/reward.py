@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from convergence_core.errors import FaultName
+from convergence_core.records import FaultName
 
 if TYPE_CHECKING:
     from convergence_core.config import MetricConfig

@@ -22,8 +22,13 @@ from convergence_core.space.parameters import Choice, Float, Integer, Parameter,
 from convergence_core.space.space import Space
 
 
-def build(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
-    """Build the space; see ``Space.from_config``.
+def build_space(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
+    """Return the space of a configuration.
+
+    Args:
+        cfg: the section ``search_space``.
+        texts: content of each text variant that is a file, by the path as written; other
+            variants are the text itself.
 
     Raises:
         ConfigurationError: with every problem found.

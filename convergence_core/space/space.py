@@ -9,7 +9,6 @@ import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,9 +24,6 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.space.parameters import Choice, Parameter, same_value
-
-if TYPE_CHECKING:
-    from convergence_core.config import SearchSpaceConfig
 
 MAX_ENUMERATED = 1_000_000
 """Points that ``size`` counts at most."""
@@ -89,22 +85,6 @@ class Space:
         if problems:
             raise ConfigurationError(problems)
         object.__setattr__(self, "_order", order)
-
-    @classmethod
-    def from_config(cls, cfg: "SearchSpaceConfig", texts: Mapping[str, str]) -> "Space":
-        """Build the space of a configuration.
-
-        Args:
-            cfg: the section ``search_space``.
-            texts: content of each text variant that is a file, by the path as written; other
-                variants are the text itself.
-
-        Raises:
-            ConfigurationError: with every problem found.
-        """
-        from convergence_core.space.builder import build  # noqa: PLC0415 - it needs this class
-
-        return build(cfg, texts)
 
     @property
     def order(self) -> tuple[str, ...]:

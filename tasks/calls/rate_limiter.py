@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from convergence_core.budget.rate_limit import AddressCheck, Aimd, Breaker, Pacer, RateInfo
+from convergence_core.budget.rate_limit import AddressCheck, Aimd, Breaker, Pacer
 from convergence_core.errors import EndpointDownError, EvaluationFault, InfrastructureFault
+from convergence_core.records import RateInfo
 from tasks.calls.shared_rate import Pace, Pacing
 from tasks.http.bodies import TOO_LARGE
 from tasks.http.retries import LONGEST_PAUSE_S

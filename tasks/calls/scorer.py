@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
-from convergence_core.errors import EvaluationFault, EvaluatorFault, FaultName
+from convergence_core.errors import EvaluationFault, EvaluatorFault
 from convergence_core.objective.reward import RewardModel
 from convergence_core.ports import Metric
-from convergence_core.records import Case, Json, Params, Reply
+from convergence_core.records import Case, FaultName, Json, Params, Reply
 from tasks.calls.metric_calls import Asker, PaidMetric
 from tasks.metrics.judge.judge import LlmJudge
 from tasks.metrics.metrics import SuccessRate

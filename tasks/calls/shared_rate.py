@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from convergence_core.budget.rate_limit import RateInfo
+from convergence_core.records import RateInfo
 from tasks.store.journal.rates import Rates
 
 _MOST_LATE_S: Final = 0.05

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from convergence_core.budget.rate_limit import RateInfo
+from convergence_core.records import RateInfo
 
 LONGEST_PAUSE_S = 600.0
 """A server that asks for a longer pause is not asked again in this run."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from convergence_core.budget.rate_limit import RateInfo
+from convergence_core.records import RateInfo
 from tasks.http.retries import rate_of
 
 

@@ -15,6 +15,7 @@ from convergence_core.config.source import ConfigSource, Path as KeyPath
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tasks.http.request_templates import placeholders
 from tasks.inputs.case_files import (
     FileProblem,
@@ -170,7 +171,7 @@ class _Loader:
         space = None
         if texts is not None:
             known = texts
-            space = self._collect(lambda: Space.from_config(space_config, known))
+            space = self._collect(lambda: build_space(space_config, known))
         if space is not None and texts is not None:
             self._check_judges(space, texts, cases)
         if self._problems or space is None or texts is None:

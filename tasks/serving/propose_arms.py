@@ -11,6 +11,7 @@ from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Candidate, Json, Params
 from convergence_core.search.evolution import Breeder
 from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tasks.serving.offers import gaussian_arms
 from tasks.serving.settings import ServingSettings
 from tasks.store.runtime.rows import ArmKind, StoredArm
@@ -137,4 +138,4 @@ def _space(configuration: Configuration) -> Space:
         if isinstance(parameter, TextParam)
         for variant in parameter.variants
     }
-    return Space.from_config(configuration.search_space, texts)
+    return build_space(configuration.search_space, texts)

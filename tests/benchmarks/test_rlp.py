@@ -6,13 +6,13 @@ import pytest
 from benchmarks.rlp.landscapes import LANDSCAPES
 from benchmarks.rlp.runs import play
 from benchmarks.rlp.tables import change
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 
 
 @pytest.mark.parametrize("name", [*LANDSCAPES])
 def test_no_point_lies_above_the_optimum(name: str):
     landscape = LANDSCAPES[name]
-    space = Space.from_config(landscape.configuration(0).search_space, {})
+    space = build_space(landscape.configuration(0).search_space, {})
     rng = np.random.default_rng(0)
     values = [landscape.value(space.sample(rng)) for _ in range(3000)]
     assert min(values) >= 0.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import LLM, Completion
+from convergence_core.records import RateInfo
 from tasks.http.stopwatch import checked_by
 from tasks.providers import AzureChat, ChatEndpoint, GeminiChat, OpenAIChat, Provider
 from tests.support.chat_servers import (

@@ -15,7 +15,7 @@ from convergence_core.config import parse_mapping
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Expert, Plan, Sampler, SearchState
 from convergence_core.search.samplers import SAMPLERS, make_sampler
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tests.support.problems import World, configuration, request, search, space
 
 ROOT = Path(__file__).parents[2]
@@ -226,7 +226,7 @@ def test_an_exhausted_space_ends_in_an_empty_plan(name: str):
             "optimization": {"algorithm": name},
         }
     )
-    sampler = make_sampler(cfg, Space.from_config(cfg.search_space, {}))
+    sampler = make_sampler(cfg, build_space(cfg.search_space, {}))
     rng, state = np.random.default_rng(0), sampler.start()
     world = World(1, n_cases=4)
     n_cells = 0

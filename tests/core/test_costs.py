@@ -12,7 +12,7 @@ from convergence_core.objective.goals import Goals
 from convergence_core.records import Cell, canonical_json
 from convergence_core.search.sampler import AskRequest, SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tests.support.mixed_problem import CaseProblem, mixed_value
 from tests.support.priced_problem import (
     N_CELLS,
@@ -172,7 +172,7 @@ def test_the_configuration_switches_it_on(per):
     plain = parse_mapping(sections)
     assert Goals.of(plain) is None
     cfg = parse_mapping({**sections, "optimization": {"cost_aware": per}})
-    sampler = make_sampler(cfg, Space.from_config(cfg.search_space, {}))
+    sampler = make_sampler(cfg, build_space(cfg.search_space, {}))
     assert isinstance(sampler, ThompsonSampler)
     assert goals_of(sampler).costs == CostAwareSettings(per=per)
     capped = {**sections, "optimization": {"cost_aware": per}, "budget": {"max_usd": 10}}

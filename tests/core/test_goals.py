@@ -17,6 +17,7 @@ from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import LEFT_TO_GAIN, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
 from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tests.support.goals_problem import (
     GoalsProblem,
     constrained,
@@ -107,7 +108,7 @@ def test_without_constraints_and_objective_there_are_no_goals():
                 "evaluation": section,
             }
         )
-        sampler = make_sampler(cfg, Space.from_config(cfg.search_space, {}))
+        sampler = make_sampler(cfg, build_space(cfg.search_space, {}))
         assert sampler.goals == Goals.of(cfg)  # type: ignore[attr-defined]
         return Goals.of(cfg)
 
@@ -138,7 +139,7 @@ def test_every_sampler_tallies_what_its_goals_need(algorithm):
             "optimization": {"algorithm": algorithm},
         }
     )
-    space = Space.from_config(cfg.search_space, {})
+    space = build_space(cfg.search_space, {})
     problem = GoalsProblem(
         REWARDS,
         space=space,

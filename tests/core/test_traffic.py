@@ -12,8 +12,8 @@ from convergence_core.budget.rate_limit import (
     Breaker,
     BreakerRules,
     Pacer,
-    RateInfo,
 )
+from convergence_core.records import RateInfo
 
 ENDS = st.lists(st.sampled_from(["answered", "throttled", "ended"]), max_size=300)
 

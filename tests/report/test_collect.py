@@ -25,7 +25,7 @@ from convergence_core.records import (
 from convergence_core.result import RunResult
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import SearchState
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tasks.inputs.cases import split_holdout
 from tasks.report.collect import collect
 from tasks.report.files import write_results
@@ -65,7 +65,7 @@ CONFIGURATION: Configuration = parse_mapping(
         },
     }
 )
-SPACE = Space.from_config(CONFIGURATION.search_space, {})
+SPACE = build_space(CONFIGURATION.search_space, {})
 MODEL = SpaceModel(space=SPACE)
 
 

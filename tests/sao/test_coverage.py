@@ -30,7 +30,7 @@ from convergence_core.judges.trust.audit import audit
 from convergence_core.records import Params
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import RoundLessons, SaoState
-from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tests.support.trigram_author import play
 
 FULL = Coverage(
@@ -106,7 +106,7 @@ def test_configuration_coverage_is_the_occupied_share_of_the_grid():
             },
         }
     )
-    space = Space.from_config(configured.search_space, {})
+    space = build_space(configured.search_space, {})
     asked: list[Params] = [
         {"model": "b", "temperature": 0.1},
         {"model": "b", "temperature": 0.2},

@@ -8,6 +8,7 @@ from convergence_core.config import Configuration, parse_mapping
 from convergence_core.records import Candidate, Evaluation, Params, Trial, eval_id_of
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
 from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 
 MODELS: Mapping[str, tuple[float, float]] = {
     "mini": (0.45, 0.3),
@@ -44,7 +45,7 @@ def configuration(algorithm: str, **optimization: object) -> Configuration:
 
 def space() -> Space:
     """Return the problem's search space."""
-    return Space.from_config(configuration("random").search_space, {})
+    return build_space(configuration("random").search_space, {})
 
 
 def worth(params: Params) -> float:

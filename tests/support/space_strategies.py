@@ -8,6 +8,7 @@ from hypothesis import settings, strategies as st
 
 from convergence_core.config import SearchSpaceConfig
 from convergence_core.space import Choice, Float, Integer, Parameter, Space, When
+from convergence_core.space.builder import build_space
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
@@ -21,7 +22,7 @@ def from_config(
     cfg = SearchSpaceConfig.model_validate(
         {"parameters": parameters, "constraints": list(constraints)}
     )
-    return Space.from_config(cfg, texts or {})
+    return build_space(cfg, texts or {})
 
 
 @st.composite

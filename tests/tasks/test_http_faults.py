@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import Price, PriceTable
-from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import (
     Billed,
     CandidateFault,
     InfrastructureFault,
 )
 from convergence_core.ports import WorstCase
-from convergence_core.records import Usage
+from convergence_core.records import RateInfo, Usage
 from tasks.secrets.redaction import Secrets
 from tasks.targets.endpoint import HttpTarget
 from tests.support.configurations import http_api, loaded

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from convergence_core.budget.rate_limit import AddressCheck, RateInfo
+from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.errors import (
     EndpointDownError,
     InfrastructureFault,
 )
-from convergence_core.records import Trial
+from convergence_core.records import RateInfo, Trial
 from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.http.retries import Backoff
 from tasks.http.stopwatch import checked_by

@@ -18,6 +18,7 @@ from convergence_core.errors import (
 from convergence_core.judges.agreement import JudgeReport
 from convergence_core.records import Case, Params, Reply, canonical_json
 from convergence_core.space import Space
+from convergence_core.space.builder import build_space
 from tasks.calls.metric_calls import PaidCall
 from tasks.metrics.judge import LlmJudge, champion_problems, label_problems, make_judges, problems
 from tasks.metrics.judge.labels import passed_of, rating_of
@@ -54,7 +55,7 @@ def judged_by(url: str = "http://127.0.0.1:1/v1", **metrics: Any) -> Configurati
 
 
 def space_of(configuration: Configuration) -> Space:
-    return Space.from_config(configuration.search_space, {})
+    return build_space(configuration.search_space, {})
 
 
 def judges_of(
@@ -137,7 +138,7 @@ def test_a_champion_text_may_be_named_by_its_file():
     }
     configuration = parse_mapping(sections, allow_callable=True)
     read = {"a.md": "Be brief.", "b.md": "Be kind."}
-    space = Space.from_config(configuration.search_space, read)
+    space = build_space(configuration.search_space, read)
     assert judges_of(configuration, space, **read)["q"]._champion == {"system": "Be kind."}
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.budget.rate_limit import RateInfo
+from convergence_core.records import RateInfo
 from tasks.http.retries import Backoff, parse_reset, parse_retry_after, rate_info, rate_of
 
 NOW_S = 1445412480.0 - 60.0

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from convergence_core.budget.rate_limit import RateInfo
 from convergence_core.errors import (
     CandidateFault,
     EndpointDownError,
     EvaluationFault,
     InfrastructureFault,
 )
+from convergence_core.records import RateInfo
 from tasks.calls.rate_limiter import (
     LONGEST_HOLD_S,
     EndpointLimiter,

@@ -1,0 +1,163 @@
+"""Estimates of candidates: their means on each kind of cells, and the gate's verdict.
+
+Three kinds of estimates stand side by side and must not be confused:
+
+* ``search``: posterior over the cells that the search used to choose. The winner was chosen
+  *because* it looked high there, so its value is biased upward by that selection.
+* ``fresh``: the same test cases asked again after the choice. Unbiased for these cases.
+* ``holdout``: cases that the search never saw. Unbiased for cases like them.
+
+A difference between winner and default is one look at paired cases; the promotion decision is the
+gate's, ``GateReport``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from convergence_core.records import Params, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean reward with its interval."""
+
+    mean: float
+    """In [0, 1]."""
+    low: float
+    high: float
+    level: float = 0.95
+    """Probability that such an interval covers the mean."""
+    n_cases: int
+    """Distinct test cases behind it."""
+    n_groups: int | None = None
+    """Groups that these cases are counted as, where some are alike; ``None``: each stands alone, or
+    the interval is a posterior's, which does not know of groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Winner minus default, paired over the cases that both were asked."""
+
+    mean: float
+    """In [-1, 1]; above 0: the winner scored higher."""
+    low: float
+    high: float
+    level: float = 0.95
+    n_cases: int
+    n_groups: int | None = None
+    """As of ``Estimate``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateReport:
+    """What the promotion gate says of the candidate handed over, by held-out cases."""
+
+    decision: Literal["promote", "keep", "undecided"]
+    """``promote``: ahead of the opponent by more than ``min_effect``; ``keep``: not by as much."""
+    opponent: Literal["champion", "default"]
+    """Whom it was compared with; the defaults until there is a champion."""
+    opponent_id: str
+    n_cases: int
+    """Held-out cases that both were asked."""
+    n_groups: int | None = None
+    """Groups of them, each of which was one bet; ``None``: each case was one."""
+    mean: float
+    """Mean difference, candidate less opponent, in [-1, 1]."""
+    low: float
+    high: float
+    """Confidence sequence of it at level ``1 - alpha``: it holds at every look."""
+    alpha: float
+    """Largest probability of a wrong ``promote``."""
+    min_effect: float
+    log_e: float
+    """Highest evidence for a promotion, nats."""
+    log_threshold: float
+    """Evidence that decides, nats."""
+    p_value: float
+    """Valid at any look."""
+    n_to_verdict: int | None
+    """Further cases, or groups of them where there are groups, until a verdict, if they go on like
+    this; 0: there is one; ``None``: no telling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateReport:
+    """One candidate, as estimated in the search and after it."""
+
+    candidate_id: str
+    label: str
+    """Short name for people."""
+    params: Params
+    origin: str
+    generation: int | None
+    """First asked, from 0; ``None``: a default that the search did not ask."""
+    search: Estimate | None
+    """Posterior; for the winner biased upward by selection. ``None``: a default that got no reward
+    in the search; every winner has one."""
+    fresh: Estimate | None = None
+    """Same cases, asked again after the choice; ``None``: not asked."""
+    holdout: Estimate | None = None
+    """Cases the search never saw; ``None``: not asked."""
+    metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
+    """Role → metric → mean in the metric's unit: for ``search`` adjusted for the cases that were
+    asked, else measured, on the same cells for every candidate."""
+
+    def estimate(self, role: Role) -> Estimate | None:
+        """Return the estimate on the cells of a role."""
+        return {"search": self.search, "fresh": self.fresh, "holdout": self.holdout}[role]
+
+    def headline(self) -> tuple[Role, Estimate]:
+        """Return the most trustworthy estimate and the cells it rests on.
+
+        Raises:
+            ValueError: there is none.
+        """
+        roles: tuple[Role, ...] = ("holdout", "fresh", "search")
+        for role in roles:
+            found = self.estimate(role)
+            if found is not None:
+                return role, found
+        raise ValueError(f"candidate {self.candidate_id} has no estimate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """How sure the search is that no candidate it asked is much above the winner."""
+
+    delta: float
+    """Reward that counts as a small gap."""
+    probability: float
+    """Posterior probability that the winner is within ``delta`` of the highest mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderboardRow:
+    """One candidate's standing by its search cells."""
+
+    rank: int
+    """From 1."""
+    candidate_id: str
+    label: str
+    params: Params
+    mean: float
+    """Posterior mean reward."""
+    low: float
+    high: float
+    cautious: float | None = None
+    """What the rank follows: the lower end of the posterior's 68 % interval; ``None``: a result of
+    an earlier version."""
+    feasible: float | None = None
+    """Probability that it keeps the hard constraints, which the rank follows first; ``None``: no
+    cell broke one."""
+    n_cells: int
+    """Search evaluations, missing ones left out."""
+    n_cases: int | None = None
+    """Distinct test cases of these; ``None``: a result of an earlier version."""
+    n_failed: int
+    """Search evaluations without an ``ok`` status, skipped ones left out."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metric → mean, adjusted for the cases that were asked."""
+    origin: str
+    generation: int
+    """First asked, from 0."""
