@@ -20,16 +20,16 @@ from scipy.special import rel_entr
 from scipy.stats import beta
 
 from convergence_core.gate.allocation import (
-    FIRST,
-    LEAST_NEED,
+    EVEN_SHARE,
     MARGIN,
+    MIN_NEED,
+    MIN_REWARDS,
     N_DRAWS,
     SHARPNESS,
-    SPREAD,
-    fewest_numbers,
+    fewest_requests,
 )
-from convergence_core.gate.bets import NEAREST
-from convergence_core.gate.betting import EVEN, FRACTIONS, log_mean_wealth
+from convergence_core.gate.betting import FRACTIONS, LOG_START, log_mean_wealth
+from convergence_core.gate.two_sample import CENTRE_MARGIN
 
 Mode: TypeAlias = Literal["even", "verdict", "omniscient"]
 ENVIRONMENTS = (
@@ -57,14 +57,14 @@ class Ended:
 
 
 class Contests:
-    """Many contests at once: what ``gate.Contest`` does to each, as arrays; a test holds them equal.
+    """Many contests at once: what ``gate.BestArmTest`` does to each, as arrays; a test holds them equal.
 
     The first axis of all arrays is that of the runs.
     """
 
     def __init__(self, n_runs: int, n_arms: int) -> None:
         self.sums, self.numbers = np.zeros((n_runs, n_arms)), np.zeros((n_runs, n_arms))
-        self.log_wealth = np.full((n_runs, n_arms, FRACTIONS.size), EVEN)
+        self.log_wealth = np.full((n_runs, n_arms, FRACTIONS.size), LOG_START)
         self.out = np.zeros((n_runs, n_arms), dtype=bool)
 
     def leaders(self) -> np.ndarray:
@@ -73,9 +73,9 @@ class Contests:
         return np.argsort(-means, axis=1, kind="stable")[:, :2]
 
     def needs(self) -> np.ndarray:
-        """Return what ``allocation.needs_of`` does, (n_runs, n_arms)."""
+        """Return what ``allocation.missing_evidence`` does, (n_runs, n_arms)."""
         lacking = LOG_THRESHOLD - log_mean_wealth(self.log_wealth) + MARGIN
-        return np.where(self.out, 0.0, np.maximum(lacking, LEAST_NEED))
+        return np.where(self.out, 0.0, np.maximum(lacking, MIN_NEED))
 
     def tell(
         self, leaders: np.ndarray, shares: np.ndarray, good: np.ndarray, sent: np.ndarray
@@ -95,7 +95,9 @@ class Contests:
             first = np.where(leaders[:, 0] == arm, leaders[:, 1], leaders[:, 0])
             p = shares[rows, first] / (shares[rows, first] + shares[:, arm])
             centre = np.clip(
-                p * means[rows, first] + (1.0 - p) * means[:, arm], NEAREST, 1.0 - NEAREST
+                p * means[rows, first] + (1.0 - p) * means[:, arm],
+                CENTRE_MARGIN,
+                1.0 - CENTRE_MARGIN,
             )
             stake = np.minimum(p / centre, (1.0 - p) / (1.0 - centre))
             won, lost = good[rows, first], sent[rows, first] - good[rows, first]
@@ -159,7 +161,7 @@ def shares_of(
     needs, is_in = contests.needs(), ~contests.out
     evenly = is_in / is_in.sum(axis=1, keepdims=True)
     if mode == "omniscient":
-        needed = fewest_numbers(np.tile(true, (n_runs, 1)), needs, 0.0)
+        needed = fewest_requests(np.tile(true, (n_runs, 1)), needs, 0.0)
         soonest = needed / needed.sum(axis=1, keepdims=True)
         wanted = (1 - OMNISCIENT_SPREAD) * soonest + OMNISCIENT_SPREAD * evenly
         return np.asarray((1 - TINY) * wanted + TINY / k)
@@ -168,12 +170,12 @@ def shares_of(
         SHARPNESS * contests.sums + 0.5, SHARPNESS * failures + 0.5, size=(N_DRAWS, n_runs, k)
     )
     many = np.broadcast_to(needs, drawn.shape).reshape(-1, k)
-    numbers = fewest_numbers(drawn.reshape(-1, k), many, 0.0).reshape(drawn.shape)
+    numbers = fewest_requests(drawn.reshape(-1, k), many, 0.0).reshape(drawn.shape)
     soonest = (numbers / numbers.sum(axis=2, keepdims=True)).mean(axis=0)
-    wanted = (1.0 - SPREAD) * soonest + SPREAD * evenly
+    wanted = (1.0 - EVEN_SHARE) * soonest + EVEN_SHARE * evenly
     shares = (1.0 - FLOOR) * wanted + FLOOR / k
     shares /= shares.sum(axis=1, keepdims=True)
-    return np.where((contests.numbers.min(axis=1) < FIRST)[:, None], even, shares)
+    return np.where((contests.numbers.min(axis=1) < MIN_REWARDS)[:, None], even, shares)
 
 
 def plugged_in(means: Sequence[float], n_runs: int, *, cap: int) -> Ended:

@@ -1,35 +1,30 @@
-"""Which of several arms is best? Evidence from live traffic, valid at any look.
+"""Sequential test for the best of several arms, on live traffic.
 
 For each arm b there is one null: *no arm is better than b by more than the minimum effect*. Its
 evidence is the wealth of betting, on every request that goes to b or to the arm that led at the
-last look, that the leader is better than b (``bets``). Choosing the opponent by the past is allowed,
-so there is no price for many arms. An arm is **out** when its evidence reaches ``2 / alpha``; the
-last one left is the winner.
+last look, that the leader is better than b (``two_sample``). Choosing the opponent by the past is
+allowed, so there is no price for many arms. An arm is **eliminated** when its evidence reaches
+``2 / alpha`` (1); the last one left is the winner.
 
 *Error.* Let b1 be the best arm and b2 the next. A winner that is not better than all others by more
-than the effect needs b1 or b2 to be out although its null is true. Each happens, ever, with
+than the effect needs b1 or b2 to be eliminated although its null is true. Each happens, ever, with
 probability at most ``alpha / 2`` (Ville), so together ``alpha``: for any number of arms, ties
 included, at any look, whatever rule allocates the requests.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from convergence_core.gate.bets import log_factors
-from convergence_core.gate.betting import EVEN, FRACTIONS, Floats, log_mean_wealth
-from convergence_core.records import Json
-
-Indices = np.ndarray
+from convergence_core.gate.betting import FRACTIONS, LOG_START, Floats, log_mean_wealth
+from convergence_core.gate.two_sample import log_pair_factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RewardedRequests:
-    """Rewarded requests; equal ones may be given once with their number."""
+    """Requests with their rewards; equal ones may be given once with their number."""
 
-    arms: Indices
+    arms: np.ndarray
     """Which arm, (n,) of int."""
     rewards: Floats
     """(n,), in [0, 1]."""
@@ -38,31 +33,10 @@ class RewardedRequests:
     counts: Floats
     """How many such requests, (n,)."""
 
-    @classmethod
-    def of_counts(
-        cls, successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike
-    ) -> "RewardedRequests":
-        """Return the outcomes of a batch with fixed shares and rewards of 0 and 1.
-
-        Args:
-            successes: rewards of 1 by arm, (n_arms,).
-            numbers: requests by arm, (n_arms,).
-            shares: propensity of each arm during the batch, (n_arms,).
-        """
-        good = np.asarray(successes, dtype=np.float64)
-        p = np.asarray(shares, dtype=np.float64)
-        n_arms = p.size
-        return cls(
-            arms=np.tile(np.arange(n_arms), 2),
-            rewards=np.repeat((1.0, 0.0), n_arms),
-            propensities=np.tile(p, (2 * n_arms, 1)),
-            counts=np.concatenate((good, np.asarray(numbers, dtype=np.float64) - good)),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What the bets on requests chosen from now on rest on; fixed before any of them."""
+    """Parameters of the bets on requests chosen from now on; fixed before any of them."""
 
     leader: int
     rival: int
@@ -75,7 +49,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BestArmTest:
-    """Evidence on every arm, and what it was made from."""
+    """Evidence on every arm, and the counts behind it."""
 
     alpha: float
     min_effect: float
@@ -85,18 +59,18 @@ class BestArmTest:
     """Rewards by arm, (n_arms,)."""
     log_wealth: Floats
     """Of each bet against each arm's null, nats, (n_arms, n_bets)."""
-    out: np.ndarray
+    eliminated: np.ndarray
     """Arms whose null was rejected, (n_arms,) of bool; for good."""
 
     @classmethod
     def begin(cls, n_arms: int, *, alpha: float = 0.05, min_effect: float = 0.0) -> "BestArmTest":
-        """Return the contest before any reward.
+        """Return the test before any reward.
 
         Raises:
             ValueError: fewer than two arms, or a setting out of range.
         """
         if n_arms < 2:
-            raise ValueError(f"a contest needs two arms or more, but got {n_arms}")
+            raise ValueError(f"a test for the best arm needs two arms or more, but got {n_arms}")
         if not 0.0 < alpha < 1.0 or not 0.0 <= min_effect < 0.99:
             raise ValueError(
                 f"alpha must lie in (0, 1) and min_effect in [0, 0.99), but got {alpha} and "
@@ -107,18 +81,18 @@ class BestArmTest:
             min_effect=min_effect,
             sums=np.zeros(n_arms),
             numbers=np.zeros(n_arms),
-            log_wealth=np.full((n_arms, FRACTIONS.size), EVEN),
-            out=np.zeros(n_arms, dtype=bool),
+            log_wealth=np.full((n_arms, FRACTIONS.size), LOG_START),
+            eliminated=np.zeros(n_arms, dtype=bool),
         )
 
     @property
     def n_arms(self) -> int:
-        """Arms in the contest, those that are out included."""
+        """Arms under test, eliminated ones included."""
         return int(self.sums.size)
 
     @property
     def log_threshold(self) -> float:
-        """Evidence at which an arm is out, nats."""
+        """Evidence that eliminates an arm, nats (eq. 1)."""
         return float(np.log(2.0 / self.alpha))
 
     @property
@@ -134,16 +108,16 @@ class BestArmTest:
     @property
     def winner(self) -> int | None:
         """The arm that is better than all others; ``None``: undecided."""
-        left = np.flatnonzero(~self.out)
+        left = np.flatnonzero(~self.eliminated)
         return int(left[0]) if left.size == 1 else None
 
     @property
     def is_over(self) -> bool:
         """Whether there is a winner, or none is left: the arms' means must have changed then."""
-        return int(self.out.sum()) >= self.n_arms - 1
+        return int(self.eliminated.sum()) >= self.n_arms - 1
 
     def design(self) -> Design:
-        """Return what to stake on the requests from now on."""
+        """Return the parameters of bets on requests from now on."""
         by_mean = np.argsort(-self.means, kind="stable")
         return Design(
             leader=int(by_mean[0]),
@@ -152,54 +126,46 @@ class BestArmTest:
             stakes=bool(self.numbers.min() > 0),
         )
 
-    def tell(self, design: Design, outcomes: RewardedRequests) -> "BestArmTest":
-        """Return the contest after rewards of requests that were chosen under a design.
+    def tell(self, design: Design, requests: RewardedRequests) -> "BestArmTest":
+        """Return the test after rewards of requests that were chosen under a design.
 
         Args:
             design: as ``design`` returned it before the first of these requests was chosen.
-            outcomes: in any order; those of one design may come in several parts.
+            requests: in any order; those of one design may come in several parts.
         """
-        told = self.taught(self.gains(design, outcomes), outcomes)
-        return told.looked()
+        return self.with_gains(self.gains(design, requests), requests).with_eliminations()
 
-    def gains(self, design: Design, outcomes: RewardedRequests) -> Floats:
+    def gains(self, design: Design, requests: RewardedRequests) -> Floats:
         """Return the growth of every bet's logarithm, (n_arms, n_bets); it adds up over designs."""
-        grown = np.zeros_like(self.log_wealth)
+        gains = np.zeros_like(self.log_wealth)
         for arm in range(self.n_arms if design.stakes else 0):
             first = design.rival if arm == design.leader else design.leader
-            chosen = (outcomes.arms == first) | (outcomes.arms == arm)
-            if chosen.any():
-                grown[arm] = self._gains(design, outcomes, chosen, first, arm)
-        return grown
+            chosen = (requests.arms == first) | (requests.arms == arm)
+            if not chosen.any():
+                continue
+            pair = requests.propensities[chosen][:, (first, arm)]
+            gains[arm] = requests.counts[chosen] @ log_pair_factors(
+                is_first=requests.arms[chosen] == first,
+                rewards=requests.rewards[chosen],
+                shares=pair[:, 0] / pair.sum(axis=1),
+                means=(design.means[first], design.means[arm]),
+                effect=self.min_effect,
+            )
+        return gains
 
-    def taught(self, gains: Floats, outcomes: RewardedRequests) -> "BestArmTest":
-        """Return the contest with gains and outcomes added, without looking who is out."""
-        numbers = np.bincount(outcomes.arms, outcomes.counts, self.n_arms)
-        sums = np.bincount(outcomes.arms, outcomes.counts * outcomes.rewards, self.n_arms)
+    def with_gains(self, gains: Floats, requests: RewardedRequests) -> "BestArmTest":
+        """Return the test with gains and their requests added, before anything is eliminated."""
+        arms, rewards, counts = requests.arms, requests.rewards, requests.counts
         return replace(
             self,
-            sums=self.sums + sums,
-            numbers=self.numbers + numbers,
+            sums=self.sums + np.bincount(arms, counts * rewards, self.n_arms),
+            numbers=self.numbers + np.bincount(arms, counts, self.n_arms),
             log_wealth=self.log_wealth + gains,
         )
 
-    def looked(self) -> "BestArmTest":
-        """Return the contest with those out whose evidence suffices now."""
-        return replace(self, out=self.out | (self.log_e >= self.log_threshold))
-
-    def _gains(
-        self, design: Design, outcomes: RewardedRequests, chosen: np.ndarray, first: int, arm: int
-    ) -> Floats:
-        """Return the growth of the log-wealth against an arm's null, (n_bets,)."""
-        pair = outcomes.propensities[chosen][:, (first, arm)]
-        logs = log_factors(
-            is_first=outcomes.arms[chosen] == first,
-            rewards=outcomes.rewards[chosen],
-            shares=pair[:, 0] / pair.sum(axis=1),
-            means=(design.means[first], design.means[arm]),
-            effect=self.min_effect,
-        )
-        return np.asarray(outcomes.counts[chosen] @ logs)
+    def with_eliminations(self) -> "BestArmTest":
+        """Return the test with those arms eliminated whose evidence suffices now."""
+        return replace(self, eliminated=self.eliminated | (self.log_e >= self.log_threshold))
 
     def regret(self) -> float:
         """Return the reward lost so far against the leader: sum of n (highest mean - mean).
@@ -210,34 +176,3 @@ class BestArmTest:
             self.sums, self.numbers, out=np.zeros(self.n_arms), where=self.numbers > 0
         )
         return float(self.numbers @ (means.max() - means))
-
-    def to_json(self) -> dict[str, Json]:
-        """Return a JSON value from which ``from_json`` makes an equal contest."""
-        return {
-            "alpha": self.alpha,
-            "min_effect": self.min_effect,
-            "sums": self.sums.tolist(),
-            "numbers": self.numbers.tolist(),
-            "log_wealth": self.log_wealth.tolist(),
-            "out": self.out.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Json]) -> "BestArmTest":
-        """Rebuild from ``to_json``.
-
-        Raises:
-            ValueError: the value was not made by ``to_json``.
-        """
-        try:
-            arrays = {
-                name: np.array(value[name], dtype=bool if name == "out" else np.float64)
-                for name in ("sums", "numbers", "log_wealth", "out")
-            }
-            alpha, effect = float(str(value["alpha"])), float(str(value["min_effect"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a contest: {str(value)[:80]}") from error
-        found = cls(alpha=alpha, min_effect=effect, **arrays)
-        if found.log_wealth.shape != (found.n_arms, FRACTIONS.size) or found.n_arms < 2:
-            raise ValueError(f"not a contest: {str(value)[:80]}")
-        return found

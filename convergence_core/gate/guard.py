@@ -1,19 +1,18 @@
-"""Watching a promoted candidate: back, confirmed, or wait; valid at any look.
+"""Sequential test of a promoted candidate: rollback, confirmed or still watching.
 
 Two nulls, each with evidence of its own:
 
 * *It is not worse than the champion by more than the tolerance.* Rejected: **rollback**. A decline
   may begin late, when a bet made at the promotion has lost its money, so the money is spent over
-  all looks: ``1 / (k (k + 1))`` of it enters at look k. The sum is a mixture of bets that begin at
-  each look, again a supermartingale, so a rollback without cause happens, ever, with probability at
-  most ``alpha`` (S. Shekhar, A. Ramdas, "Reducing sequential change detection to sequential
-  estimation", 2024, and J. Shin, A. Ramdas, A. Rinaldo, "E-detectors", 2023, sum such bets
-  unweighted and bound the run length instead).
+  all looks: ``1 / (k (k + 1))`` of it enters at look k (1), ``1 / (k + 1)`` is left (2). The sum is
+  a mixture of bets that begin at each look, again a supermartingale, so a rollback without cause
+  happens, ever, with probability at most ``alpha`` (S. Shekhar, A. Ramdas, "Reducing sequential
+  change detection to sequential estimation", 2024, and J. Shin, A. Ramdas, A. Rinaldo,
+  "E-detectors", 2023, sum such bets unweighted and bound the run length instead).
 * *It is worse than the champion by at least the tolerance.* Rejected: **confirmed**, again with
   error ``alpha``.
 
-The champion is known either by the requests it still gets (a holdback of known share, ``bets``), or
-by a level fixed beforehand (``betting``).
+The champion is known by the requests that it still gets, a holdback of known share (``two_sample``).
 """
 
 from dataclasses import dataclass, replace
@@ -22,15 +21,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from convergence_core.gate.bets import log_factors
-from convergence_core.gate.betting import EVEN, FRACTIONS, Floats, checked_rewards, log_mean_wealth
+from convergence_core.gate.betting import (
+    FRACTIONS,
+    LOG_START,
+    Floats,
+    checked_rewards,
+    log_mean_wealth,
+)
+from convergence_core.gate.two_sample import log_pair_factors
 
 GuardDecision = Literal["rollback", "confirmed", "watching"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gains:
-    """What one look adds to the evidence, nats by bet, each (n_bets,)."""
+    """Growth of the evidence at one look, nats by bet, each (n_bets,)."""
 
     worse: Floats
     better: Floats
@@ -49,7 +54,7 @@ class Guard:
     n_looks: int = 0
     log_worse: tuple[float, ...] = (-np.inf,) * FRACTIONS.size
     """Wealth of each bet on "worse", the money not yet spent left out, nats."""
-    log_better: tuple[float, ...] = (EVEN,) * FRACTIONS.size
+    log_better: tuple[float, ...] = (LOG_START,) * FRACTIONS.size
     """Wealth of each bet on "not worse", nats."""
     decision: GuardDecision = "watching"
     """The first verdict; it stays."""
@@ -57,7 +62,7 @@ class Guard:
     @property
     def log_e_worse(self) -> float:
         """Evidence that it is worse by more than the tolerance, nats."""
-        unspent = 1.0 / (self.n_looks + 1.0)
+        unspent = 1.0 / (self.n_looks + 1.0)  # (eq. 2)
         return float(np.logaddexp(log_mean_wealth(np.array(self.log_worse)), np.log(unspent)))
 
     @property
@@ -70,23 +75,21 @@ class Guard:
         if not gains.n:
             return self
         k = self.n_looks + 1
-        entering = EVEN - np.log(k * (k + 1.0))
+        entering = LOG_START - np.log(k * (k + 1.0))  # (eq. 1)
         worse = np.logaddexp(np.array(self.log_worse), entering) + gains.worse
-        told = replace(
+        found = replace(
             self,
             n=self.n + gains.n,
             n_looks=k,
             log_worse=tuple(worse.tolist()),
             log_better=tuple((np.array(self.log_better) + gains.better).tolist()),
         )
-        if self.decision != "watching":
-            return told
         threshold = -np.log(self.alpha)
-        if told.log_e_worse >= threshold:
-            return replace(told, decision="rollback")
-        if told.log_e_better >= threshold:
-            return replace(told, decision="confirmed")
-        return told
+        if self.decision == "watching" and found.log_e_worse >= threshold:
+            return replace(found, decision="rollback")
+        if self.decision == "watching" and found.log_e_better >= threshold:
+            return replace(found, decision="confirmed")
+        return found
 
 
 def gains_against_champion(
@@ -97,7 +100,7 @@ def gains_against_champion(
     means: tuple[float, float],
     tolerance: float = 0.0,
 ) -> Gains:
-    """Return what a look at live traffic adds.
+    """Return the gains of a look at live traffic.
 
     Args:
         is_promoted: which requests went to the promoted one, the others to the champion, (n,).
@@ -105,38 +108,17 @@ def gains_against_champion(
         shares: probability of the promoted one at each request, (n,).
         means: what was expected of promoted and champion before these requests.
         tolerance: how much worse it may be, in [0, 1).
+
+    Raises:
+        ValueError: a reward is not in [0, 1].
     """
     values = checked_rewards(rewards)
     promoted = np.asarray(is_promoted, dtype=bool)
     p = np.asarray(shares, dtype=np.float64)
-    worse = log_factors(
-        is_first=~promoted,
-        rewards=values,
-        shares=1.0 - p,
-        means=(means[1], means[0]),
-        effect=tolerance,
+    worse = log_pair_factors(
+        is_first=~promoted, rewards=values, shares=1.0 - p, means=means[::-1], effect=tolerance
     )
-    better = log_factors(
+    better = log_pair_factors(
         is_first=promoted, rewards=values, shares=p, means=means, effect=-tolerance
     )
     return Gains(worse=worse.sum(axis=0), better=better.sum(axis=0), n=values.size)
-
-
-def gains_against_level(rewards: ArrayLike, level: float, *, tolerance: float = 0.0) -> Gains:
-    """Return what a look adds when the champion is only known by a level of reward.
-
-    Args:
-        rewards: of the promoted one, (n,), in [0, 1].
-        level: mean reward that it has to keep; fixed before these rewards.
-        tolerance: how far below it may lie, in [0, ``level``).
-
-    Raises:
-        ValueError: ``level - tolerance`` is not strictly between 0 and 1.
-    """
-    least = level - tolerance
-    if not 0.0 < least < 1.0:
-        raise ValueError(f"level less tolerance must lie in (0, 1), but got {least}")
-    values = checked_rewards(rewards)
-    above = np.log1p(FRACTIONS * (values[:, None] / least - 1.0))
-    below = np.log1p(FRACTIONS * ((1.0 - values[:, None]) / (1.0 - least) - 1.0))
-    return Gains(worse=below.sum(axis=0), better=above.sum(axis=0), n=values.size)

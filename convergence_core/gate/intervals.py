@@ -1,10 +1,10 @@
-"""Confidence intervals of means of bounded values, for any distribution and any number of values.
+"""Confidence intervals of means of bounded values, for any distribution and number.
 
 Student's t takes values for normal and 0.9 eight times for a proof; here the one thing assumed is
 the range. With values x_1 … x_n in [a, b] and D uniform on the simplex of n + 1 shares, the upper
 end is the ``1 - tail`` quantile of
 
-    D_1 x_1 + … + D_n x_n + D_(n+1) b
+    D_1 x_1 + … + D_n x_n + D_(n+1) b                                                              (1)
 
 (N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
 nonnegative variable", 2005; E. Learned-Miller, P. Thomas, "A new confidence interval for the mean
@@ -13,17 +13,16 @@ and 1 it is Clopper and Pearson's interval, for many values Student's. That it c
 distribution is proven for those, and otherwise conjectured and measured (docs/benchmarks.md).
 
 It is a bet settled at a known end. Shares are ratios of independent exponentials E_j, so m is
-rejected as too high where ``P(Q > 0) < tail``, ``Q = sum_j E_j (x_j - m)``. The exponent of that
-probability at its saddle point is the least of ``-sum_j log(1 - s (x_j - m))``: the log-wealth of
-the best constant bet ``s`` against m (``convergence_core.gate.betting``). Ville's inequality would
-ask for a wealth of 1 / tail because it allows a look after each value; one look asks for less.
+rejected as too high where ``P(Q > 0) < tail`` (2), with
 
-*Weights.* The mean of w x over that of w is m where ``w (x - m)`` has the mean 0, so each term is
-weighted and the worst value has the largest weight.
+    Q = sum_j a_j E_j,    a_j = w_j (x_j - m)                                                      (3)
+    P(Q > 0) = 1 / (2 pi i) ∫ exp(K(s)) / s ds,    K(s) = -sum_j log(1 - a_j s)                    (4)
 
-Notation:
-    a   terms ``w_j (x_j - m)``, the worst value's included
-    K   logarithm of Q's moment-generating function, ``-sum_j log(1 - a_j s)``
+The exponent of that probability at its saddle point is the least of ``-sum_j log(1 - s a_j)``: the
+log-wealth of the best constant bet ``s`` against m (``convergence_core.gate.betting``). Ville's
+inequality would ask for a wealth of 1 / tail because it allows a look after each value; one look asks
+for less. The mean of w x over that of w is m where ``w (x - m)`` has the mean 0, so each term is
+weighted by w, and the worst value has the largest weight.
 """
 
 import math
@@ -45,7 +44,7 @@ _SMALL = 1e-10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """What counts as independent, in the order of first appearance."""
+    """Independent units of evidence, in the order of first appearance."""
 
     values: Floats
     """Weighted mean within each, (n_units,)."""
@@ -73,10 +72,10 @@ def grouped(
     if not np.all(w > 0.0):
         raise ValueError("each case's weight must be positive")
     keys = [(i, "") if group is None else (-1, group) for i, group in enumerate(groups)]
-    place = {key: position for position, key in enumerate(dict.fromkeys(keys))}
-    units = np.array([place[key] for key in keys], dtype=np.intp)
-    total = np.bincount(units, w, len(place)).astype(np.float64)
-    means = np.bincount(units, w * x, len(place)) / total
+    index = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    units = np.array([index[key] for key in keys], dtype=np.intp)
+    total = np.bincount(units, w, len(index)).astype(np.float64)
+    means = np.bincount(units, w * x, len(index)) / total
     return Units(np.clip(means, x.min(), x.max()) if x.size else means, total)
 
 
@@ -118,10 +117,10 @@ def _upper(x: Floats, w: Floats, counts: NDArray[np.intp], highest: float, tail:
     least = float(x.min())
     if least >= highest:
         return highest
-    x, w, counts = np.append(x, highest), np.append(w, 1.0), np.append(counts, 1)
+    x, w, counts = np.append(x, highest), np.append(w, 1.0), np.append(counts, 1)  # (eq. 1)
 
     def excess(m: float) -> float:
-        return _above_zero(w * (x - m), counts) - tail
+        return _probability_above_zero(w * (x - m), counts) - tail  # (eq. 2, 3)
 
     mass = counts * w
     centre = float(mass @ x / mass.sum())
@@ -133,12 +132,12 @@ def _upper(x: Floats, w: Floats, counts: NDArray[np.intp], highest: float, tail:
     return float(brentq(excess, low, high, xtol=1e-7 * (highest - least)))
 
 
-def _above_zero(a: Floats, counts: NDArray[np.intp]) -> float:
-    """Return P(Q > 0) for ``Q = sum_j a_j G_j``, G_j the sum of ``counts[j]`` exponentials.
+def _probability_above_zero(a: Floats, counts: NDArray[np.intp]) -> float:
+    """Return P(Q > 0), where the j-th term occurs ``counts[j]`` times.
 
-    ``P(Q > 0) = 1/(2 pi i) ∫ exp(K(s)) / s ds`` upwards along any path that crosses the real axis
-    in (0, 1 / max a) only; through the integrand's saddle point it oscillates least (H. Daniels,
-    "Saddlepoint approximations in statistics", 1954).
+    The integral runs upwards along any path that crosses the real axis in (0, 1 / max a) only;
+    through the integrand's saddle point it oscillates least (H. Daniels, "Saddlepoint approximations
+    in statistics", 1954).
     """
     top = float(a.max())
     if top <= 0.0:
@@ -146,7 +145,7 @@ def _above_zero(a: Floats, counts: NDArray[np.intp]) -> float:
     if a.min() >= 0.0:
         return 1.0
     a = a / top
-    # K'(s) = 1 / s, times s (1 - s): -1 at 0, positive at 1.
+    # The saddle point has K'(s) = 1 / s; times s (1 - s): -1 at 0, positive at 1.
     saddle = float(
         brentq(lambda s: (1.0 - s) * (counts @ (a * s / (1.0 - a * s)) - 1.0), 1e-12, 1.0 - 1e-12)
     )
@@ -158,7 +157,7 @@ def _above_zero(a: Floats, counts: NDArray[np.intp]) -> float:
     for first in range(0, _CHUNK * _N_CHUNKS, _CHUNK):
         t = _STEP * np.arange(first, first + _CHUNK)
         s = saddle + scale * (1j * np.sinh(t) + bend * (np.cosh(t) - 1.0))
-        logs = -(np.log(1.0 - np.outer(s, a)) @ counts) - np.log(s)
+        logs = -(np.log(1.0 - np.outer(s, a)) @ counts) - np.log(s)  # (eq. 4)
         heights = np.exp(logs) * scale * (1j * np.cosh(t) + bend * np.sinh(t))
         total += float(heights.imag.sum())
         if not first:

@@ -1,9 +1,13 @@
-"""Candidate against champion on the same test cases: is it better by more than chance?
+"""Paired test of candidate against champion on the same test cases, valid at any look.
 
-Null: the mean difference of rewards, candidate less champion, is at most ``min_effect``. The
-differences, moved from [-1, 1] to [0, 1], are bet on one by one (``betting``); case difficulty
-cancels within each pair. The other null, "at least ``min_effect``", says when to give up. The order
-of the pairs must not depend on their values; a hash of the case decides it.
+Null: the mean difference of rewards, candidate less champion, is at most ``min_effect``. Differences
+d in [-1, 1], of weight w up to 1, are moved to [0, 1] and bet on one by one (``betting``); case
+difficulty cancels within each pair:
+
+    y = (w (d - effect) + effect + 1) / 2,    m = (1 + effect) / 2                                 (1)
+
+so that ``E[y] <= m`` says ``E[w (d - effect)] <= 0``. The other null, "at least ``min_effect``", says
+when to give up. The order of the pairs must not depend on their values; a hash of the case decides it.
 
 A verdict *promote* is wrong with probability at most ``alpha``, however often one looks; so is a
 verdict *keep*. Cases are taken as drawn from those that matter.
@@ -16,14 +20,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from convergence_core.gate.betting import FRACTIONS, Floats, Side, Wealth, log_e_of_counts
+from convergence_core.gate.betting import (
+    LOG_START,
+    Floats,
+    Side,
+    log_factors,
+    log_highest_wealth,
+    log_wealth_of_counts,
+)
 
 Decision = Literal["promote", "keep", "undecided"]
+
+N_BISECTIONS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedVerdict:
-    """What a look at paired differences says."""
+    """Verdict of one look at paired differences."""
 
     decision: Decision
     """``promote``: better by more than ``min_effect``; ``keep``: not better by as much."""
@@ -52,7 +65,7 @@ class PairedVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedGate:
-    """``promotion``, in its paired mode."""
+    """Settings of the paired test."""
 
     alpha: float = 0.05
     """Largest probability of promoting what is not better."""
@@ -88,14 +101,14 @@ class PairedGate:
             raise ValueError("differences must be a sequence of numbers in [-1, 1]")
         shares = _checked_weights(weights, given.size)
         moved, null = _moved(given, shares, self.min_effect)
-        better = Wealth(mean=null, side="above").update(moved)
-        worse = Wealth(mean=null, side="below").update(moved)
+        better = log_highest_wealth(moved, null, "above")
+        worse = log_highest_wealth(moved, null, "below")
         threshold = -float(np.log(self.alpha))
         low, high = _interval(given, shares, self.alpha)
         decision: Decision = "undecided"
-        if better.log_highest >= threshold and better.log_highest >= worse.log_highest:
+        if better >= threshold and better >= worse:
             decision = "promote"
-        elif worse.log_highest >= threshold:
+        elif worse >= threshold:
             decision = "keep"
         return PairedVerdict(
             decision=decision,
@@ -103,15 +116,15 @@ class PairedGate:
             mean=float(np.average(given, weights=shares)) if given.size else float("nan"),
             low=low,
             high=high,
-            log_e_better=better.log_highest,
-            log_e_worse=worse.log_highest,
+            log_e_better=better,
+            log_e_worse=worse,
             log_threshold=threshold,
             n_to_verdict=0 if decision != "undecided" else _projected(moved, null, threshold),
         )
 
 
 def _moved(given: Floats, shares: Floats, effect: float) -> tuple[Floats, float]:
-    """Return y in [0, 1] and m, so that ``E[y] <= m`` says ``E[w (d - effect)] <= 0``."""
+    """Return y, (n,), and m (eq. 1)."""
     return (shares * (given - effect) + effect + 1.0) / 2.0, (1.0 + effect) / 2.0
 
 
@@ -126,28 +139,26 @@ def _interval(given: Floats, shares: Floats, alpha: float) -> tuple[float, float
     threshold = float(np.log(2.0 / alpha))
     pairs, counts = np.unique(np.stack((given, shares)), axis=1, return_counts=True)
     centre = float(np.clip(np.average(given, weights=shares), -1.0 + 1e-9, 1.0 - 1e-9))
-    ends = [-1.0, 1.0]
-    sides: tuple[tuple[int, Side], ...] = ((0, "above"), (1, "below"))
-    for place, side in sides:
-        rejected, kept = ends[place], centre
-        for _ in range(50):
+
+    def end(outside: float, side: Side) -> float:
+        rejected, kept = outside, centre
+        for _ in range(N_BISECTIONS):
             middle = (rejected + kept) / 2.0
             moved, null = _moved(pairs[0], pairs[1], middle)
             if not 0.0 < null < 1.0:
                 break
-            if log_e_of_counts(moved, counts, null, side) >= threshold:
+            if log_wealth_of_counts(moved, counts, null, side) >= threshold:
                 rejected = middle
             else:
                 kept = middle
-        ends[place] = rejected
-    return ends[0], ends[1]
+        return rejected
+
+    return end(-1.0, "above"), end(1.0, "below")
 
 
 def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Return the weights divided by their largest, (n,)."""
-    if weights is None:
-        return np.ones(n)
-    found = np.asarray(weights, dtype=np.float64)
+    found = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if found.shape != (n,) or not np.all((found > 0.0) & np.isfinite(found)):
         raise ValueError("weights must be one positive number per difference")
     return np.asarray(found / found.max()) if n else found
@@ -155,16 +166,12 @@ def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
 
 def _projected(moved: Floats, null: float, threshold: float) -> int | None:
     """Return the further pairs that the likelier verdict needs at the growth seen so far."""
-    if not moved.size:
-        return None
-    above = np.log1p(FRACTIONS * (moved[:, None] / null - 1.0))
-    below = np.log1p(FRACTIONS * ((1.0 - moved[:, None]) / (1.0 - null) - 1.0))
     needs = []
-    for logs in (above, below):
-        gains = logs.sum(axis=0)  # (n_bets,)
-        best = int(gains.argmax())
-        if gains[best] > 0.0:
-            # The best bet holds one share of the start, and must reach the whole threshold.
-            missing = threshold + float(np.log(FRACTIONS.size)) - float(gains[best])
-            needs.append(max(1, int(np.ceil(missing * moved.size / gains[best]))))
+    sides: tuple[Side, ...] = ("above", "below")
+    for side in sides if moved.size else ():
+        gain = float(log_factors(moved, null, side).sum(axis=0).max())  # of the best bet
+        if gain > 0.0:
+            # It holds one share of the start, and must reach the whole threshold.
+            missing = threshold - LOG_START - gain
+            needs.append(max(1, int(np.ceil(missing * moved.size / gain))))
     return min(needs, default=None)

@@ -72,7 +72,7 @@ class Folder:
             was_out[[place[str(arm)] for arm in found] if isinstance(found, list) else []] = True
             if policy.version in by_version:
                 contest = self._told(contest, policy, tuple(by_version[policy.version]), place)
-        return replace(contest, out=was_out).looked()
+        return replace(contest, eliminated=was_out).with_eliminations()
 
     def _told(
         self, contest: BestArmTest, policy: StoredPolicy, rows: Rows, place: Mapping[str, int]
@@ -91,7 +91,7 @@ class Folder:
         if known is None or known[0] != rows:
             gains = contest.gains(_design(policy.design, contest.n_arms), outcomes)
             known = self._done[key] = (rows, gains)
-        return contest.taught(known[1], outcomes)
+        return contest.with_gains(known[1], outcomes)
 
 
 def evidence_of(contest: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence:
@@ -101,7 +101,7 @@ def evidence_of(contest: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvide
         means=tuple(contest.means.tolist()),
         numbers=tuple(int(n) for n in contest.numbers),
         log_e=tuple(contest.log_e.tolist()),
-        out=tuple(contest.out.tolist()),
+        out=tuple(contest.eliminated.tolist()),
         log_threshold=contest.log_threshold,
         winner=None if contest.winner is None else arms[contest.winner].arm_id,
         regret=contest.regret(),

@@ -360,7 +360,7 @@ class Bandit:
             explore = max(explore, self.settings.explore_after_alarm)
         shares = self._shares(group, everyone, contest)
         policy = Policy.of(self._held_back(group, arms, shares), n=group.n, explore=explore)
-        out = [] if contest is None else np.flatnonzero(contest.out).tolist()
+        out = [] if contest is None else np.flatnonzero(contest.eliminated).tolist()
         design = design_of(everyone, [everyone[place].arm_id for place in out])
         design["revision"] = group.revision
         stored = StoredPolicy(

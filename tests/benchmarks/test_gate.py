@@ -13,8 +13,9 @@ from benchmarks.gate import (
     saved_interval,
     shares_of,
 )
-from convergence_core.gate import BestArmTest, RewardedRequests
-from convergence_core.gate.allocation import needs_of
+from convergence_core.gate import BestArmTest
+from convergence_core.gate.allocation import missing_evidence
+from tests.core.gate.requests import batch
 
 
 def test_many_contests_at_once_are_those_of_the_gate():
@@ -29,12 +30,11 @@ def test_many_contests_at_once_are_those_of_the_gate():
         for run, contest in enumerate(single):
             design = contest.design()
             assert (design.leader, design.rival) == tuple(leaders[run])
-            outcomes = RewardedRequests.of_counts(good[run], sent[run], shares[run])
-            single[run] = contest.tell(design, outcomes)
+            single[run] = contest.tell(design, batch(good[run], sent[run], shares[run]))
     for run, contest in enumerate(single):
         assert many.log_wealth[run] == pytest.approx(contest.log_wealth)
-        assert many.out[run].tolist() == contest.out.tolist()
-        assert many.needs()[run] == pytest.approx(needs_of(contest))
+        assert many.out[run].tolist() == contest.eliminated.tolist()
+        assert many.needs()[run] == pytest.approx(missing_evidence(contest))
     assert many.out.any()
 
 

@@ -7,32 +7,36 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.gate import Guard, gains_against_champion, gains_against_level
+from convergence_core.gate import Guard, gains_against_champion
+
+
+def looked(
+    guard: Guard,
+    means: tuple[float, float],
+    rng: np.random.Generator,
+    n: int = 50,
+    tolerance: float = 0.0,
+) -> Guard:
+    """Return the guard after a look at traffic shared 80:20 by promoted and champion."""
+    promoted = rng.random(n) < 0.8
+    return guard.tell(
+        gains_against_champion(
+            is_promoted=promoted,
+            rewards=(rng.random(n) < np.where(promoted, *means)).astype(float),
+            shares=np.full(n, 0.8),
+            means=(0.6, 0.6),
+            tolerance=tolerance,
+        )
+    )
 
 
 def watched(
-    means: tuple[float, float],
-    rng: np.random.Generator,
-    *,
-    looks: int,
-    batch: int = 50,
-    tolerance: float = 0.0,
-    guard: Guard | None = None,
+    means: tuple[float, float], rng: np.random.Generator, *, looks: int, tolerance: float = 0.0
 ) -> Guard:
-    """Return the guard after looks at traffic shared 80:20 by promoted and champion."""
-    guard = Guard() if guard is None else guard
+    """Return the guard at its decision, or after these looks."""
+    guard = Guard()
     for _ in range(looks):
-        promoted = rng.random(batch) < 0.8
-        rewards = (rng.random(batch) < np.where(promoted, *means)).astype(float)
-        guard = guard.tell(
-            gains_against_champion(
-                is_promoted=promoted,
-                rewards=rewards,
-                shares=np.full(batch, 0.8),
-                means=(0.6, 0.6),
-                tolerance=tolerance,
-            )
-        )
+        guard = looked(guard, means, rng, tolerance=tolerance)
         if guard.decision != "watching":
             break
     return guard
@@ -68,29 +72,29 @@ def test_both_kinds_of_evidence_are_one_at_most_in_expectation_at_the_edge_of_th
     assert better == pytest.approx(1.0, abs=1e-9)
 
 
-def test_a_worse_promotion_goes_back():
-    assert watched((0.3, 0.7), np.random.default_rng(0), looks=100).decision == "rollback"
-
-
-def test_a_better_promotion_is_confirmed():
-    assert watched((0.8, 0.5), np.random.default_rng(0), looks=100).decision == "confirmed"
-
-
-def test_an_equal_promotion_is_confirmed_within_a_tolerance():
-    guard = watched((0.6, 0.6), np.random.default_rng(1), looks=200, tolerance=0.15)
-    assert guard.decision == "confirmed"
+@pytest.mark.parametrize(
+    ("means", "tolerance", "decision"),
+    [
+        ((0.3, 0.7), 0.0, "rollback"),
+        ((0.8, 0.5), 0.0, "confirmed"),
+        ((0.6, 0.6), 0.15, "confirmed"),
+    ],
+)
+def test_worse_promotions_go_back_and_better_or_tolerated_ones_are_confirmed(
+    means, tolerance, decision
+):
+    rng = np.random.default_rng(1)
+    assert watched(means, rng, looks=200, tolerance=tolerance).decision == decision
 
 
 def test_a_decline_that_begins_late_is_found_nearly_as_soon_as_one_from_the_start():
     rng = np.random.default_rng(4)
-    level, good, bad = 0.7, 0.72, 0.4
 
     def looks_until_back(n_good: int) -> int:
         guard = Guard(alpha=0.05)
         for look in range(n_good + 200):
-            mean = good if look < n_good else bad
-            gains = gains_against_level((rng.random(20) < mean).astype(float), level)
-            guard = replace(guard.tell(gains), decision="watching")
+            means = (0.72, 0.7) if look < n_good else (0.4, 0.7)
+            guard = replace(looked(guard, means, rng), decision="watching")
             if guard.log_e_worse >= np.log(20.0):
                 return look - n_good + 1
         raise AssertionError("never found")
@@ -117,16 +121,10 @@ def test_equal_arms_seldom_go_back_over_a_long_watch():
 def test_the_first_verdict_stays():
     back = watched((0.2, 0.8), np.random.default_rng(0), looks=100)
     assert back.decision == "rollback"
-    later = watched((0.9, 0.1), np.random.default_rng(1), looks=1, guard=back)
+    later = looked(back, (0.9, 0.1), np.random.default_rng(1))
     assert later.decision == "rollback"
     assert later.n > back.n
 
 
 def test_a_look_without_rewards_changes_nothing():
-    guard = Guard()
-    assert guard.tell(gains_against_level([], 0.5)) == guard
-
-
-def test_a_level_that_nothing_can_fall_below_is_refused():
-    with pytest.raises(ValueError, match="level"):
-        gains_against_level([0.5], 0.1, tolerance=0.1)
+    assert looked(Guard(), (0.5, 0.5), np.random.default_rng(0), n=0) == Guard()

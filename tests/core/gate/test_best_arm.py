@@ -9,32 +9,24 @@ import pytest
 from scipy import optimize, stats
 
 from convergence_core.gate import BestArmTest, RewardedRequests, even_plan, verdict_plan
-from convergence_core.gate.allocation import FIRST
-from convergence_core.gate.bets import log_factors
+from convergence_core.gate.allocation import MIN_REWARDS, fewest_requests
 from convergence_core.gate.betting import FRACTIONS
+from convergence_core.gate.two_sample import log_pair_factors
+from tests.core.gate.requests import batch, counted
 
 
 def played(
-    means: Sequence[float],
-    rng: np.random.Generator,
-    *,
-    mode: str,
-    cap: int,
-    batch: int = 100,
-    alpha: float = 0.05,
+    means: Sequence[float], rng: np.random.Generator, *, mode: str, cap: int
 ) -> tuple[BestArmTest, int]:
-    """Return a contest of rewards 0 and 1 at its verdict or at the cap, and its requests."""
-    contest, n = BestArmTest.begin(len(means), alpha=alpha), 0
-    while n < cap and not contest.is_over:
-        plan = even_plan(contest) if mode == "even" else verdict_plan(contest, rng)
-        design = contest.design()
-        numbers = rng.multinomial(batch, plan.shares)
-        successes = rng.binomial(numbers, means)
-        contest = contest.tell(
-            design, RewardedRequests.of_counts(successes, numbers, np.array(plan.shares))
-        )
-        n += batch
-    return contest, n
+    """Return the test of rewards 0 and 1 at its verdict or at the cap, and its requests."""
+    test, n = BestArmTest.begin(len(means)), 0
+    while n < cap and not test.is_over:
+        plan = even_plan(test) if mode == "even" else verdict_plan(test, rng)
+        numbers = rng.multinomial(100, plan.shares)
+        requests = batch(rng.binomial(numbers, means), numbers, plan.shares)
+        test = test.tell(test.design(), requests)
+        n += 100
+    return test, n
 
 
 def one(arm: int, reward: float, shares: Sequence[float]) -> RewardedRequests:
@@ -65,12 +57,12 @@ def test_evidence_against_a_true_null_is_one_at_most_in_expectation_whatever_rul
     for arm in range(n_arms):  # a reward each, so that bets are placed from the first request on
         start = start.tell(start.design(), one(arm, float(arm % 2), [1.0] * n_arms))
     for course in itertools.product(itertools.product(range(n_arms), (0, 1)), repeat=4):
-        contest, chance = start, 1.0
+        test, chance = start, 1.0
         for arm, reward in course:
-            shares = contest.means**2 / (contest.means**2).sum()
+            shares = test.means**2 / (test.means**2).sum()
             chance *= shares[arm] * (means[arm] if reward else 1.0 - means[arm])
-            contest = contest.tell(contest.design(), one(arm, reward, shares.tolist()))
-        expected += chance * np.exp(contest.log_e)
+            test = test.tell(test.design(), one(arm, reward, shares.tolist()))
+        expected += chance * np.exp(test.log_e)
         total += chance
     assert total == pytest.approx(1.0)
     for arm in tied:
@@ -86,7 +78,7 @@ def test_bets_on_zeros_and_ones_are_ratios_of_likelihoods():
     largest = min(p / pooled, (1 - p) / (1 - pooled))
     for is_first, reward in itertools.product((True, False), (0.0, 1.0)):
         found = np.exp(
-            log_factors(
+            log_pair_factors(
                 is_first=np.array([is_first]),
                 rewards=np.array([reward]),
                 shares=np.array([p]),
@@ -101,7 +93,7 @@ def test_bets_on_zeros_and_ones_are_ratios_of_likelihoods():
 
 
 def test_an_arm_that_could_not_be_chosen_adds_no_evidence():
-    logs = log_factors(
+    logs = log_pair_factors(
         is_first=np.array([True, False]),
         rewards=np.array([1.0, 0.0]),
         shares=np.array([1.0, 0.0]),
@@ -111,45 +103,32 @@ def test_an_arm_that_could_not_be_chosen_adds_no_evidence():
 
 
 def test_nothing_is_staked_before_each_arm_has_a_reward():
-    contest = BestArmTest.begin(3)
-    told = contest.tell(
-        contest.design(),
-        RewardedRequests.of_counts(np.array([5, 0, 0]), np.array([5, 5, 0]), np.full(3, 1 / 3)),
-    )
-    assert told.log_e == pytest.approx(np.zeros(3))
-    assert told.numbers.tolist() == [5, 5, 0]
+    test = counted([5, 0, 0], [5, 5, 0])
+    assert test.log_e == pytest.approx(np.zeros(3))
+    assert test.numbers.tolist() == [5, 5, 0]
 
 
 def test_rewards_of_one_design_may_come_in_parts_and_in_any_order():
-    rng = np.random.default_rng(0)
-    contest, _ = played((0.4, 0.6), rng, mode="even", cap=300)
-    design, shares = contest.design(), np.array([0.5, 0.5])
-    parts = [
-        RewardedRequests.of_counts(np.array(s), np.array(n), shares)
-        for s, n in [([3, 4], [7, 9]), ([1, 0], [2, 2])]
-    ]
-    whole = contest.tell(
-        design, RewardedRequests.of_counts(np.array([4, 4]), np.array([9, 11]), shares)
-    )
+    test, _ = played((0.4, 0.6), np.random.default_rng(0), mode="even", cap=300)
+    design, shares = test.design(), [0.5, 0.5]
+    parts = [batch(s, n, shares) for s, n in [([3, 4], [7, 9]), ([1, 0], [2, 2])]]
+    at_once = test.tell(design, batch([4, 4], [9, 11], shares))
     for order in (parts, parts[::-1]):
-        told = contest
+        found = test
         for part in order:
-            told = told.tell(design, part)
-        assert told.log_wealth == pytest.approx(whole.log_wealth)
-        assert told.sums == pytest.approx(whole.sums)
+            found = found.tell(design, part)
+        assert found.log_wealth == pytest.approx(at_once.log_wealth)
+        assert found.sums == pytest.approx(at_once.sums)
 
 
-def test_an_arm_that_is_out_stays_out():
-    rng = np.random.default_rng(1)
-    contest, _ = played((0.2, 0.8), rng, mode="even", cap=2_000)
-    assert contest.winner == 1
-    design, shares = contest.design(), np.array([0.5, 0.5])
+def test_an_eliminated_arm_stays_so():
+    test, _ = played((0.2, 0.8), np.random.default_rng(1), mode="even", cap=2_000)
+    assert test.winner == 1
+    design = test.design()
     for _ in range(20):
-        contest = contest.tell(
-            design, RewardedRequests.of_counts(np.array([50, 0]), np.array([50, 50]), shares)
-        )
-    assert contest.out[0]
-    assert contest.is_over
+        test = test.tell(design, batch([50, 0], [50, 50], [0.5, 0.5]))
+    assert test.eliminated[0]
+    assert test.is_over
 
 
 @pytest.mark.statistical
@@ -181,49 +160,27 @@ def test_traffic_for_a_verdict_needs_fewer_requests_than_an_even_split():
         runs = [
             played(means, np.random.default_rng(s), mode=mode, cap=20_000) for s in range(n_runs)
         ]
-        assert all(contest.winner == 3 for contest, _ in runs)
+        assert all(test.winner == 3 for test, _ in runs)
         needed[mode] = float(np.mean([n for _, n in runs]))
     assert needed["verdict"] < 0.75 * needed["even"], needed
 
 
 @pytest.mark.statistical
 def test_a_minimum_effect_keeps_near_ties_undecided():
-    rng = np.random.default_rng(3)
-    contest = BestArmTest.begin(2, min_effect=0.1)
+    rng, numbers = np.random.default_rng(3), np.array([50, 50])
+    test = BestArmTest.begin(2, min_effect=0.1)
     for _ in range(60):
-        design, numbers = contest.design(), np.array([50, 50])
-        contest = contest.tell(
-            design,
-            RewardedRequests.of_counts(
-                rng.binomial(numbers, (0.5, 0.55)), numbers, np.full(2, 0.5)
-            ),
+        test = test.tell(
+            test.design(), batch(rng.binomial(numbers, (0.5, 0.55)), numbers, [0.5, 0.5])
         )
-    assert not contest.out[0]
+    assert not test.eliminated[0]
     plain, _ = played((0.5, 0.55), np.random.default_rng(3), mode="even", cap=12_000)
     assert plain.winner == 1
 
 
-def told(sums: Sequence[float], numbers: Sequence[float]) -> BestArmTest:
-    """Return a contest with these counts, nothing staked yet."""
-    contest = BestArmTest.begin(len(sums))
-    return contest.tell(
-        contest.design(),
-        RewardedRequests.of_counts(
-            np.array(sums), np.array(numbers), np.full(len(sums), 1 / len(sums))
-        ),
-    )
-
-
-def test_shares_are_even_until_each_arm_has_its_first_rewards():
-    contest = told([10, 20, 5], [FIRST, FIRST, FIRST - 1])
-    assert verdict_plan(contest, np.random.default_rng(0)).shares == pytest.approx([1 / 3] * 3)
-
-
 def test_planned_numbers_are_the_fewest_that_give_every_arm_its_evidence():
-    from convergence_core.gate import allocation
-
     means, needs = np.array([0.3, 0.5, 0.62, 0.7]), np.array([2.0, 1.0, 4.0, 3.0])
-    found = allocation.fewest_numbers(means[None], needs, 0.0)[0]
+    found = fewest_requests(means[None], needs, 0.0)[0]
 
     def evidence(numbers: np.ndarray) -> np.ndarray:
         middle = (0.7 + means[:3]) / 2.0
@@ -243,73 +200,63 @@ def test_planned_numbers_are_the_fewest_that_give_every_arm_its_evidence():
 
 
 def test_two_arms_share_evenly_and_the_projection_is_of_the_right_size():
-    contest = told([280, 350], [500, 500])
-    plan = verdict_plan(contest, np.random.default_rng(0))
+    test = counted([280, 350], [500, 500])
+    plan = verdict_plan(test, np.random.default_rng(0))
     assert plan.shares == pytest.approx([0.5, 0.5])
     assert plan.n_to_verdict is not None
     assert 200 < plan.n_to_verdict < 1_500
 
 
-def test_arms_that_are_out_get_only_their_part_of_the_floor():
-    rng = np.random.default_rng(2)
-    contest = BestArmTest.begin(3)
-    while not contest.out[0]:
-        numbers = np.full(3, 40)
-        contest = contest.tell(
-            contest.design(),
-            RewardedRequests.of_counts(
-                rng.binomial(numbers, (0.2, 0.6, 0.62)), numbers, np.full(3, 1 / 3)
-            ),
-        )
-    assert not contest.is_over
-    assert verdict_plan(contest, rng, floor=0.06).shares[0] == pytest.approx(0.02)
-    assert verdict_plan(contest, rng, floor=1.0).shares == pytest.approx([1 / 3] * 3)
+def test_eliminated_arms_get_only_their_part_of_the_floor():
+    rng, numbers = np.random.default_rng(2), np.full(3, 40)
+    test = BestArmTest.begin(3)
+    while not test.eliminated[0]:
+        requests = batch(rng.binomial(numbers, (0.2, 0.6, 0.62)), numbers, np.full(3, 1 / 3))
+        test = test.tell(test.design(), requests)
+    assert not test.is_over
+    assert verdict_plan(test, rng, floor=0.06).shares[0] == pytest.approx(0.02)
+    assert verdict_plan(test, rng, floor=1.0).shares == pytest.approx([1 / 3] * 3)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.02, 0.3])
 def test_once_there_is_a_winner_it_gets_all_but_the_floor(floor: float):
     rng = np.random.default_rng(3)
-    contest, _ = played((0.2, 0.7, 0.3, 0.3), rng, mode="verdict", cap=40_000)
-    assert contest.winner == 1
-    plan = verdict_plan(contest, rng, floor=floor)
+    test, _ = played((0.2, 0.7, 0.3, 0.3), rng, mode="verdict", cap=40_000)
+    assert test.winner == 1
+    plan = verdict_plan(test, rng, floor=floor)
     assert plan.n_to_verdict == 0
     assert plan.shares == pytest.approx([floor / 4, 1.0 - 0.75 * floor, floor / 4, floor / 4])
 
 
-def test_a_contest_without_anyone_left_begins_anew_with_all():
-    contest = replace(told([10, 10], [50, 50]), out=np.array([True, True]))
-    assert verdict_plan(contest, np.random.default_rng(0)).shares == pytest.approx([0.5, 0.5])
-
-
-def test_an_arm_that_comes_later_shares_with_those_that_are_in():
-    contest = replace(told([10, 30, 1], [50, 50, 2]), out=np.array([True, False, False]))
-    plan = verdict_plan(contest, np.random.default_rng(0), floor=0.03)
-    assert plan.shares == pytest.approx([0.01, 0.495, 0.495])
+@pytest.mark.parametrize(
+    ("test", "floor", "shares"),
+    [
+        # None is left, so all take part again.
+        (replace(counted([10, 10], [50, 50]), eliminated=np.ones(2, bool)), 0.02, [0.5, 0.5]),
+        # One came later.
+        (
+            replace(counted([10, 30, 1], [50, 50, 2]), eliminated=np.array([True, False, False])),
+            0.03,
+            [0.01, 0.495, 0.495],
+        ),
+        (counted([10, 20, 5], [MIN_REWARDS, MIN_REWARDS, MIN_REWARDS - 1]), 0.02, [1 / 3] * 3),
+    ],
+)
+def test_arms_that_take_part_share_evenly_where_none_is_left_or_one_has_few_rewards(
+    test, floor, shares
+):
+    plan = verdict_plan(test, np.random.default_rng(0), floor=floor)
+    assert plan.shares == pytest.approx(shares)
 
 
 def test_equal_leaders_have_no_projection():
-    plan = verdict_plan(told([50, 50], [100, 100]), np.random.default_rng(0))
+    plan = verdict_plan(counted([50, 50], [100, 100]), np.random.default_rng(0))
     assert plan.n_to_verdict is None
 
 
 def test_regret_counts_requests_below_the_leader():
-    assert told([30, 60], [100, 100]).regret() == pytest.approx(30.0)
+    assert counted([30, 60], [100, 100]).regret() == pytest.approx(30.0)
     assert BestArmTest.begin(2).regret() == 0.0
-
-
-def test_a_contest_survives_json():
-    contest, _ = played((0.2, 0.5, 0.6), np.random.default_rng(5), mode="verdict", cap=900)
-    again = BestArmTest.from_json(contest.to_json())
-    assert again.to_json() == contest.to_json()
-    assert again.design() == contest.design()
-
-
-@pytest.mark.parametrize(
-    "value", [{}, {"alpha": 0.05}, {**BestArmTest.begin(2).to_json(), "sums": [1.0]}]
-)
-def test_what_is_no_contest_is_refused(value: dict[str, object]):
-    with pytest.raises(ValueError, match="not a contest"):
-        BestArmTest.from_json(value)  # type: ignore[arg-type]
 
 
 def test_settings_out_of_range_are_refused():

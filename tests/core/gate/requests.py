@@ -1,0 +1,25 @@
+"""Rewarded requests of a batch with fixed shares."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from convergence_core.gate import BestArmTest, RewardedRequests
+
+
+def batch(successes: ArrayLike, numbers: ArrayLike, shares: ArrayLike) -> RewardedRequests:
+    """Rewards of 1 and requests by arm, and each arm's propensity, (n_arms,) each."""
+    good, p = np.asarray(successes, np.float64), np.asarray(shares, np.float64)
+    return RewardedRequests(
+        arms=np.tile(np.arange(p.size), 2),
+        rewards=np.repeat((1.0, 0.0), p.size),
+        propensities=np.tile(p, (2 * p.size, 1)),
+        counts=np.concatenate((good, np.asarray(numbers, np.float64) - good)),
+    )
+
+
+def counted(sums: Sequence[float], numbers: Sequence[float]) -> BestArmTest:
+    """A test with these counts of even traffic, nothing staked yet."""
+    test = BestArmTest.begin(len(sums))
+    return test.tell(test.design(), batch(sums, numbers, np.full(len(sums), 1 / len(sums))))
