@@ -7,6 +7,7 @@ Simulated rewards of 0 and 1; means over seeds with standard errors.
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from convergence_core.bandit import (
     WarmArms,
     nightly_prior,
 )
-from convergence_core.bandit.drift import SHARE_OF_WHOLE
+from convergence_core.bandit.drift import GLOBAL_ERROR_SHARE
 from convergence_core.bandit.propensities import of_beta
 
 SEEDS = 20
@@ -45,9 +46,17 @@ def flipped(seed: int, before: tuple[float, ...], after: tuple[float, ...]) -> t
         if alarm is not None:
             known = {arm: (alarm.after * alarm.n_after, alarm.n_after)}
             for k, (total, n) in dict(enumerate(alarm.since)).items() or known.items():
-                arms = arms.reopened(k, successes=total, failures=n - total)
+                arms = restarted(arms, k, total, n)
             alarms, spread = alarms + 1, 100
     return regret, alarms
+
+
+def restarted(arms: BetaArms, arm: int, total: float, n: int) -> BetaArms:
+    """Return the arms with one back at its prior and the rewards since a change: sum and number."""
+    alpha, beta = arms.alpha.copy(), arms.beta.copy()
+    alpha[arm] = arms.prior_alpha[arm] + total
+    beta[arm] = arms.prior_beta[arm] + n - total
+    return replace(arms, alpha=alpha, beta=beta)
 
 
 def flip() -> None:
@@ -90,7 +99,7 @@ def found_after(
     """Return requests from the fall to the alarm, and its arm; at most 6,000, and -1."""
     rng, k = np.random.default_rng(seed), len(means)
     # Without the whole the arms have all of the error.
-    rate = 20_000.0 if is_drawn else 20_000.0 * (1.0 - SHARE_OF_WHOLE)
+    rate = 20_000.0 if is_drawn else 20_000.0 * (1.0 - GLOBAL_ERROR_SHARE)
     watch = DriftWatch.begin(k, rewards_per_false_alarm=rate)
     for n in range(1, 8_001):
         arm = int(rng.integers(k))
@@ -117,7 +126,7 @@ def served(seed: int, nights: str, n_measured: int = 40) -> float:
     ]
     arms = WarmArms.begin([p.alpha for p in priors], [p.beta for p in priors])
     if nights == "cold":
-        arms = arms.reset()
+        arms = WarmArms.begin(np.ones(5), np.ones(5), trust=0.0)
     regret = 0.0
     for _ in range(1_000):
         arm = int(arms.draw(rng).argmax())
@@ -164,7 +173,8 @@ def speed() -> None:
     xs = rng.normal(size=(n, 16))
     begun = time.process_time()
     for x in xs:
-        arm = int(learner.arms.draw(x, rng).argmax())
+        expected, sds = learner.arms.moments(x)
+        arm = int((expected + sds * rng.standard_normal(10)).argmax())
         learner.tell(arm, x, 0.5)
     print(f"Linear, 16 features: {n / (time.process_time() - begun) / 1e3:.0f}", flush=True)
 

@@ -1,8 +1,8 @@
-"""The runtime bandit: what is believed of each arm, and which one serves the next request.
+"""Runtime bandit: posteriors of arms, propensities, drift detection and reward receipts.
 
-``BetaArms``, ``WarmArms`` (with the night as prior), ``GaussianArms`` and ``LinearArms`` are
-posteriors; ``Policy`` is one version of their exact propensities; ``DriftWatch`` tells when a mean
-has changed; ``receive`` says what becomes of a reward.
+``BetaArms``, ``WarmArms`` (with a nightly prior), ``GaussianArms`` and ``LinearArms`` are posteriors;
+``Policy`` is one version of their exact propensities; ``DriftWatch`` detects that a mean has changed;
+``receive`` says whether a reward is learned, stored or refused.
 """
 
 from convergence_core.bandit.arms import BetaArms, GaussianArms

@@ -1,11 +1,11 @@
-"""The least cost at a quality that is held with a stated confidence.
+"""Least cost under a quality constraint that is held with a stated confidence.
 
 "Quality at least q at least cost, 95 %": an arm **holds** when the confidence sequence of its
 quality lies above q, and **fails** when it lies below. The arm that came j-th, from 1, may err with
-probability ``(1 - confidence) / (j (j + 1))``, which sums to ``1 - confidence`` however many come: so
-with probability ``confidence`` no arm is ever called holding that does not hold, at any look.
-Requests go to the cheapest arm that holds; while a cheaper one is undecided, a share of them goes
-there, so that it gets its chance. Where none holds, the arm of the highest quality serves.
+probability ``(1 - confidence) / (j (j + 1))`` (1), which sums to ``1 - confidence`` however many
+come: so with probability ``confidence`` no arm is ever called holding that does not hold, at any
+look. Requests go to the cheapest arm that holds; while a cheaper one is undecided, a share of them
+goes there, so that it gets its chance. Where none holds, the arm of the highest quality serves.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from convergence_core.bandit.propensities import Floats
 from convergence_core.gate import bernoulli
 
 Standing = Literal["holds", "fails", "undecided"]
@@ -22,7 +21,7 @@ Standing = Literal["holds", "fails", "undecided"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstrainedPlan:
-    """How to send the next requests."""
+    """Shares of the next requests."""
 
     shares: tuple[float, ...]
     """Probability of each arm, summing to 1."""
@@ -85,22 +84,25 @@ class QualityConstraint:
         offered = np.ones(s.size, bool) if on_offer is None else np.asarray(on_offer, bool)
         if offered.shape != s.shape or not offered.any():
             raise ValueError("sums must be of arms of which one at least is on offer")
-        place = np.arange(1.0, s.size + 1.0)
-        error = (1.0 - self.confidence) / (place * (place + 1.0))
+        j = np.arange(1.0, s.size + 1.0)
+        error = (1.0 - self.confidence) / (j * (j + 1.0))  # (eq. 1)
         lows, highs = bernoulli.confidence_interval(s, n - s, error)
         standing: tuple[Standing, ...] = tuple(
             "holds" if low >= self.least else "fails" if high < self.least else "undecided"
             for low, high in zip(lows, highs, strict=True)
         )
         quality = np.where(offered, (s + 0.5) / (n + 1.0), -np.inf)
-        serving = self._serving(standing, cost, quality)
+        holding = [arm for arm in np.flatnonzero(offered) if standing[arm] == "holds"]
+        serving = int(quality.argmax())
+        if holding:
+            serving = int(min(holding, key=lambda arm: (cost[arm], -quality[arm])))
         cheaper = [
             arm
             for arm, stands in enumerate(standing)
-            if stands == "undecided"
+            if arm != serving
+            and stands == "undecided"
             and offered[arm]
             and (cost[arm] < cost[serving] or standing[serving] != "holds")
-            if arm != serving
         ]
         shares = np.zeros(s.size)
         shares[serving] = 1.0
@@ -114,14 +116,3 @@ class QualityConstraint:
             lows=tuple(lows.tolist()),
             highs=tuple(highs.tolist()),
         )
-
-    @staticmethod
-    def _serving(standing: tuple[Standing, ...], cost: Floats, quality: Floats) -> int:
-        holding = [
-            arm
-            for arm, stands in enumerate(standing)
-            if stands == "holds" and quality[arm] > -np.inf
-        ]
-        if holding:
-            return min(holding, key=lambda arm: (cost[arm], -quality[arm]))
-        return int(quality.argmax())

@@ -1,65 +1,44 @@
-"""Has an arm's mean reward changed, or that of all? An alarm with a stated rate of false ones.
+"""Drift detection for the arms of a system, with a stated rate of false alarms.
 
-A confidence sequence is begun at every block of rewards and all of them are kept up. While the mean
-stays what it is, all cover it; when two of them have nothing in common, it has changed (S. Shekhar,
-A. Ramdas, "Reducing sequential change detection to sequential estimation", 2024, the repeated
-scheme). Neither the mean before nor after the change needs to be known.
+Each arm's rewards have confidence sequences of their own (``change_detection``).
 
 *False alarms.* Without a change an alarm needs a sequence that misses. One that begins at a given
 block ever misses with probability at most ``a``, whatever was before; so the expected number of
 misses by the alarm is at most ``a`` times the expected number of blocks by then, and it is at least
-1: the mean time to a false alarm is ``1 / a`` blocks or more. That holds for the blocks of all arms
-together, so the rate stated is that of the whole system, whatever traffic each arm gets.
+1: the mean time to a false alarm is ``1 / a`` blocks or more (1). That holds for the blocks of all
+arms together, so the rate stated is that of the whole system, whatever traffic each arm gets.
 
-*The whole.* Where there are two arms or more, the stream of all of them is watched too (``whole``), by
-sequences that begin at every block of all rewards. They have ``SHARE_OF_WHOLE`` of the error of a
-block and the arms' own the rest, so the rate is that of both together.
-
-Forgetting sequences makes an alarm later, never more frequent, so only ``N_STARTS`` are kept, the
-older the sparser.
+*All arms together.* Where there are two arms or more, the stream of all of them is watched too
+(``global_drift``). Its sequences have ``GLOBAL_ERROR_SHARE`` of the error of a block and the arms'
+own the rest, so the rate is that of both together.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from typing import Any
 
 from convergence_core.bandit.arms import checked_reward
-from convergence_core.bandit.global_drift import (
-    Change,
-    GlobalDriftDetector,
-    from_json as whole_from_json,
-    to_json as whole_to_json,
+from convergence_core.bandit.change_detection import (
+    BLOCK,
+    ConfidenceSequence,
+    Sequences,
+    narrowed,
+    sums_of,
+    thinned,
+    younger_of_disagreeing,
 )
+from convergence_core.bandit.global_drift import Change, GlobalDriftDetector
 from convergence_core.gate import bernoulli
 from convergence_core.records import Json
 
-BLOCK = 10
-"""Rewards from one beginning to the next."""
 REWARDS_PER_FALSE_ALARM = 20_000.0
 """Default of the least mean number of rewards from one false alarm to the next."""
-N_STARTS = 48
-SHARE_OF_WHOLE = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequence:
-    """One confidence sequence, from its block on."""
-
-    total: float
-    """Sum of rewards since."""
-    n: int
-    """Rewards since."""
-    low: float
-    high: float
-    """What no look has excluded."""
-    begun: int = 0
-    """Rewards of all arms before it."""
+GLOBAL_ERROR_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A change that was found."""
+    """A detected change."""
 
     arm: int | None
     """``None``: of the system as a whole."""
@@ -77,24 +56,49 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmWatch:
-    """What is remembered of one arm since its last alarm."""
+    """Sequences of one arm since its last alarm."""
 
-    sequences: tuple[Sequence, ...] = ()
-    """By age, oldest first."""
+    sequences: Sequences = ()
     pending_total: float = 0.0
     pending_n: int = 0
-    """The block that is not full yet."""
+    """Rewards of the block that is not full yet."""
     n: int = 0
+
+    def tell(self, reward: float, error: float, n_all: int) -> "ArmWatch":
+        """Return the watch after a reward, with all sequences looked at after a full block.
+
+        Args:
+            reward: in [0, 1].
+            error: probability that a sequence ever misses.
+            n_all: rewards of all arms, this one included.
+        """
+        total, n = self.pending_total + reward, self.pending_n + 1
+        if n < BLOCK:
+            return replace(self, pending_total=total, pending_n=n, n=self.n + 1)
+        # It began at least so late: others' rewards lie between.
+        new = ConfidenceSequence(low=0.0, high=1.0, begun=n_all - n)
+        old = (*self.sequences, new)
+        totals, squares, numbers = sums_of(old)
+        totals, numbers = totals + total, numbers + n
+        ends = bernoulli.confidence_interval(totals, numbers - totals, error)
+        return ArmWatch(sequences=narrowed(old, totals, squares, numbers, ends), n=self.n + 1)
+
+    def since(self, begun: int) -> tuple[float, int]:
+        """Return sum and number of the rewards since about so many rewards of all arms."""
+        for one in self.sequences:
+            if one.begun >= begun:
+                return one.total + self.pending_total, one.n + self.pending_n
+        return self.pending_total, self.pending_n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftWatch:
-    """All arms of a system."""
+    """Drift detection for all arms of a system."""
 
     rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
     """Least mean number of rewards, over all arms, from one false alarm to the next."""
-    arms: tuple[ArmWatch, ...] = field(default=())
-    whole: GlobalDriftDetector = field(default_factory=GlobalDriftDetector)
+    arms: tuple[ArmWatch, ...] = ()
+    all_arms: GlobalDriftDetector = field(default_factory=GlobalDriftDetector)
     n: int = 0
     """Rewards of all arms."""
 
@@ -115,65 +119,54 @@ class DriftWatch:
         cls, n_arms: int, *, rewards_per_false_alarm: float = REWARDS_PER_FALSE_ALARM
     ) -> "DriftWatch":
         """Return the watch before any reward."""
-        return cls(
-            rewards_per_false_alarm=rewards_per_false_alarm,
-            arms=(ArmWatch(),) * n_arms,
-            whole=GlobalDriftDetector().widened(n_arms),
-        )
+        return cls(rewards_per_false_alarm=rewards_per_false_alarm).widened(n_arms)
 
     def widened(self, n_arms: int) -> "DriftWatch":
         """Return the watch with arms added until there are so many."""
-        missing = n_arms - len(self.arms)
-        if missing <= 0:
-            return self
-        arms = (*self.arms, *(ArmWatch(),) * missing)
-        return replace(self, arms=arms, whole=self.whole.widened(n_arms))
+        missing = (ArmWatch(),) * (n_arms - len(self.arms))
+        return replace(self, arms=self.arms + missing, all_arms=self.all_arms.widened(n_arms))
 
     def tell(
         self, arm: int, reward: float, propensity: float | None = None
     ) -> tuple["DriftWatch", Alarm | None]:
         """Return the watch after one reward, and the alarm if it raised one.
 
-        After an alarm of an arm its watch begins anew, and that of the whole; after one of the whole
-        all do.
+        After an alarm of an arm its watch begins anew, and that of all arms together; after one of
+        all arms everything does.
 
         Args:
-            arm: place of the arm that was chosen.
+            arm: index of the arm that was chosen.
             reward: in [0, 1].
-            propensity: with which it was chosen; ``None``: it was not drawn, so the whole learns
-                nothing.
+            propensity: with which it was chosen; ``None``: it was not drawn, so the detector for
+                all arms learns nothing.
 
         Raises:
             ValueError: the reward is not in [0, 1], or the propensity not in (0, 1].
         """
-        value, old = checked_reward(reward), self.arms[arm]
+        value = checked_reward(reward)
         if propensity is not None and not 0.0 < propensity <= 1.0:
             raise ValueError(f"a propensity must lie in (0, 1], but got {propensity}")
-        has_whole = len(self.arms) > 1
-        error = BLOCK / self.rewards_per_false_alarm
-        of_arms = error * (1.0 - SHARE_OF_WHOLE) if has_whole else error
-        new = replace(
-            old,
-            pending_total=old.pending_total + value,
-            pending_n=old.pending_n + 1,
-            n=old.n + 1,
-        )
-        alarm = None
-        if new.pending_n >= BLOCK:
-            sequences = _looked(new, of_arms, self.n + 1)
-            alarm = _alarm(arm, new.n, sequences)
-            new = ArmWatch(sequences=_thinned(sequences), n=new.n) if alarm is None else ArmWatch()
-        told = replace(self, arms=(*self.arms[:arm], new, *self.arms[arm + 1 :]), n=self.n + 1)
+        has_several = len(self.arms) > 1
+        error = BLOCK / self.rewards_per_false_alarm  # (eq. 1)
+        of_arms = error * (1.0 - GLOBAL_ERROR_SHARE) if has_several else error
+        new = self.arms[arm].tell(value, of_arms, self.n + 1)
+        alarm = None if new.pending_n else _alarm(arm, new)
         if alarm is not None:
-            return replace(told, whole=self.whole.anew()), alarm
-        if not has_whole or propensity is None:
-            return told, None
-        whole, change = self.whole.tell(arm, value, propensity, error * SHARE_OF_WHOLE)
-        told = replace(told, whole=whole)
-        return (told, None) if change is None else told._changed(change)
+            new = ArmWatch()
+        elif not new.pending_n:
+            new = replace(new, sequences=thinned(new.sequences))
+        arms = (*self.arms[:arm], new, *self.arms[arm + 1 :])
+        found = replace(self, arms=arms, n=self.n + 1)
+        if alarm is not None:
+            return replace(found, all_arms=self.all_arms.reset()), alarm
+        if not has_several or propensity is None:
+            return found, None
+        detector, change = self.all_arms.tell(arm, value, propensity, error * GLOBAL_ERROR_SHARE)
+        found = replace(found, all_arms=detector)
+        return (found, None) if change is None else found._after(change)
 
-    def _changed(self, change: Change) -> tuple["DriftWatch", Alarm]:
-        """Return the watch begun anew, and the alarm of the whole."""
+    def _after(self, change: Change) -> tuple["DriftWatch", Alarm]:
+        """Return the watch begun anew, and the alarm of all arms together."""
         begun = self.n - change.n_after
         alarm = Alarm(
             arm=None,
@@ -181,10 +174,10 @@ class DriftWatch:
             before=change.before,
             after=change.after,
             n_after=change.n_after,
-            since=tuple(_since(one, begun) for one in self.arms),
+            since=tuple(arm.since(begun) for arm in self.arms),
         )
         arms = (ArmWatch(),) * len(self.arms)
-        return replace(self, arms=arms, whole=self.whole.anew()), alarm
+        return replace(self, arms=arms, all_arms=self.all_arms.reset()), alarm
 
     def to_json(self) -> dict[str, Json]:
         """Return a JSON value from which ``from_json`` makes an equal watch."""
@@ -198,106 +191,50 @@ class DriftWatch:
                 }
                 for arm in self.arms
             ],
-            "whole": whole_to_json(self.whole),
+            "whole": self.all_arms.to_json(),
             "n": self.n,
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Json]) -> "DriftWatch":
+    def from_json(cls, value: Mapping[str, Any]) -> "DriftWatch":
         """Rebuild from ``to_json``.
 
         Raises:
             ValueError: the value was not made by ``to_json``.
         """
         try:
-            arms = tuple(_arm_of(arm) for arm in _listed(value["arms"]))
-            return cls(
-                rewards_per_false_alarm=float(str(value["rewards_per_false_alarm"])),
-                arms=arms,
-                whole=(
-                    whole_from_json(value["whole"])
-                    if "whole" in value  # a watch of arms alone goes on
-                    else GlobalDriftDetector().widened(len(arms))
-                ),
-                n=int(str(value.get("n", 0))),
-            )
+            arms = tuple(_arm_watch(arm) for arm in value["arms"])
+            detector = GlobalDriftDetector().widened(len(arms))
+            if "whole" in value:  # a watch of arms alone goes on
+                detector = GlobalDriftDetector.from_json(value["whole"])
+            rate = float(value["rewards_per_false_alarm"])
+            n = int(value.get("n", 0))
+            return cls(rewards_per_false_alarm=rate, arms=arms, all_arms=detector, n=n)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a drift watch: {str(value)[:80]}") from error
 
 
-def _listed(value: Json) -> list[Json]:
-    if not isinstance(value, list):
-        raise TypeError(f"not a list: {str(value)[:80]}")
-    return value
-
-
-def _arm_of(value: Json) -> ArmWatch:
-    if not isinstance(value, dict):
-        raise TypeError(f"not an object: {str(value)[:80]}")
-    total, n = (float(str(number)) for number in _listed(value["pending"]))
-    sequences = []
-    for row in _listed(value["sequences"]):
-        numbers = [float(str(number)) for number in _listed(row)]
-        sequences.append(
-            Sequence(
-                total=numbers[0],
-                n=int(numbers[1]),
-                low=numbers[2],
-                high=numbers[3],
-                begun=int(numbers[4]) if len(numbers) > 4 else 0,
-            )
-        )
+def _arm_watch(value: Mapping[str, Any]) -> ArmWatch:
+    pending_total, pending_n = value["pending"]
     return ArmWatch(
-        sequences=tuple(sequences),
-        pending_total=total,
-        pending_n=int(n),
-        n=int(str(value["n"])),
+        sequences=tuple(
+            ConfidenceSequence(
+                total=float(total), n=int(n), low=float(low), high=float(high), begun=sum(begun)
+            )
+            for total, n, low, high, *begun in value["sequences"]
+        ),
+        pending_total=float(pending_total),
+        pending_n=int(pending_n),
+        n=int(value["n"]),
     )
 
 
-def _looked(watch: ArmWatch, error: float, n: int) -> tuple[Sequence, ...]:
-    """Return all sequences after a full block, the one that begins with it included."""
-    begun = n - watch.pending_n  # at least: others' rewards lie between
-    old = (*watch.sequences, Sequence(total=0.0, n=0, low=0.0, high=1.0, begun=begun))
-    totals = np.array([s.total for s in old]) + watch.pending_total
-    numbers = np.array([s.n for s in old]) + watch.pending_n
-    lows, highs = bernoulli.confidence_interval(totals, numbers - totals, error)
-    return tuple(
-        Sequence(
-            total=float(total),
-            n=int(number),
-            low=max(s.low, float(low)),
-            high=min(s.high, float(high)),
-            begun=s.begun,
-        )
-        for s, total, number, low, high in zip(old, totals, numbers, lows, highs, strict=True)
-    )
-
-
-def _alarm(arm: int, n: int, sequences: tuple[Sequence, ...]) -> Alarm | None:
-    highest = max(sequences, key=lambda s: s.low)
-    lowest = min(sequences, key=lambda s: s.high)
-    if highest.low <= lowest.high:
+def _alarm(arm: int, watch: ArmWatch) -> Alarm | None:
+    younger, oldest = younger_of_disagreeing(watch.sequences), watch.sequences[0]
+    if younger is None:
         return None
-    # The younger of the two began after most of the change; the oldest saw all that was before.
-    younger = min(highest, lowest, key=lambda s: s.n)
-    oldest = sequences[0]
     n_before = oldest.n - younger.n
     before = (oldest.total - younger.total) / n_before if n_before else oldest.total / oldest.n
-    return Alarm(arm=arm, n=n, before=before, after=younger.total / younger.n, n_after=younger.n)
-
-
-def _since(watch: ArmWatch, begun: int) -> tuple[float, int]:
-    """Return sum and number of an arm's rewards since about so many rewards of all."""
-    for one in watch.sequences:
-        if one.begun >= begun:
-            return one.total + watch.pending_total, one.n + watch.pending_n
-    return watch.pending_total, watch.pending_n
-
-
-def _thinned(sequences: tuple[Sequence, ...]) -> tuple[Sequence, ...]:
-    """Drop every second of the older half, but the oldest, when there are too many."""
-    if len(sequences) <= N_STARTS:
-        return sequences
-    half = len(sequences) // 2
-    return (*sequences[:half:2], *sequences[half:])
+    return Alarm(
+        arm=arm, n=watch.n, before=before, after=younger.total / younger.n, n_after=younger.n
+    )

@@ -1,8 +1,9 @@
-"""Requests as vectors: numbers as they are, categories by hashing, users pooled with all others.
+"""Feature vectors of requests, by hashing, with users partially pooled.
 
-A category becomes one coordinate with a sign, both from a hash of name and value (K. Weinberger
-et al., "Feature hashing for large scale multitask learning", 2009, eq. 1), so that no list of values
-has to be kept and collisions cancel in the mean. Hashes are BLAKE2's, the same in every process.
+A number enters as it is. A category becomes one coordinate with a sign, both from a hash of name and
+value (K. Weinberger et al., "Feature hashing for large scale multitask learning", 2009, eq. 1), so
+that no list of values has to be kept and collisions cancel in the mean. Hashes are BLAKE2's, the same
+in every process.
 
 *Partial pooling.* Every feature enters once for all users, and the constant once more for this user
 and for this agent type, times ``pooling``. Under a ridge prior a coordinate scaled by s has a prior
@@ -25,7 +26,7 @@ Feature = float | int | bool | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """How a request becomes a vector."""
+    """Settings of the encoding of requests."""
 
     n_features: int = 16
     """Coordinates, the constant's one included."""
@@ -81,12 +82,12 @@ class Encoder:
         return vector
 
     def _add(self, vector: Floats, text: str, value: float) -> None:
-        place, sign = _hashed(text, self.n_features - 1)
-        vector[1 + place] += sign * value
+        index, sign = _hashed(text, self.n_features - 1)
+        vector[1 + index] += sign * value  # (eq. 1)
 
 
 @lru_cache(maxsize=65_536)
 def _hashed(text: str, size: int) -> tuple[int, float]:
-    """Return a place in [0, size) and a sign."""
+    """Return an index in [0, size) and a sign."""
     number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     return (number >> 1) % size, 1.0 if number & 1 else -1.0

@@ -1,34 +1,37 @@
-"""What another policy would have earned, from the log of the one that ran.
+"""Off-policy estimates of what another policy would have earned, from the log of the one that ran.
 
 Each logged request has an arm a, a reward r and the propensity p of that arm; the policy in question
 would have chosen a with probability q. With ``w = q / p``:
 
-    IPS     mean of w r                                              (D. Horvitz, D. Thompson, 1952)
-    SNIPS   sum of w r / sum of w             (A. Swaminathan, T. Joachims, 2015, eq. 7 there: ratio)
-    DR      mean of  sum_a q(a) m(a)  +  w (r - m(a))               (M. Dudík, J. Langford, L. Li, 2011)
+    IPS     mean of w r                                 (D. Horvitz, D. Thompson, 1952)            (1)
+    SNIPS   sum of w r / sum of w                       (A. Swaminathan, T. Joachims, 2015, eq. 7) (2)
+    DR      mean of sum_a q(a) m(a) + w (r - m(a))      (M. Dudík, J. Langford, L. Li, 2011)       (3)
 
 m is any model of the reward; DR is unbiased whatever it is, and closer the better it fits.
 
-*Intervals* are those of ``convergence_core.gate.intervals``, which assume the range of what is averaged and
-nothing of its distribution; the largest weight of the log counts as the largest there is. That of
-the ratio is also one of IPS: both estimate the same value, and the ratio's is narrower, for it
-knows that w has the mean 1.
+*Intervals* are those of ``convergence_core.gate.intervals``, which assume the range of what is
+averaged and nothing of its distribution; the largest weight of the log counts as the largest there
+is. That of the ratio is also one of IPS: both estimate the same value, and the ratio's is narrower,
+for it knows that w has the mean 1.
 
-*Effective sample size*: ``(sum w)^2 / sum w^2``, the number of requests of equal weight that would
-say as much (A. Kong, 1992). Below ``least_ess`` an alarm says that few requests decide. Another fires
-where the weights' mean is implausibly far from 1 (empirical likelihood, A. Owen, 1988): then the
-propensities are wrong, or the log lacks arms that the policy uses.
+*Effective sample size*: ``(sum w)^2 / sum w^2`` (4), the number of requests of equal weight that
+would say as much (A. Kong, 1992). Below ``least_ess`` an alarm says that few requests decide. Another
+fires where the weights' mean is implausibly far from 1 by empirical likelihood (A. Owen, 1988),
 
-*No estimate* is given below ``NEEDED`` of effective sample size or of requests whose arm the policy
-would ever choose, or where the mean weight is implausible or not within ``WITHIN``: what the policy
-would do was then hardly logged, and the largest weight there is was likely not met.
+    -2 log R = 2 max_t sum_i log(1 + t (w_i - 1)),    about chi-squared with 1 degree of freedom   (5)
+
+then the propensities are wrong, or the log lacks arms that the policy uses.
+
+*No estimate* is given below ``MIN_MATCHING`` of effective sample size or of requests whose arm the
+policy would ever choose, or where the mean weight is implausible or not within ``MEAN_WEIGHTS``: what
+the policy would do was then hardly logged, and the largest weight there is was likely not met.
 """
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import chdtri
 
 from convergence_core.gate.intervals import mean_ends
@@ -37,11 +40,11 @@ Floats = NDArray[np.float64]
 
 LEAST_ESS = 100.0
 """Effective sample size below which the alarm fires."""
-NEEDED = 10
+MIN_MATCHING = 10
 """Effective sample size, and requests whose arm the policy may choose, below which nothing is estimated."""
-WITHIN = (0.5, 2.0)
+MEAN_WEIGHTS = (0.5, 2.0)
 """Least and largest mean weight with which something is estimated; 1 is expected."""
-_SUSPICIOUS = 1e-4
+_IMPLAUSIBLE = 1e-4
 """Probability below which a mean weight is called implausible."""
 
 
@@ -107,17 +110,23 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyValue:
-    """Mean reward that a policy would have had."""
+    """Estimate of a policy's mean reward, with its interval."""
 
     mean: float
     low: float
     high: float
     level: float
 
+    @classmethod
+    def around(cls, mean: float, ends: tuple[float, float], level: float) -> "PolicyValue":
+        """Return the value with an interval that is widened to hold the mean."""
+        low, high = ends
+        return cls(mean=mean, low=min(low, mean), high=max(high, mean), level=level)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffPolicyEstimate:
-    """Everything a log says about a policy."""
+    """Estimates of a policy's value from a log, and how far the log supports them."""
 
     n: int
     ess: float
@@ -168,10 +177,13 @@ def estimate(
     weights = log.probabilities(target) / log.propensities
     expected = None if model is None else _expected(log, target, model)
     total, squares = float(weights.sum()), float((weights**2).sum())
-    ess = total**2 / squares if squares else 0.0
+    ess = total**2 / squares if squares else 0.0  # (eq. 4)
     n_matching = int(np.count_nonzero(weights))
     missing = _missing(ess, n_matching, weights)
-    told = missing is None
+    ips = snips = dr = None
+    if missing is None:
+        ips, snips = _weighted(log, weights, level)
+        dr = None if expected is None else _doubly_robust(log, weights, *expected, level)
     return OffPolicyEstimate(
         n=log.n,
         ess=ess,
@@ -179,8 +191,9 @@ def estimate(
         largest_weight=float(weights.max()),
         logged=float(log.rewards.mean()),
         n_matching=n_matching,
-        **(_weighted(log, weights, level) if told else {"ips": None, "snips": None}),
-        dr=_doubly_robust(log, weights, *expected, level) if told and expected else None,
+        ips=ips,
+        snips=snips,
+        dr=dr,
         missing=missing,
         alarms=_alarms(weights, ess, least_ess),
     )
@@ -191,13 +204,13 @@ def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
     n = weights.size
     if not n_matching:
         return f"not enough: none of {n:,} requests went to an arm that this policy chooses"
-    if n_matching < NEEDED or ess < NEEDED:
+    if n_matching < MIN_MATCHING or ess < MIN_MATCHING:
         return (
             f"not enough: {n_matching:,} of {n:,} requests went to arms that this policy chooses, "
-            f"worth {ess:.1f} of equal weight; {NEEDED} of either are needed"
+            f"worth {ess:.1f} of equal weight; {MIN_MATCHING} of either are needed"
         )
     mean = float(weights.mean())
-    if not WITHIN[0] <= mean <= WITHIN[1] or _is_implausible(weights):
+    if not MEAN_WEIGHTS[0] <= mean <= MEAN_WEIGHTS[1] or _is_implausible(weights):
         return (
             f"not enough: the mean weight is {mean:.3g} and should be 1, so most of what this policy "
             "would do is not in the log, or the propensities are wrong"
@@ -206,24 +219,23 @@ def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
 
 
 def _is_implausible(weights: Floats) -> bool:
-    """Return whether a mean weight this far from 1 has a probability below ``_SUSPICIOUS``."""
-    return bool(_statistic(weights, 1.0) > chdtri(1, _SUSPICIOUS))
+    """Return whether a mean weight this far from 1 has a probability below ``_IMPLAUSIBLE``."""
+    gaps, counts = np.unique(weights - 1.0, return_counts=True)
+    if gaps[0] >= 0.0 or gaps[-1] <= 0.0:  # no weighting has the mean 1, but where all are 1
+        return bool(gaps.any())
+    inside = 1.0 / counts.sum() - 1.0  # at the maximum no 1 + t gap is below 1 / n
+    t = brentq(lambda t: counts @ (gaps / (1.0 + t * gaps)), inside / gaps[-1], inside / gaps[0])
+    statistic = 2.0 * float(counts @ np.log1p(t * gaps))  # (eq. 5)
+    return bool(statistic > chdtri(1, _IMPLAUSIBLE))
 
 
-class _Weighted(TypedDict):
-    ips: PolicyValue
-    snips: PolicyValue
-
-
-def _weighted(log: Log, weights: Floats, level: float) -> _Weighted:
+def _weighted(log: Log, weights: Floats, level: float) -> tuple[PolicyValue, PolicyValue]:
+    """Return IPS and SNIPS."""
     met = weights > 0.0  # the others say nothing of the ratio
-    low, high = mean_ends(log.rewards[met], weights=weights[met], tail=(1.0 - level) / 2.0)
+    ends = mean_ends(log.rewards[met], weights=weights[met], tail=(1.0 - level) / 2.0)
     products = weights * log.rewards
-    ips, snips = float(products.mean()), float(products.sum() / weights.sum())
-    return {
-        "ips": PolicyValue(mean=ips, low=min(low, ips), high=max(high, ips), level=level),
-        "snips": PolicyValue(mean=snips, low=min(low, snips), high=max(high, snips), level=level),
-    }
+    ips, snips = float(products.mean()), float(products.sum() / weights.sum())  # (eq. 1, 2)
+    return PolicyValue.around(ips, ends, level), PolicyValue.around(snips, ends, level)
 
 
 def _expected(log: Log, target: ArrayLike, model: ArrayLike) -> tuple[Floats, Floats]:
@@ -239,7 +251,7 @@ def _expected(log: Log, target: ArrayLike, model: ArrayLike) -> tuple[Floats, Fl
 def _doubly_robust(
     log: Log, weights: Floats, expected: Floats, own: Floats, level: float
 ) -> PolicyValue:
-    values = expected + weights * (log.rewards - own)
+    values = expected + weights * (log.rewards - own)  # (eq. 3)
     # The least and the most that a reward in [0, 1] could have made of any request.
     largest = float(weights.max())
     lowest = min(float(expected.min()) - largest * max(float(own.max()), 0.0), float(values.min()))
@@ -247,9 +259,7 @@ def _doubly_robust(
         float(expected.max()) + largest * max(1.0 - float(own.min()), 0.0), float(values.max())
     )
     low, high = mean_ends(values, tail=(1.0 - level) / 2.0, lowest=lowest, highest=highest)
-    mean = float(values.mean())
-    low, high = max(low, 0.0), min(high, 1.0)
-    return PolicyValue(mean=mean, low=min(low, mean), high=max(high, mean), level=level)
+    return PolicyValue.around(float(values.mean()), (max(low, 0.0), min(high, 1.0)), level)
 
 
 def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:
@@ -286,54 +296,3 @@ def fitted_model(log: Log, n_arms: int, *, n_folds: int = 5) -> Floats:
         numbers = np.bincount(log.actions[others], minlength=n_arms)
         model[~others] = (sums + 1.0) / (numbers + 2.0)
     return model
-
-
-def _statistic(values: Floats, mean: float) -> float:
-    """Return ``-2 log R`` of a mean; infinite where no weighting has it."""
-    distinct, counts = np.unique(values, return_counts=True)
-    row = (distinct - mean)[None]
-    found = _tilt(row, counts)
-    return np.inf if found is None else 2.0 * float(counts @ np.log1p(found @ row))
-
-
-def _tilt(rows: Floats, counts: NDArray[np.intp]) -> Floats | None:
-    """Return the multipliers t that maximize ``sum log(1 + t . row)``, by Newton's method.
-
-    Args:
-        rows: (n_constraints, n), each to have the mean 0.
-        counts: how often each occurs, (n,).
-
-    Returns:
-        (n_constraints,); ``None`` where the maximum is infinite: no weighting meets the rows.
-    """
-    n, t = float(counts.sum()), np.zeros(len(rows))
-    scale = np.sqrt((counts * rows**2).sum(axis=1) / n)
-    varying = scale > 0.0
-    if not varying.all():  # a row of zeros has the mean 0 already
-        if varying.any():
-            found = _tilt(rows[varying], counts)
-            if found is None:
-                return None
-            t[varying] = found
-        return t
-    unit = rows / scale[:, None]
-    for _ in range(100):
-        inside = 1.0 + t @ unit
-        gradient = (unit / inside) @ counts
-        hessian = (unit * (counts / inside**2)) @ unit.T
-        step = np.linalg.solve(hessian + 1e-12 * n * np.eye(t.size), gradient)
-        decrement = float(gradient @ step)
-        if decrement < 1e-12 * n:
-            return np.asarray(t / scale)
-        value, size = float(counts @ np.log(inside)), 1.0
-        while size > 1e-12:
-            new = 1.0 + (t + size * step) @ unit
-            if new.min() > 0.0 and float(counts @ np.log(new)) >= value + 0.25 * size * decrement:
-                break
-            size /= 2.0
-        else:
-            return np.asarray(t / scale)
-        t = t + size * step
-        if np.abs(t).max() > 1e8:
-            return None
-    return None

@@ -1,4 +1,4 @@
-"""Which arm serves the next request, with its exact propensity.
+"""Policy that chooses the arm of a request with an exact propensity.
 
 A *policy* is one version of the propensities of all arms; an arm is drawn from them. Drawing from
 the probability of being best is Thompson sampling, whether the means or the arm are drawn, so
@@ -23,7 +23,7 @@ GROWTH = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmChoice:
-    """One arm chosen."""
+    """A chosen arm."""
 
     arm: int
     propensity: float

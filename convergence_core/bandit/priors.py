@@ -1,31 +1,35 @@
-"""From the batch posterior to the prior of an arm, at a stated and discounted weight.
+"""Priors of arms from the posterior of a nightly run, at a stated and discounted weight.
 
-The night's posterior of a candidate's mean reward has a mean and a standard deviation. As a Beta it
-would weigh ``m (1 - m) / sd^2 - 1`` rewards. Test cases are not production, so what enters is this
-weight times a discount, and never more than a cap; the prior's mean stays the night's. One more
-pseudo-reward, half of it a success, keeps an arm that never failed from being certain.
+The run's posterior of a candidate's mean reward has a mean m and a standard deviation sd. As a Beta
+it would weigh as many rewards as
 
-*How much.* If the night was right, a heavier prior saves more; if it was wrong, an arm must earn
-about as many rewards as the prior weighs before it is believed, unless the night itself may be
-doubted (``warm``), which is why the default can be as high as it is.
+    n = m (1 - m) / sd^2 - 1                                                                       (1)
+
+Test cases are not production, so what enters is this weight times a discount, and never more than a
+cap; the prior's mean stays m. One more pseudo-reward, half of it a success, keeps an arm that never
+failed from being certain.
+
+If the run was right, a heavier prior saves more; if it was wrong, an arm must earn about as many
+rewards as the prior weighs before it is believed, unless the prior itself may be doubted
+(``warm_start_arms``), which is why the default can be as high as it is.
 """
 
 from dataclasses import dataclass
 
 DISCOUNT = 1.0
-"""Share of the night's weight that is believed in production."""
+"""Share of the run's weight that is believed in production."""
 MOST = 20.0
-"""Largest weight of a night, in rewards."""
-_SURE = 1e12
+"""Largest weight of a prior, in rewards."""
+_MAX_EQUIVALENT = 1e12
 """Rewards beyond which more of them change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyPrior:
-    """Where an arm's prior comes from; shown beside the arm, and dropped by a reset."""
+    """Prior of an arm and its source; shown beside the arm, and dropped by a reset."""
 
     mean: float
-    """The night's posterior mean reward."""
+    """The run's posterior mean reward."""
     sd: float
     """Its standard deviation."""
     n_equivalent: float
@@ -77,7 +81,8 @@ def nightly_prior(
     # At 0 or 1 a Beta has no variance; a hundredth inside, it has some.
     inside = min(max(mean, 0.01), 0.99)
     # Divided twice: the square of a huge deviation is no float.
-    n_equivalent = min(max(inside * (1.0 - inside) / sd / sd - 1.0, 0.0), _SURE)
+    n_equivalent = inside * (1.0 - inside) / sd / sd - 1.0  # (eq. 1)
+    n_equivalent = min(max(n_equivalent, 0.0), _MAX_EQUIVALENT)
     return NightlyPrior(
         mean=mean,
         sd=sd,

@@ -1,13 +1,17 @@
-"""How likely each arm is to be chosen by Thompson sampling, by numerical integration.
+"""Propensities of Thompson sampling, by numerical integration.
 
 Thompson sampling draws a mean for each arm and takes the highest (W. R. Thompson, 1933), so arm k
 is chosen with the probability that it is the best:
 
-    pi_k = integral of f_k(y) prod_(j != k) F_j(y) dy
+    pi_k = integral of f_k(y) prod_(j != k) F_j(y) dy                                              (1)
 
 Beta posteriors are integrated on the logit scale, where their densities are smooth even for counts
-below 1: ``f(y) = x^a (1 - x)^b / B(a, b)`` with ``x = 1 / (1 + e^-y)``. Nodes are those of
-Gauss and Legendre in panels laid around every posterior, so narrow ones are not missed.
+below 1:
+
+    f(y) = x^a (1 - x)^b / B(a, b),    x = 1 / (1 + e^-y)                                          (2)
+
+Nodes are those of Gauss and Legendre in panels laid around every posterior, so narrow ones are not
+missed.
 """
 
 from collections.abc import Callable
@@ -35,20 +39,14 @@ def of_beta(alpha: ArrayLike, beta: ArrayLike) -> Floats:
     Raises:
         ValueError: a parameter is not positive and finite.
     """
-    a, b = np.broadcast_arrays(
-        np.asarray(alpha, dtype=np.float64), np.asarray(beta, dtype=np.float64)
-    )
-    if (
-        a.ndim != 1
-        or not a.size
-        or not np.all((a > 0) & (b > 0) & np.isfinite(a) & np.isfinite(b))
-    ):
+    a, b = _paired(alpha, beta)
+    if not a.size or not np.all((a > 0) & (b > 0) & np.isfinite(a) & np.isfinite(b)):
         raise ValueError("alpha and beta must be positive and finite, one pair for each arm")
     norm = betaln(a, b)
     return _integrated(
         np.asarray(digamma(a) - digamma(b)),
         np.asarray(np.sqrt(polygamma(1, a) + polygamma(1, b))),
-        density=lambda y: np.exp(a * log_expit(y) + b * log_expit(-y) - norm),
+        density=lambda y: np.exp(a * log_expit(y) + b * log_expit(-y) - norm),  # (eq. 2)
         distribution=lambda y: np.asarray(betainc(a, b, expit(y))),
     )
 
@@ -63,14 +61,8 @@ def of_gaussian(means: ArrayLike, sds: ArrayLike) -> Floats:
     Raises:
         ValueError: a mean is not finite, or a deviation not positive and finite.
     """
-    mean, sd = np.broadcast_arrays(
-        np.asarray(means, dtype=np.float64), np.asarray(sds, dtype=np.float64)
-    )
-    if (
-        mean.ndim != 1
-        or not mean.size
-        or not np.all(np.isfinite(mean) & np.isfinite(sd) & (sd > 0))
-    ):
+    mean, sd = _paired(means, sds)
+    if not mean.size or not np.all(np.isfinite(mean) & np.isfinite(sd) & (sd > 0)):
         raise ValueError("means must be finite and sds positive and finite, one pair for each arm")
     scale = 1.0 / (sd * np.sqrt(2.0 * np.pi))
     return _integrated(
@@ -79,6 +71,12 @@ def of_gaussian(means: ArrayLike, sds: ArrayLike) -> Floats:
         density=lambda y: scale * np.exp(-0.5 * ((y - mean) / sd) ** 2),
         distribution=lambda y: np.asarray(ndtr((y - mean) / sd)),
     )
+
+
+def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
+    """Return both as (n_arms,); empty where they have another shape."""
+    a, b = np.broadcast_arrays(np.asarray(first, np.float64), np.asarray(second, np.float64))
+    return (a, b) if a.ndim == 1 else (np.empty(0), np.empty(0))
 
 
 def _integrated(
@@ -98,5 +96,5 @@ def _integrated(
     ones = np.ones((len(y), 1))
     before = np.cumprod(np.hstack((ones, below[:, :-1])), axis=1)
     after = np.cumprod(np.hstack((ones, below[:, :0:-1])), axis=1)[:, ::-1]
-    chances = weights @ (density(y) * before * after)
+    chances = weights @ (density(y) * before * after)  # (eq. 1)
     return np.asarray(chances / chances.sum(), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What becomes of a reward: learned, kept aside, or refused.
+"""Receipts of rewards: learned, stored or refused.
 
 ==========================================  ===========  ===========  =====================
 case                                        returned     stored       posterior
@@ -29,14 +29,14 @@ class Receipt:
 
     status: ReceiptStatus
     stored: StoredStatus | None
-    """As what it is kept; ``None``: it is not, since it is there already."""
+    """Status of the stored row; ``None``: it is not stored, since it is there already."""
     learns: bool
-    """Whether the posterior takes it in."""
+    """Whether the posterior learns from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDecision:
-    """What is known of a decision when a reward for it arrives."""
+    """State of a decision when a reward for it arrives."""
 
     expires_us: int | None
     """First moment that is too late, microseconds since the epoch; ``None``: never."""
@@ -52,11 +52,11 @@ def receive(
     late_counts: bool = False,
     is_bounded: bool = True,
 ) -> Receipt:
-    """Return what becomes of a reward.
+    """Return the receipt of a reward.
 
     Args:
         reward: in [0, 1], or any finite number.
-        decision: the one it is for; ``None``: nobody knows it.
+        decision: the one it is for; ``None``: it is unknown.
         now_us: when it arrived.
         late_counts: whether the posterior learns from late rewards as well.
         is_bounded: whether rewards lie in [0, 1]; those of Gaussian arms need not.

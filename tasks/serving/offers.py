@@ -30,7 +30,7 @@ def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
         beta=cold_b + b - base_b,
         n=n,
     )
-    return WarmArms(night=night, cold=cold, trust_before=trust).propensities()
+    return WarmArms(informed=night, vague=cold, trust_before=trust).propensities()
 
 
 def gaussian_arms(arms: Sequence[StoredArm], *, mean: float, sd: float) -> GaussianArms:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence_core.bandit import Encoder, LinearArms
+from convergence_core.bandit import Encoder, LinearArms, LinearLearner
+from convergence_core.bandit.propensities import of_gaussian
 from convergence_core.errors import ArmChangedError, ConfigurationError, NoArmsError
 from tasks.serving import linear_arms
 from tasks.serving.offers import offer_of
@@ -52,7 +53,11 @@ def test_gaussian_posteriors_are_those_of_the_rewards_in_any_process(tmp_path: P
     from convergence_core.bandit import GaussianArms
 
     system = configured(tmp_path, kind="gaussian", reward_mean=2.0, reward_sd=3.0, discount=0.9)
-    reference = GaussianArms.begin(3, mean=2.0, kappa=1.0, shape=2.0, scale=9.0)
+    one = np.ones(3)
+    reference = GaussianArms(
+        prior_mean=2 * one, prior_kappa=one, prior_shape=2 * one, prior_scale=9 * one,
+        kappa=one, total=2 * one, squares=0 * one, n=0 * one,
+    )  # fmt: skip
     for number in range(40):
         found = convergence.runtime_select_sync(system, user_id="u")
         reward = number % 7 - 1.5
@@ -117,9 +122,10 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
             served.update(found.decision_id, reward)
             x = encoder.encode({**context}, user_id=f"u{number % 3}", agent_type="default")
             seen.append(("abc".index(found.arm_id), x, reward))
-        reference = LinearArms.begin([0.5] * 3, 8)
+        learner = LinearLearner(LinearArms.begin([0.5] * 3, 8))
         for arm, x, reward in seen:
-            reference = reference.tell(arm, x, reward)
+            learner.tell(arm, x, reward)
+        reference = learner.arms
         text, seq = state(store, group.group_id)
         assert text is not None
         assert seq >= 15
@@ -133,7 +139,7 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
             means, sds = reference.moments(x)
             np.testing.assert_allclose(believed.means, means, rtol=1e-8)
             np.testing.assert_allclose(believed.sds, sds, rtol=1e-8)
-            np.testing.assert_allclose(believed.propensities, reference.propensities(x), rtol=1e-6)
+            np.testing.assert_allclose(believed.propensities, of_gaussian(means, sds), rtol=1e-6)
 
 
 def test_a_feature_must_be_a_scalar(tmp_path: Path):

@@ -321,7 +321,7 @@ def test_users_who_keep_their_arm_teach_the_whole_nothing(store: RuntimeStore):
     with store.database.reading() as connection:
         row = connection.execute("SELECT watch_json FROM groups").fetchone()
     watch = DriftWatch.from_json(json.loads(row[0]))
-    assert (watch.n, watch.whole.n) == (30, 1), "only the first was drawn"
+    assert (watch.n, watch.all_arms.n) == (30, 1), "only the first was drawn"
 
 
 def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from benchmarks.bandit import served
 from convergence_core.bandit import BetaArms, GaussianArms, Policy, WarmArms, nightly_prior
 from convergence_core.bandit.propensities import of_beta, of_gaussian
 
@@ -28,15 +29,8 @@ def test_propensities_of_beta_arms_are_what_drawing_gives(name: str):
     seen = np.append(seen[~rare], seen[rare].sum())
     expected = np.append(found[~rare], found[rare].sum()) * n
     kept = expected > 0.5
-    assert (
-        stats.chisquare(
-            seen[kept], expected[kept] * seen[kept].sum() / expected[kept].sum()
-        ).pvalue
-        > 1e-3
-    ), (
-        seen,
-        expected,
-    )
+    scaled = expected[kept] * seen[kept].sum() / expected[kept].sum()
+    assert stats.chisquare(seen[kept], scaled).pvalue > 1e-3, (seen, expected)
 
 
 def test_propensities_of_two_beta_arms_have_a_closed_form():
@@ -103,27 +97,19 @@ def test_discounted_evidence_fades_towards_the_prior_and_never_below():
     assert arms.n[0] == 2_000
 
 
-def test_moments_of_beta_arms_are_those_of_scipy():
+def test_means_of_beta_arms_are_those_of_scipy():
     arms = BetaArms.begin([2.0, 7.0], [5.0, 1.0])
     assert arms.means == pytest.approx(stats.beta.mean([2.0, 7.0], [5.0, 1.0]))
-    assert arms.sds == pytest.approx(stats.beta.std([2.0, 7.0], [5.0, 1.0]))
 
 
-def test_a_reopened_arm_knows_its_prior_and_what_came_since():
-    arms = BetaArms.begin([1.0, 1.0], [1.0, 1.0]).tell(0, 1.0).tell(1, 1.0)
-    assert arms.reopened(0, successes=2.0, failures=5.0).alpha.tolist() == [3.0, 2.0]
-
-
-@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
-def test_beta_arms_refuse_rewards_outside_the_unit_interval(reward: float):
-    with pytest.raises(ValueError, match=r"\[0, 1\]"):
-        BetaArms.begin(1.0, 1.0).tell(0, reward)
-
-
-@pytest.mark.parametrize("discount", [0.0, 1.1])
-def test_a_discount_out_of_range_is_refused(discount: float):
-    with pytest.raises(ValueError, match="discount"):
-        BetaArms.begin(1.0, 1.0).tell(0, 0.5, discount=discount)
+@pytest.mark.parametrize(
+    ("reward", "discount", "rule"),
+    [(x, 1.0, r"\[0, 1\]") for x in (-0.1, 1.1, float("nan"), float("inf"))]
+    + [(0.5, x, "discount") for x in (0.0, 1.1)],
+)
+def test_beta_arms_refuse_rewards_and_discounts_out_of_range(reward, discount, rule):
+    with pytest.raises(ValueError, match=rule):
+        BetaArms.begin(1.0, 1.0).tell(0, reward, discount=discount)
 
 
 @pytest.mark.parametrize("count", [0.0, -1.0, float("inf")])
@@ -132,9 +118,26 @@ def test_priors_without_meaning_are_refused(count: float):
         BetaArms.begin(count, 1.0)
 
 
+def gaussian(
+    n: int = 1, mean: float = 0.5, kappa: float = 1.0, shape: float = 2.0, scale: float = 0.25
+) -> GaussianArms:
+    """Return n arms that know their prior alone."""
+    one = np.ones(n)
+    return GaussianArms(
+        prior_mean=mean * one,
+        prior_kappa=kappa * one,
+        prior_shape=shape * one,
+        prior_scale=scale * one,
+        kappa=kappa * one,
+        total=kappa * mean * one,
+        squares=0.0 * one,
+        n=0.0 * one,
+    )
+
+
 def test_gaussian_arms_match_the_closed_form_of_normal_inverse_gamma():
     rewards = np.array([3.0, 4.5, 2.0, 5.0])
-    arms = GaussianArms.begin(1, mean=1.0, kappa=2.0, shape=3.0, scale=1.5)
+    arms = gaussian(1, mean=1.0, kappa=2.0, shape=3.0, scale=1.5)
     for reward in rewards:
         arms = arms.tell(0, reward)
     n, mean = rewards.size, rewards.mean()
@@ -147,7 +150,7 @@ def test_gaussian_arms_match_the_closed_form_of_normal_inverse_gamma():
 
 
 def test_discounted_gaussian_arms_forget_towards_their_prior():
-    arms = GaussianArms.begin(2, mean=0.0, kappa=1.0)
+    arms = gaussian(2, mean=0.0)
     for _ in range(500):
         arms = arms.tell(0, 10.0, discount=0.9)
     assert arms.kappa[0] == pytest.approx(11.0)
@@ -155,21 +158,14 @@ def test_discounted_gaussian_arms_forget_towards_their_prior():
     assert arms.means[1] == 0.0
 
 
-@pytest.mark.statistical
-def test_gaussian_arms_are_drawn_as_their_propensities_say():
-    arms = GaussianArms.begin(3)
-    for arm, reward in ((0, 0.9), (0, 0.7), (1, 0.8), (2, 0.2)):
-        arms = arms.tell(arm, reward)
-    rng, n = np.random.default_rng(2), 20_000
-    seen = np.bincount([int(arms.draw(rng).argmax()) for _ in range(n)], minlength=3)
-    assert stats.chisquare(seen, arms.propensities() * n).pvalue > 1e-3, seen
+def test_propensities_of_gaussian_arms_are_those_of_their_moments():
+    arms = gaussian(3).tell(0, 0.9).tell(0, 0.7).tell(1, 0.8).tell(2, 0.2)
+    assert arms.propensities() == pytest.approx(of_gaussian(arms.means, arms.sds))
 
 
 def test_gaussian_arms_refuse_what_is_not_finite():
     with pytest.raises(ValueError, match="finite"):
-        GaussianArms.begin(1).tell(0, float("nan"))
-    with pytest.raises(ValueError, match="shape above 1"):
-        GaussianArms.begin(1, shape=1.0)
+        gaussian().tell(0, float("nan"))
 
 
 def test_a_policy_chooses_each_arm_on_its_part_of_the_unit_interval():
@@ -206,7 +202,7 @@ def test_what_are_no_propensities_is_refused(wrong: list[float]):
         Policy.of([1.0], explore=1.5)
 
 
-def test_the_nights_weight_is_that_of_a_beta_of_its_mean_and_deviation():
+def test_the_weight_of_a_nightly_prior_is_that_of_a_beta_of_its_mean_and_deviation():
     beta = stats.beta(14.0, 6.0)
     prior = nightly_prior(beta.mean(), beta.std(), discount=0.5, most=100.0)
     assert prior.n_equivalent == pytest.approx(20.0)
@@ -214,7 +210,7 @@ def test_the_nights_weight_is_that_of_a_beta_of_its_mean_and_deviation():
     assert (prior.alpha, prior.beta) == pytest.approx((7.5, 3.5))
 
 
-def test_the_nights_weight_is_capped_and_may_be_refused():
+def test_the_weight_of_a_nightly_prior_is_capped_and_may_be_refused():
     assert nightly_prior(0.5, 0.001).weight == 20.0
     nothing = nightly_prior(0.9, 0.01, discount=0.0)
     assert (nothing.alpha, nothing.beta) == (0.5, 0.5)
@@ -227,65 +223,47 @@ def test_the_nights_weight_is_capped_and_may_be_refused():
     "wrong",
     [(1.1, 0.1, 0.5, 5.0), (0.5, 0.0, 0.5, 5.0), (0.5, 0.1, 1.1, 5.0), (0.5, 0.1, 0.5, -1.0)],
 )
-def test_nights_out_of_range_are_refused(wrong: tuple[float, float, float, float]):
+def test_nightly_priors_out_of_range_are_refused(wrong: tuple[float, float, float, float]):
     mean, sd, discount, most = wrong
     with pytest.raises(ValueError, match="must"):
         nightly_prior(mean, sd, discount=discount, most=most)
 
 
-def warm(seed: int, nights: str) -> float:
-    """Return the regret of 1,000 requests over five arms that the night measured 40 times each."""
-    rng = np.random.default_rng(seed)
-    means = rng.beta(6.0, 3.0, size=5)
-    measured = rng.binomial(40, means) / 40
-    if nights == "wrong":
-        measured = measured[rng.permutation(5)]
-    inside = np.clip(measured, 0.05, 0.95)
-    priors = [
-        nightly_prior(float(mean), float(sd))
-        for mean, sd in zip(measured, np.sqrt(inside * (1.0 - inside) / 40), strict=True)
-    ]
-    arms = WarmArms.begin([p.alpha for p in priors], [p.beta for p in priors])
-    if nights == "cold":
-        arms = arms.reset()
-    regret = 0.0
-    for _ in range(1_000):
-        arm = int(arms.draw(rng).argmax())
-        regret += means.max() - means[arm]
-        arms = arms.tell(arm, float(rng.random() < means[arm]))
-    return regret
-
-
 @pytest.mark.statistical
 @pytest.mark.slow
 def test_a_nightly_prior_saves_regret_when_right_and_costs_little_when_wrong():
+    """1,000 requests over five arms that the nightly run measured 40 times each."""
     regret = {
-        nights: np.mean([warm(seed, nights) for seed in range(40)])
-        for nights in ("cold", "right", "wrong")
+        kind: np.mean([served(seed, kind) for seed in range(40)])
+        for kind in ("cold", "right", "wrong")
     }
     assert regret["right"] <= 0.65 * regret["cold"], regret
     assert regret["wrong"] <= 1.2 * regret["cold"], regret
 
 
-def test_trust_in_the_night_is_the_posterior_of_two_hypotheses():
+def test_trust_in_nightly_priors_is_the_posterior_of_two_hypotheses():
     arms = WarmArms.begin([9.0, 2.0], [2.0, 9.0], trust=0.7)
     for arm, reward in ((0, 1.0), (0, 1.0), (1, 0.0), (0, 0.0)):
         arms = arms.tell(arm, reward)
-    # Under the night: arm 0 pays 9/11, 10/12 and fails 2/13; arm 1 fails 9/11.
-    night = 9 / 11 * 10 / 12 * 2 / 13 * 9 / 11
-    cold = 1 / 2 * 2 / 3 * 1 / 4 * 1 / 2
-    assert arms.trust == pytest.approx(0.7 * night / (0.7 * night + 0.3 * cold))
-    assert arms.means == pytest.approx(
-        arms.trust * arms.night.means + (1 - arms.trust) * arms.cold.means
-    )
+    # Informed: arm 0 pays 9/11, 10/12 and fails 2/13; arm 1 fails 9/11.
+    informed = 9 / 11 * 10 / 12 * 2 / 13 * 9 / 11
+    vague = 1 / 2 * 2 / 3 * 1 / 4 * 1 / 2
+    assert arms.trust == pytest.approx(0.7 * informed / (0.7 * informed + 0.3 * vague))
 
 
-def test_a_night_that_promised_too_much_loses_its_trust():
+def test_nightly_priors_that_promised_too_much_lose_their_trust():
     arms = WarmArms.begin([36.0, 8.0], [4.0, 32.0])
     for _ in range(15):
         arms = arms.tell(0, 0.0)
     assert arms.trust < 0.01
     assert arms.propensities()[1] > 0.9
+
+
+def test_priors_that_are_never_or_always_trusted_stay_so():
+    assert WarmArms.begin([9.0], [2.0], trust=1.0).tell(0, 0.0).trust == 1.0
+    never = WarmArms.begin([9.0, 5.0], [2.0, 5.0], trust=0.0).tell(0, 1.0).tell(1, 0.5)
+    assert never.trust == 0.0
+    assert never.propensities() == pytest.approx(of_beta([2.0, 1.5], [1.0, 1.5]))
 
 
 @pytest.mark.statistical
@@ -294,14 +272,6 @@ def test_warm_arms_are_drawn_as_their_propensities_say():
     rng, n = np.random.default_rng(5), 20_000
     seen = np.bincount([int(arms.draw(rng).argmax()) for _ in range(n)], minlength=3)
     assert stats.chisquare(seen, arms.propensities() * n).pvalue > 1e-3, seen
-
-
-def test_a_reset_drops_the_night_and_keeps_the_rewards():
-    arms = WarmArms.begin([9.0, 5.0], [2.0, 5.0]).tell(0, 1.0).tell(1, 0.5).reset()
-    assert arms.trust == 0.0
-    assert arms.means == pytest.approx([2 / 3, 1 / 2])
-    assert arms.n.tolist() == [1, 1]
-    assert WarmArms.begin([9.0], [2.0], trust=1.0).tell(0, 0.0).trust == 1.0
 
 
 def test_trust_out_of_range_is_refused():
