@@ -36,10 +36,9 @@ from convergence_core.records import Assignment, Candidate, Case, Cell, Params
 from tasks.calls.call_keys import Epoch
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded, load_mapping
-from tasks.metrics.metrics import make_metrics
 from tasks.store import open_journal
-from tasks.targets import make_target
 
 WORKERS = 64
 WARM_S = 6.0

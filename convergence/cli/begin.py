@@ -180,12 +180,11 @@ def _build_parts(loaded: "Loaded") -> None:
 
     from tasks.http.authentication import journal_url  # noqa: PLC0415 - as above
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
+    from tasks.inputs.factories import make_metrics, make_target  # noqa: PLC0415 - as above
     from tasks.inputs.prices import check_priced  # noqa: PLC0415 - as above
-    from tasks.metrics.metrics import make_metrics  # noqa: PLC0415 - as above
     from tasks.run.destinations import check_destinations  # noqa: PLC0415 - as above
     from tasks.runners import check_runner  # noqa: PLC0415 - as above
     from tasks.secrets.redaction import Secrets  # noqa: PLC0415 - as above
-    from tasks.targets import make_target  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
     world = Environment.unchecked(configuration)

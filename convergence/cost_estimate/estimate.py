@@ -100,7 +100,7 @@ def estimate(loaded: "Loaded") -> RunEstimate:
         StoreError: there is a store, and it cannot be read.
     """
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
-    from tasks.targets import make_target  # noqa: PLC0415 - brings clients
+    from tasks.inputs.factories import make_target  # noqa: PLC0415 - brings clients
 
     world = Environment.unchecked(loaded.configuration)
     target = make_target(loaded, world)

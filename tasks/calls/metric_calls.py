@@ -67,8 +67,10 @@ class PaidMetric(Protocol):
         """Key under ``evaluation.metrics``."""
         ...
 
-    async def judge(self, reply: Reply, case: Case, params: Params, asker: Asker) -> float | None:
-        """Return the finite value, or ``None`` when it is unknown.
+    async def judge(
+        self, reply: Reply, case: Case, params: Params, asker: Asker
+    ) -> dict[str, float]:
+        """Return its finite numbers by name; empty when they are unknown.
 
         Raises:
             CandidateFault: the answer is of a form that cannot be judged.

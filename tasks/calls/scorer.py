@@ -13,8 +13,6 @@ from convergence_core.objective.reward import RewardModel
 from convergence_core.ports import Metric
 from convergence_core.records import Case, FaultName, Json, Params, Reply
 from tasks.calls.metric_calls import Asker, PaidMetric
-from tasks.metrics.judge.judge import LlmJudge
-from tasks.metrics.metrics import SuccessRate
 from tasks.secrets.redaction import shortened
 
 MAX_ERROR_CHARS: Final = 4000
@@ -31,6 +29,21 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Free them; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class FaultMetric(Protocol):
+    """A metric that has a value for a failure of the candidate too."""
+
+    @property
+    def name(self) -> str:
+        """Key under ``evaluation.metrics``."""
+        ...
+
+    @property
+    def value_of_fault(self) -> float:
+        """The value."""
         ...
 
 
@@ -82,7 +95,11 @@ class Scorer:
         self._metrics = tuple(metrics)
         self._rewards = rewards
         self._redact = redact
-        self._failed = {m.name: 0.0 for m in metrics if isinstance(m, SuccessRate)}
+        self._failed: dict[str, float] = {
+            metric.name: metric.value_of_fault
+            for metric in metrics
+            if isinstance(metric, FaultMetric)
+        }
 
     def verdict_of_fault(self, fault: EvaluationFault) -> CellScore:
         """Return the verdict on a cell whose target or metric failed: 0 if it is the candidate's."""
@@ -107,20 +124,14 @@ class Scorer:
         metrics: dict[str, float] = {}
         for metric in self._metrics:
             try:
-                if isinstance(metric, LlmJudge):
-                    judgement = await metric.judgement(reply, case, params, asker)
-                    metrics |= metric.numbers(judgement)
-                    continue
                 if isinstance(metric, PaidMetric):
-                    value = await metric.judge(reply, case, params, asker)
-                else:
-                    value = await metric.measure(reply, case, params)
+                    metrics |= await metric.judge(reply, case, params, asker)
+                elif (value := await metric.measure(reply, case, params)) is not None:
+                    metrics[metric.name] = value
             except EvaluatorFault as fault:
                 return replace(self.verdict_of_fault(fault), metrics=metrics)
             except EvaluationFault as fault:
                 return replace(self.verdict_of_fault(fault), metrics={**metrics, **self._failed})
-            if value is not None:
-                metrics[metric.name] = value
         scored = self._rewards.score(metrics)
         return CellScore(
             metrics=metrics,

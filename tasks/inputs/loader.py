@@ -376,7 +376,7 @@ class _Loader:
 
     def _check_request(self, templates: Mapping[str, str]) -> None:
         if self._configuration.api.kind in CHAT_KINDS:
-            from tasks.targets.chat import check_parameters  # noqa: PLC0415 - brings httpx
+            from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
 
             found = check_parameters(self._configuration, templates)
             self._problems += map(self._source.located, found)

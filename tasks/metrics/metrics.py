@@ -1,28 +1,16 @@
 """Metrics: numbers with a unit, measured of one reply."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from convergence_core.config import Configuration, MetricConfig
-from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault, Problem
+from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.ports import Metric
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.calls.metric_calls import PaidMetric
-from tasks.functions.user_functions import UserFunction, resolve
-from tasks.inputs.environment import Environment
 from tasks.json_values import MISSING, pick
-from tasks.metrics.comparisons import Comparison, comparison
-from tasks.metrics.judge import judge_configs, llm_of, make_judges
+from tasks.metrics.comparisons import Comparison
 from tasks.metrics.user_evaluators import UserEvaluator
-
-if TYPE_CHECKING:
-    from tasks.inputs.loader import Loaded
-
-MAX_EVALUATOR_THREADS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +48,11 @@ class CostUsd:
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """1 for an answer, 0 for a failure of the candidate; the session sets the 0."""
+    """1 for an answer, 0 for a failure of the candidate."""
 
     name: str
+    value_of_fault: ClassVar[float] = 0.0
+    """What ``tasks.calls.scorer`` writes where there is no reply to measure."""
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
         """Return 1: there is a reply."""
@@ -145,111 +135,9 @@ class FunctionMetric:
             await self._evaluator.aclose()
 
 
-_OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {
+OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {
     "latency_ms": LatencyMs,
     "cost_usd": CostUsd,
     "first_token_ms": FirstTokenMs,
     "success_rate": SuccessRate,
 }
-
-
-def make_metrics(
-    loaded: "Loaded",
-    world: Environment | None = None,
-    *,
-    evaluator: UserFunction | str | None = None,
-) -> tuple[Metric | PaidMetric, ...]:
-    """Return the metrics of a configuration, in its order.
-
-    Args:
-        loaded: the configuration and its files.
-        world: keys and prices of judges; ``None``: the environment's.
-        evaluator: function for metrics of type ``function`` that name none; takes the place of
-            ``evaluation.custom_evaluator``.
-
-    Raises:
-        ConfigurationError: a function cannot be imported or called; holds all problems.
-    """
-    world = world or Environment.unchecked(loaded.configuration)
-    return _Maker(loaded, world, evaluator).make()
-
-
-def judge_workers(configuration: Configuration) -> int:
-    """Return the most calls of judges in flight."""
-    models = {
-        llm.model_dump_json(): llm.parallel_workers
-        for metric in judge_configs(configuration).values()
-        if (llm := llm_of(configuration, metric)) is not None
-    }
-    return max(1, sum(models.values()))
-
-
-class _Maker:
-    def __init__(
-        self, loaded: "Loaded", world: Environment, evaluator: UserFunction | str | None
-    ) -> None:
-        self._loaded = loaded
-        self._world = world
-        self._judges: Mapping[str, PaidMetric] = {}
-        self._evaluation = loaded.configuration.evaluation
-        workers = loaded.configuration.optimization.execution.parallel_workers
-        self._n_workers = min(workers, MAX_EVALUATOR_THREADS)
-        self._given = evaluator
-        self._problems: list[Problem] = []
-        self._key_to_evaluator: dict[str, UserEvaluator | None] = {}
-
-    def make(self) -> tuple[Metric | PaidMetric, ...]:
-        if judge_configs(self._loaded.configuration):
-            self._judges = self._make_judges()
-        metrics = tuple(self._metric(name, cfg) for name, cfg in self._evaluation.metrics.items())
-        if self._problems:
-            raise ConfigurationError(self._problems)
-        return metrics
-
-    def _make_judges(self) -> Mapping[str, PaidMetric]:
-        from tasks.providers import make_llm  # noqa: PLC0415 - brings httpx
-
-        loaded, world = self._loaded, self._world
-        return make_judges(
-            loaded.configuration,
-            space=loaded.space,
-            texts=loaded.texts,
-            rubrics=loaded.rubrics,
-            make_llm=partial(make_llm, secrets=world.secrets, mock_url=world.mock_url),
-            prices=world.prices,
-        )
-
-    def _metric(self, name: str, config: MetricConfig) -> Metric | PaidMetric:
-        if name in self._judges:
-            return self._judges[name]
-        if config.type in _OWN_NUMBERS:
-            return _OWN_NUMBERS[config.type](name)
-        if config.type != "function":
-            compare = comparison(config, self._loaded.schemas.get(name))
-            return Compared(name, compare, config.field, config.expected_field)
-        return FunctionMetric(name, self._evaluator_of(name, config))
-
-    def _evaluator_of(self, name: str, config: MetricConfig) -> UserEvaluator | None:
-        """Return the evaluator of a metric; metrics of one function share it."""
-        custom = self._evaluation.custom_evaluator
-        if config.function is not None:
-            return self._evaluator(config.function, f"evaluation.metrics.{name}.function")
-        if self._given is not None:
-            return self._evaluator(self._given, "evaluator")
-        if custom is None or custom.module is None:
-            return None
-        beside = Path(self._loaded.base_dir, *custom.module.split(".")).with_suffix(".py")
-        module = str(beside.resolve()) if beside.is_file() else custom.module
-        return self._evaluator(f"{module}:{custom.function}", "evaluation.custom_evaluator")
-
-    def _evaluator(self, function: UserFunction | str, key: str) -> UserEvaluator | None:
-        memory = function if isinstance(function, str) else str(id(function))
-        if memory not in self._key_to_evaluator:
-            evaluator: UserEvaluator | None = None
-            try:
-                found = resolve(function, self._loaded.base_dir, key=key)
-                evaluator = UserEvaluator(found, n_workers=self._n_workers, key=key)
-            except ConfigurationError as error:
-                self._problems += error.problems
-            self._key_to_evaluator[memory] = evaluator
-        return self._key_to_evaluator[memory]

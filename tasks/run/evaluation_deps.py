@@ -20,11 +20,10 @@ from tasks.calls.session import EvaluationSession
 from tasks.calls.shared_rate import Pacing
 from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import judge_workers, make_metrics, make_target
 from tasks.inputs.loader import Loaded
-from tasks.metrics.metrics import judge_workers, make_metrics
 from tasks.rlp.factory import thought_workers
 from tasks.store.journal.rates import open_rates
-from tasks.targets import make_target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import (
     Billed,
     CandidateFault,
+    ConfigurationError,
     EndpointDownError,
     InfrastructureFault,
+    Problem,
 )
 from convergence_core.ports import WorstCase
 from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
@@ -225,3 +228,23 @@ def make_function_target(
     return FunctionTarget(
         name or describe(function), form, runner, timeout_s=timeout_s, prices=prices
     )
+
+
+def importable_path(function: UserFunction) -> str:
+    """Return how another process finds a function: ``module:name`` or ``file.py:name``.
+
+    Raises:
+        ConfigurationError: it has no such name, e.g. a lambda.
+    """
+    name = getattr(function, "__qualname__", "<")
+    module = getattr(function, "__module__", None)
+    if module is None or "<" in name:
+        raise ConfigurationError(
+            [Problem(key="api.workers", rule="must be `threads` for a function without an importable name",
+                     value=describe(function),
+                     fix="Define it by `def` at the top of a module, or write `workers: threads`.")]
+        )  # fmt: skip
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is not None and (module == "__main__" or module.startswith("convergence_user_")):
+        return f"{Path(file).resolve()}:{name}"
+    return f"{module}:{name}"

@@ -10,13 +10,13 @@ from convergence_core.budget import prompt_bound
 from convergence_core.ports import Row
 from tasks.calls.dispatcher import JUDGE_LANE, TARGET_LANE
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
 from tasks.run.run_size import schedule_of
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.targets import make_target
 from tests.support.commands import Runner
 from tests.support.optimizations import write_project
 from tests.support.store_rows import generation_tables, run_record

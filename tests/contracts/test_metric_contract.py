@@ -12,7 +12,7 @@ from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Metric
 from convergence_core.records import Reply
 from tasks.calls.scorer import Closable
-from tasks.metrics.metrics import make_metrics
+from tasks.inputs.factories import make_metrics
 from tests.support.configurations import chat_api, loaded
 
 EXPECTED: dict[str, Any] = {

@@ -11,8 +11,8 @@ from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Reply, canonical_json
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Secrets
-from tasks.targets import make_target
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
     azure_api,

@@ -12,10 +12,9 @@ from convergence_core.records import Assignment, Cell
 from tasks.calls.call_keys import Epoch
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import load
-from tasks.metrics.metrics import make_metrics
 from tasks.store import open_journal
-from tasks.targets import make_target
 from tests.support.paid_runs import PROCESSES, STORE
 
 RUN = "01SHARED"

@@ -16,9 +16,8 @@ from convergence_core.objective.reward import RewardModel
 from convergence_core.ports import Metric
 from convergence_core.records import Case
 from tasks.functions.user_functions import resolve
+from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded, load
-from tasks.metrics.metrics import make_metrics
-from tasks.targets import make_target
 
 FOLDER = Path(__file__).parents[2] / "data/recorded-exam"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

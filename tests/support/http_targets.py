@@ -12,8 +12,8 @@ from convergence_core.errors import (
 from convergence_core.ports import Target
 from convergence_core.records import Case
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Secrets
-from tasks.targets import make_target
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import LoopbackServer
 

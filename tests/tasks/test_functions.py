@@ -8,7 +8,8 @@ import pytest
 
 from convergence_core.errors import ConfigurationError
 from tasks.functions.user_functions import is_async, load_function, resolve
-from tasks.targets import importable_path, make_target
+from tasks.inputs.factories import make_target
+from tasks.targets.function import importable_path
 from tests.support.configurations import loaded
 
 

@@ -10,8 +10,8 @@ from convergence_core.errors import (
 )
 from convergence_core.records import Case, Usage
 from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Redactor, Secrets
-from tasks.targets import make_target
 from tasks.targets.endpoint import HttpTarget
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer

@@ -126,7 +126,12 @@ def judge(mode: str = "rating", llm: Any = None, **more: Any) -> LlmJudge:
 
 def judgement(made: LlmJudge, asker: Any, value: Json = "new", params: Any = None) -> VoteSummary:
     reply = Reply(value=value, latency_ms=1.0)
-    return asyncio.run(made.judgement(reply, CASE, params or {"k": 5}, asker))
+    return asyncio.run(made.summary(reply, CASE, params or {"k": 5}, asker))
+
+
+def numbers(made: LlmJudge, asker: Any, value: Json = "new", params: Any = None) -> Any:
+    reply = Reply(value=value, latency_ms=1.0)
+    return asyncio.run(made.judge(reply, CASE, params or {"k": 5}, asker))
 
 
 def fault_of(made: LlmJudge, asker: Any, value: Json = "new") -> EvaluationFault:
@@ -341,7 +346,7 @@ def test_ratings_and_verdicts_become_numbers_in_the_unit_interval():
 def test_any_answer_gives_a_number_in_the_unit_interval_or_a_fault_with_a_reason(mode, value):
     said = {"rating": rating(4), "pass_fail": '{"passed": true}', "pairwise": winner("tie")}
     made, asker = judge(mode), ScriptedAsker(lambda _: said[mode])
-    found = asyncio.run(made.judge(Reply(value=value, latency_ms=1.0), CASE, {"k": 5}, asker))
+    found = numbers(made, asker, value)["quality"]
     assert math.isfinite(found)
     assert 0 <= found <= 1
     assert fault_of(made, ScriptedAsker(lambda _: "no"), value).error_type == "judge_unreadable"
@@ -433,13 +438,9 @@ def test_a_winner_in_both_orders_wins(better, value):
     [(["tie", "tie"], 0), (["A", "A"], 1), (["B", "B"], 1), (["A", "tie"], 1), (["tie", "A"], 1)],
 )
 def test_ties_and_verdicts_that_follow_the_order_are_worth_half(said, n_inconsistent):
-    made, answers = judge("pairwise"), iter(said)
-    found = judgement(made, ScriptedAsker(lambda _: winner(next(answers))))
-    assert (found.value, found.n_inconsistent) == (0.5, n_inconsistent)
-    assert made.numbers(found) == {
-        "quality": 0.5,
-        "quality.position_inconsistent": float(n_inconsistent),
-    }
+    answers = iter(said)
+    found = numbers(judge("pairwise"), ScriptedAsker(lambda _: winner(next(answers))))
+    assert found == {"quality": 0.5, "quality.position_inconsistent": float(n_inconsistent)}
 
 
 def test_votes_on_pairs_ask_twice_each():
@@ -457,7 +458,7 @@ def test_nobody_is_asked_about_the_champion_itself_or_an_equal_answer(case):
     params, value = ({"k": 2}, "new") if case == "champion" else ({"k": 5}, "old")
     found = judgement(made, asker, value, params)
     assert (found, asker.calls) == (VoteSummary(value=0.5), [])
-    assert made.numbers(found) == {"quality": 0.5}
+    assert numbers(made, asker, value, params) == {"quality": 0.5}
 
 
 def test_an_answer_beats_a_champion_that_failed_and_waits_for_one_that_may_heal():

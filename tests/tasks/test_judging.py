@@ -194,7 +194,8 @@ def values_over_a_socket(
         judge = judges_of(judged_by(url, quality=quality))["quality"]
         try:
             reply = Reply(value="new", latency_ms=1.0)
-            return [await judge.judge(reply, CASE, {"k": 5}, asker) for _ in range(n_times)]
+            found = [await judge.judge(reply, CASE, {"k": 5}, asker) for _ in range(n_times)]
+            return [numbers["quality"] for numbers in found]
         finally:
             await judge.aclose()
             await judge.aclose()

@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from convergence_core.config.evaluation import SimilarityMethod
 from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Reply
+from tasks.inputs.factories import make_metrics
 from tasks.metrics import user_evaluators
-from tasks.metrics.metrics import make_metrics
 from tests.support.configurations import loaded
 from tests.support.sessions import ScriptedTarget, assignment, session
 

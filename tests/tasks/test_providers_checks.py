@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from convergence_core.config import parse_mapping
-from tasks.targets.chat import check_parameters
+from tasks.targets.chat_checks import check_parameters
 from tests.support.chat_servers import TEMPERATURE, azure_api, gemini_api, groq_api, native_api
 from tests.support.configurations import chat_api, mapping
 

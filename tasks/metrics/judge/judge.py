@@ -122,27 +122,23 @@ class LlmJudge:
         """As the provider calls it."""
         return self._model
 
-    async def judge(self, reply: Reply, case: Case, params: Params, asker: Asker) -> float:
-        """Return the mean of the votes, in [0, 1].
+    async def judge(
+        self, reply: Reply, case: Case, params: Params, asker: Asker
+    ) -> dict[str, float]:
+        """Return the mean of the votes, in [0, 1]; of pairs also the share of inconsistent votes.
 
         Raises:
             CandidateFault: the answer lacks the metric's ``field``.
             EvaluatorFault: the judge failed; the value is missing.
         """
-        return (await self.judgement(reply, case, params, asker)).value
-
-    def numbers(self, judgement: VoteSummary) -> dict[str, float]:
-        """Return a judgement as metrics: the value, and beside it what is told of its votes."""
-        found = {self._name: judgement.value}
-        if self.mode == "pairwise" and judgement.n_votes:
-            share = judgement.n_inconsistent / judgement.n_votes
-            found[f"{self._name}.{INCONSISTENT}"] = share
+        votes = await self.summary(reply, case, params, asker)
+        found = {self._name: votes.value}
+        if self.mode == "pairwise" and votes.n_votes:
+            found[f"{self._name}.{INCONSISTENT}"] = votes.n_inconsistent / votes.n_votes
         return found
 
-    async def judgement(
-        self, reply: Reply, case: Case, params: Params, asker: Asker
-    ) -> VoteSummary:
-        """Return what the votes say of an answer; see ``judge``."""
+    async def summary(self, reply: Reply, case: Case, params: Params, asker: Asker) -> VoteSummary:
+        """Return what the votes say of an answer together; see ``judge``."""
         answer = self._shown(reply)
         if answer is None:
             raise CandidateFault(

@@ -1,0 +1,210 @@
+"""Target and metrics of a loaded configuration."""
+
+from functools import partial
+from pathlib import Path
+
+from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.ports import Metric, Target
+from tasks.calls.metric_calls import PaidMetric
+from tasks.functions.user_functions import UserFunction, load_function, resolve
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import Loaded
+from tasks.metrics.comparisons import comparison
+from tasks.metrics.judge import judge_configs, llm_of, make_judges
+from tasks.metrics.metrics import OWN_NUMBERS, Compared, FunctionMetric
+from tasks.metrics.user_evaluators import UserEvaluator
+from tasks.targets.function import FunctionTarget, importable_path, make_function_target
+
+MAX_EVALUATOR_THREADS = 32
+_FUNCTION = "api.function"
+
+
+# -- the target
+
+
+def make_target(
+    loaded: Loaded,
+    environment: Environment | None = None,
+    *,
+    local_function: UserFunction | str | None = None,
+) -> Target:
+    """Return what a configuration optimizes.
+
+    Variables of the environment are read when they are used; ``check_environment`` of
+    ``tasks.http.authentication`` reports beforehand which are not set.
+
+    Args:
+        loaded: the configuration and its files.
+        environment: keys, prices, and where chat models really are; ``None``: the process's.
+        local_function: a function to call in place of ``api.function``.
+
+    Raises:
+        ConfigurationError: the function cannot be imported or called.
+    """
+    api = loaded.configuration.api
+    workers = loaded.configuration.optimization.execution.parallel_workers
+    environment = environment or Environment.unchecked(loaded.configuration)
+    if environment.mock_url is not None and api.kind not in CHAT_KINDS:
+        raise ConfigurationError(
+            [Problem(key="api.kind", rule="must be a chat model to be run offline", value=api.kind,
+                     fix="Leave out `--offline`: functions and endpoints of your own are asked "
+                     "as they are.")]
+        )  # fmt: skip
+    if api.kind == "function":
+        return _function_target(loaded, environment, local_function, workers)
+    if api.kind == "http":
+        from tasks.targets.endpoint import HttpTarget  # noqa: PLC0415 - brings httpx
+
+        return HttpTarget(
+            api,
+            templates=loaded.templates,
+            secrets=environment.secrets,
+            workers=workers,
+            prices=environment.prices,
+        )
+    from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
+
+    return ChatTarget(
+        loaded.configuration,
+        templates=loaded.templates,
+        secrets=environment.secrets,
+        workers=workers,
+        prices=environment.prices,
+        mock_url=environment.mock_url,
+    )
+
+
+def _function_target(
+    loaded: Loaded, environment: Environment, given: UserFunction | str | None, workers: int
+) -> FunctionTarget:
+    api = loaded.configuration.api
+    if given is not None:
+        function = resolve(given, loaded.base_dir, key="local_function")
+        path = given if isinstance(given, str) and ":" in given else None
+    elif api.function is not None:
+        function, path = load_function(api.function, loaded.base_dir, key=_FUNCTION), api.function
+    else:
+        raise ConfigurationError(
+            [Problem(key=_FUNCTION, rule="is required", value="",
+                     fix="Pass `local_function=` as when the run began, or write `function:`.")]
+        )  # fmt: skip
+    process_path = None
+    if api.workers == "processes":
+        process_path = path or importable_path(function)
+    inputs = [case.input for case in loaded.cases if isinstance(case.input, dict)]
+    return make_function_target(
+        function,
+        known={*loaded.configuration.search_space.parameters}.union(*inputs),
+        workers=workers,
+        timeout_s=api.request.timeout_seconds,
+        key=_FUNCTION,
+        process_path=process_path,
+        base_dir=loaded.base_dir,
+        name=path,
+        prices=environment.prices,
+    )
+
+
+# -- metrics
+
+
+def make_metrics(
+    loaded: Loaded,
+    environment: Environment | None = None,
+    *,
+    evaluator: UserFunction | str | None = None,
+) -> tuple[Metric | PaidMetric, ...]:
+    """Return the metrics of a configuration, in its order.
+
+    Args:
+        loaded: the configuration and its files.
+        environment: keys and prices of judges; ``None``: the process's.
+        evaluator: function for metrics of type ``function`` that name none; takes the place of
+            ``evaluation.custom_evaluator``.
+
+    Raises:
+        ConfigurationError: a function cannot be imported or called; holds all problems.
+    """
+    environment = environment or Environment.unchecked(loaded.configuration)
+    evaluators = _Evaluators(loaded, evaluator)
+    judges: dict[str, PaidMetric] = {}
+    if judge_configs(loaded.configuration):
+        judges.update(_judges(loaded, environment))
+
+    def metric(name: str, config: MetricConfig) -> Metric | PaidMetric:
+        if name in judges:
+            return judges[name]
+        if config.type in OWN_NUMBERS:
+            return OWN_NUMBERS[config.type](name)
+        if config.type == "function":
+            return FunctionMetric(name, evaluators.of(name, config))
+        compare = comparison(config, loaded.schemas.get(name))
+        return Compared(name, compare, config.field, config.expected_field)
+
+    metrics = [metric(*item) for item in loaded.configuration.evaluation.metrics.items()]
+    if evaluators.problems:
+        raise ConfigurationError(evaluators.problems)
+    return tuple(metrics)
+
+
+def judge_workers(configuration: Configuration) -> int:
+    """Return the most calls of judges in flight."""
+    model_to_workers = {
+        llm.model_dump_json(): llm.parallel_workers
+        for metric in judge_configs(configuration).values()
+        if (llm := llm_of(configuration, metric)) is not None
+    }
+    return max(1, sum(model_to_workers.values()))
+
+
+def _judges(loaded: Loaded, environment: Environment) -> dict[str, PaidMetric]:
+    from tasks.providers import make_llm  # noqa: PLC0415 - brings httpx
+
+    made = make_judges(
+        loaded.configuration,
+        space=loaded.space,
+        texts=loaded.texts,
+        rubrics=loaded.rubrics,
+        make_llm=partial(make_llm, secrets=environment.secrets, mock_url=environment.mock_url),
+        prices=environment.prices,
+    )
+    return {**made}
+
+
+class _Evaluators:
+    """The user's evaluators of a configuration; metrics of one function share one."""
+
+    def __init__(self, loaded: Loaded, given: UserFunction | str | None) -> None:
+        self.problems: list[Problem] = []
+        self._loaded = loaded
+        self._given = given
+        self._key_to_evaluator: dict[str, UserEvaluator | None] = {}
+
+    def of(self, name: str, config: MetricConfig) -> UserEvaluator | None:
+        """Return the evaluator of a metric; ``None``: the target measures it, or see ``problems``."""
+        custom = self._loaded.configuration.evaluation.custom_evaluator
+        if config.function is not None:
+            return self._made(config.function, f"evaluation.metrics.{name}.function")
+        if self._given is not None:
+            return self._made(self._given, "evaluator")
+        if custom is None or custom.module is None:
+            return None
+        beside = Path(self._loaded.base_dir, *custom.module.split(".")).with_suffix(".py")
+        module = str(beside.resolve()) if beside.is_file() else custom.module
+        return self._made(f"{module}:{custom.function}", "evaluation.custom_evaluator")
+
+    def _made(self, function: UserFunction | str, key: str) -> UserEvaluator | None:
+        memory = function if isinstance(function, str) else str(id(function))
+        if memory not in self._key_to_evaluator:
+            workers = self._loaded.configuration.optimization.execution.parallel_workers
+            evaluator = None
+            try:
+                found = resolve(function, self._loaded.base_dir, key=key)
+                n_workers = min(workers, MAX_EVALUATOR_THREADS)
+                evaluator = UserEvaluator(found, n_workers=n_workers, key=key)
+            except ConfigurationError as error:
+                self.problems += error.problems
+            self._key_to_evaluator[memory] = evaluator
+        return self._key_to_evaluator[memory]
