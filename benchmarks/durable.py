@@ -33,8 +33,9 @@ import numpy as np
 from benchmarks.machine import describe_machine
 from tasks.serving.offers import decision_id, offer_of
 from tasks.serving.system import Bandit
-from tasks.store.journal.sqlite import DurableDatabase, Schema
+from tasks.store.database import Schema
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     from _typeshed import HasFileno
@@ -116,8 +117,8 @@ def naive(folder: Path, number: int) -> Callable[[], None]:
 
 def recipe(folder: Path, number: int) -> Callable[[], None]:
     """Return one pair of the same statements, committed as the store commits."""
-    nothing = Schema(noun="file", version=1, bring_up_to_date=lambda _, __: None, loss="all")
-    database = DurableDatabase(folder / FILE, nothing)
+    nothing = Schema(noun="file", version=1, upgrade=lambda _: "", loss="all")
+    database = SqliteDatabase(folder / FILE, nothing)
     rng = np.random.default_rng(number)
     return lambda: _bare_pair(database.transaction, rng)
 

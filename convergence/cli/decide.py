@@ -130,11 +130,11 @@ def rollback(
     """Bring back the champion before the present one, on offer in its place."""
     console.settings.json = as_json
     from tasks.serving.promotion import offer_champion, take_off_offer  # noqa: PLC0415
-    from tasks.store.runtime.promotions import before, champion_of, set_champion  # noqa: PLC0415
+    from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion  # noqa: PLC0415
     from tasks.store.runtime.rows import Champion  # noqa: PLC0415
 
     with open_runtime(store, config) as state:
-        reigning, former = champion_of(state, system), before(state, system)
+        reigning, former = champion_of(state, system), previous_champion(state, system)
         if reigning is None or former is None:
             raise ConfigurationError(
                 [

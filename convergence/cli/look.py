@@ -13,8 +13,8 @@ import typer
 
 from convergence.cli import console, locations
 from convergence_core.errors import QueryError, RunNotFoundError
-from tasks.report.csv_cells import neutral_row
-from tasks.store.tables.layout import write_file
+from tasks.store.layout import write_file
+from tasks.store.tables.csv_cells import neutral_row
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord

@@ -19,9 +19,10 @@ from tasks.serving.operations import Operation
 from tasks.serving.rewards import RewardOutcome, RewardWrite as LoggedReward
 from tasks.serving.settings import ServingSettings
 from tasks.serving.system import Bandit, Selection
+from tasks.store.database import Connection
 from tasks.store.runtime.rows import ArmOffer, Group, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.writes import NewReward, RuntimeConnection, check_cost
+from tasks.store.runtime.writes import NewReward, check_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +300,7 @@ class RewardUpdate(Operation[RewardOutcome]):
         self._inner = LoggedReward(new, self._systems.store.now_us)
         self._inner.prepare()
 
-    def write(self, connection: RuntimeConnection) -> None:
+    def write(self, connection: Connection) -> None:
         """Take the reward in."""
         assert self._inner is not None  # noqa: S101 - prepared
         self._inner.write(connection)
@@ -344,7 +345,7 @@ class _Selecting(Operation[Selection | DefaultServed]):
                 raise
             self._inner, self._fallback = None, _default(config)
 
-    def write(self, connection: RuntimeConnection) -> None:
+    def write(self, connection: Connection) -> None:
         """Log the decision; a default is none."""
         if self._inner is not None:
             self._inner.write(connection)

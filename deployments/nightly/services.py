@@ -19,7 +19,7 @@ from typing import Any, Final
 from convergence_core.errors import PrefectServerError
 from tasks.prefect_support.settings import SERVER_PROFILE
 from tasks.store.journal.process_marks import ProcessMark, is_dead, process
-from tasks.store.tables.layout import create_file, make_folder, write_file
+from tasks.store.layout import create_file, make_folder, write_file
 
 START_S: Final = 120.0
 """What the server has to answer."""

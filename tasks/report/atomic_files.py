@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from convergence_core.errors import StoreWriteError
-from tasks.store.tables.layout import create_file, keep_mode, make_folder
+from tasks.store.layout import create_file, keep_mode, make_folder
 
 LATEST = "latest"
 """Link to the latest run's folder; where links cannot be made, ``latest.txt`` holds its name."""

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from tasks.report import phrases
-from tasks.report.csv_cells import neutral_row
+from tasks.store.tables.csv_cells import neutral_row
 
 CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""

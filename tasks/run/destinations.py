@@ -5,7 +5,7 @@ from pathlib import Path
 
 from convergence_core.config import Configuration
 from convergence_core.errors import ConfigurationError, Problem, StoreError
-from tasks.store.tables.layout import check_format, store_root
+from tasks.store.layout import check_format, store_root
 
 
 def check_destinations(configuration: Configuration, base_dir: Path) -> None:

@@ -50,7 +50,7 @@ from tasks.sao.factory import data_of, filter_settings
 from tasks.sao.history import IMPORT_TAG, judge_of, texts_of
 from tasks.store import Lease, ParquetStore, new_run_id
 from tasks.store.clock import wall_clock_us
-from tasks.store.tables.layout import keep_mode, make_folder, write_file
+from tasks.store.layout import keep_mode, make_folder, write_file
 from tasks.store.tables.rows import generation_row
 
 WantedSplit: TypeAlias = Split | Literal["all"]

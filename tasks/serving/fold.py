@@ -8,11 +8,11 @@ from convergence_core.errors import NoArmsError
 from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.guard import GuardLook, look
 from tasks.serving.system import Bandit
+from tasks.store.runtime.export import export
 from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import GateLook, StoredAlarm
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import told, untold_alarms
-from tasks.store.tables.runtime_export import export
+from tasks.store.runtime.watches import mark_reported, unreported_alarms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def fold_store(path: Path) -> FoldReport:
             evidence[f"{system}/{agent_type}"] = found
             if counts["rewards"]:
                 save_look(store, _look(store, system, agent_type, found))
-        alarms = tuple(untold_alarms(store))
+        alarms = tuple(unreported_alarms(store))
     return FoldReport(
         n_decisions=counts["decisions"],
         n_rewards=counts["rewards"],
@@ -66,7 +66,7 @@ def mark_told(path: Path, alarms: Sequence[StoredAlarm]) -> None:
     """Remember that somebody outside was told of these alarms."""
     if alarms:
         with RuntimeStore(path) as store:
-            told(store, alarms)
+            mark_reported(store, alarms)
 
 
 def _look(store: RuntimeStore, system: str, agent_type: str, found: TrafficEvidence) -> GateLook:

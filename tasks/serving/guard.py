@@ -22,7 +22,7 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import end_guard, watching
+from tasks.store.runtime.watches import active_guard, end_guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
     Looking is harmless however often, and the look is stored if there are rewards.
     """
     group = store.group(system, agent_type)
-    guard = None if group is None else watching(store, group.group_id)
+    guard = None if group is None else active_guard(store, group.group_id)
     if group is None or guard is None:
         return None
     judged = judge(guard, store.policies(group.group_id), store.tallies(group.group_id),

@@ -17,7 +17,7 @@ from convergence_core.bandit.propensities import Floats, of_gaussian
 from convergence_core.records import Json
 from tasks.store.runtime.rows import StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import requests_after, save_state, state
+from tasks.store.runtime.watches import contextual_state, requests_after, save_contextual_state
 
 KEPT_EVERY = 2_000
 NOT_FEATURES = frozenset({"session_id"})
@@ -80,8 +80,8 @@ class Contextual:
         assert self._learner is not None  # noqa: S101 - begun above
         n = float(self._learner.arms.n.sum())
         if n >= self._kept + KEPT_EVERY:
-            save_state(self._store, self._group_id, _to_json(self._learner.arms, self._places),
-                       self._seq)  # fmt: skip
+            learned = _to_json(self._learner.arms, self._places)
+            save_contextual_state(self._store, self._group_id, learned, self._seq)
             self._kept = int(n)
         return self._learner
 
@@ -93,7 +93,7 @@ class Contextual:
             self._encoder.n_features,
             prior_weights=[arm.base_alpha + arm.base_beta - 1.0 for arm in stored],
         )
-        text, seq = state(self._store, self._group_id)
+        text, seq = contextual_state(self._store, self._group_id)
         self._places = {arm.arm_id: place for place, arm in enumerate(stored)}
         self._seq = 0
         if text is not None:

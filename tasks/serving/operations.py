@@ -9,8 +9,8 @@ import contextlib
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from tasks.store.database import Connection
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.writes import RuntimeConnection
 
 Result = TypeVar("Result")
 
@@ -31,7 +31,7 @@ class Operation(ABC, Generic[Result]):
         """Read and compute what has to be written; no transaction is open."""
 
     @abstractmethod
-    def write(self, connection: RuntimeConnection) -> None:
+    def write(self, connection: Connection) -> None:
         """Write; may be called again after a transaction that was rolled back."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from tasks.serving.offers import offer_of
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import begin_guard, end_guard, watching
+from tasks.store.runtime.watches import active_guard, begin_guard, end_guard
 
 NORMAL = 1.959964
 """Standard deviations on either side that hold 95 % of a normal distribution."""
@@ -80,7 +80,7 @@ def take_off_offer(
     group = store.group(system, agent_type)
     if group is None:
         return None
-    guard = watching(store, group.group_id)
+    guard = active_guard(store, group.group_id)
     if guard is not None:
         end_guard(store, group.group_id, guard, "ended")
     wanted = canonical_json(dict(reigning.params))

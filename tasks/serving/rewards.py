@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from convergence_core.bandit.arms import finite_reward
 from convergence_core.bandit.receipts import ReceiptStatus
 from tasks.serving.operations import Operation
-from tasks.store.runtime.writes import NewReward, RewardTerms, RuntimeConnection, take_reward
+from tasks.store.database import Connection
+from tasks.store.runtime.writes import NewReward, RewardTerms, take_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class RewardWrite(Operation[RewardOutcome]):
         """Refuse what is no number before a transaction begins."""
         finite_reward(self._new.reward)
 
-    def write(self, connection: RuntimeConnection) -> None:
+    def write(self, connection: Connection) -> None:
         """Take the reward in."""
         receipt, alarm = take_reward(connection, self._new, self._now_us(), self._terms)
         told = None

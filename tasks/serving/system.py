@@ -22,6 +22,7 @@ from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
 from tasks.serving.rewards import RewardOutcome, RewardWrite
 from tasks.serving.settings import ServingSettings, stored_settings
+from tasks.store.database import Connection
 from tasks.store.runtime.rows import (
     Group,
     NewDecision,
@@ -29,10 +30,9 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import watching
+from tasks.store.runtime.watches import active_guard
 from tasks.store.runtime.writes import (
     NewReward,
-    RuntimeConnection,
     is_outdated,
     log_decision,
 )
@@ -223,9 +223,7 @@ class Bandit:
             request_key=request_key,
         )
 
-    def log(
-        self, connection: RuntimeConnection, served: Served, new: NewDecision
-    ) -> NewDecision | None:
+    def log(self, connection: Connection, served: Served, new: NewDecision) -> NewDecision | None:
         """Log a decision; ``None``: its policy is not in force any more, and nothing is logged."""
         group = served.group
         if served.version and is_outdated(
@@ -385,7 +383,7 @@ class Bandit:
         self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray
     ) -> np.ndarray:
         """Return the shares with that of a former champion whose successor is watched."""
-        guard = watching(self._store, group.group_id)
+        guard = active_guard(self._store, group.group_id)
         names = [arm.arm_id for arm in arms]
         if guard is None or not {guard.promoted, guard.champion} <= set(names):
             return shares
@@ -434,7 +432,7 @@ class _Selecting(Operation[Selection]):
         """Choose by the policy in force."""
         self._served, self._new = self._bandit.ask(*self._request, self._uniform)
 
-    def write(self, connection: RuntimeConnection) -> None:
+    def write(self, connection: Connection) -> None:
         """Log the decision, unless its policy is outdated."""
         assert self._served is not None  # noqa: S101 - prepared
         assert self._new is not None  # noqa: S101 - prepared

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tasks.store.runtime.promotions import (
-    before,
     champion_of,
-    is_champion,
+    champions,
     looks,
+    previous_champion,
     save_look,
     set_champion,
 )
@@ -119,18 +119,18 @@ def champion(name: str, reason: str = "promoted") -> Champion:
 
 def test_rollbacks_go_back_one_champion_after_the_other(tmp_path: Path):
     with RuntimeStore(tmp_path / "store") as store:
-        assert before(store, "s") is None
+        assert previous_champion(store, "s") is None
         for name in ("a", "b", "c"):
             set_champion(store, champion(name))
-        assert before(store, "s") == champion("b")
+        assert previous_champion(store, "s") == champion("b")
         set_champion(store, champion("b", "rollback from c"))
-        assert before(store, "s") == champion("a")
+        assert previous_champion(store, "s") == champion("a")
         set_champion(store, champion("a", "rollback from b"))
-        assert before(store, "s") is None
+        assert previous_champion(store, "s") is None
         set_champion(store, champion("d"))
-        assert before(store, "s") == champion("a")
+        assert previous_champion(store, "s") == champion("a")
         assert champion_of(store, "s") == champion("d")
-        assert len(is_champion(store, "s")) == 6
+        assert len(champions(store, "s")) == 6
         assert champion_of(store, "other") is None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.mock.mock_server import MockServer
 from tasks.store import ParquetStore
-from tasks.store.tables.layout import JOURNAL_FILE
+from tasks.store.layout import JOURNAL_FILE
 from tests.paid import books
 from tests.support.paid_runs import STORE, begin, evaluate, go_on, play, write_project
 

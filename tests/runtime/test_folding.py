@@ -9,9 +9,9 @@ from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.serving.system import Bandit
 from tasks.store import ParquetStore
+from tasks.store.runtime import export
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.tables import runtime_export
 from tests.support.emitted import kept_events
 
 DAY_US = 86_400_000_000
@@ -71,15 +71,15 @@ def test_a_fold_that_was_killed_goes_on_and_doubles_nothing(
 ):
     path = tmp_path / "store"
     serve(path, 10)
-    monkeypatch.setattr(runtime_export, "MOST_ROWS", 4)
-    written = runtime_export._write
+    monkeypatch.setattr(export, "MOST_ROWS", 4)
+    written = export._write
 
     def killed(*arguments: object) -> int:
         written(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(runtime_export, "_write", killed)
+        patched.setattr(export, "_write", killed)
         with pytest.raises(KeyboardInterrupt):
             fold_store(path)
     assert fold_store(path).n_decisions == 10, "the range that was begun is written again"

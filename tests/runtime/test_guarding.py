@@ -20,7 +20,7 @@ from tasks.store.runtime.rows import (
     StoredPolicy,
 )
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import begin_guard, guards, watching
+from tasks.store.runtime.watches import active_guard, begin_guard, guards
 
 OLD, NEW = "old", "new"
 
@@ -67,7 +67,7 @@ def test_a_promotion_that_was_wrong_is_rolled_back(tmp_path: Path):
         assert back is not None
         assert (back.candidate_id, back.reason) == (OLD, "rollback from new by the guard")
         assert [arm.is_retired for arm in store.arms(1)] == [False, True]
-        assert watching(store, 1) is None
+        assert active_guard(store, 1) is None
         assert [one.decision for one in guards(store, 1)] == ["rollback"]
         assert looks(store, "bot")[-1].kind == "guard"
         assert looks(store, "bot")[-1].decision == "rollback"

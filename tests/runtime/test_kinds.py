@@ -13,7 +13,7 @@ from tasks.serving import linear_arms
 from tasks.serving.offers import offer_of
 from tasks.serving.system import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import state
+from tasks.store.runtime.watches import contextual_state
 
 ARMS = [{"arm_id": name, "params": {"n": name}} for name in ("a", "b", "c")]
 
@@ -126,7 +126,7 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
         for arm, x, reward in seen:
             learner.tell(arm, x, reward)
         reference = learner.arms
-        text, seq = state(store, group.group_id)
+        text, seq = contextual_state(store, group.group_id)
         assert text is not None
         assert seq >= 15
         arms = tuple(store.arms(group.group_id))

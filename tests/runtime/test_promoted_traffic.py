@@ -9,7 +9,7 @@ from tasks.serving.promotion import offer_champion, prior_of, put_on_offer, take
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import watching
+from tasks.store.runtime.watches import active_guard
 from tests.support.results import bare_result
 
 
@@ -40,7 +40,7 @@ def test_the_winner_serves_with_its_prior_and_is_watched_against_the_defaults(tm
         assert (arm.base_alpha, arm.base_beta) == (prior.alpha, prior.beta)
         assert prior.mean == 0.78, "the night's most trustworthy estimate: held-out cases"
         assert arm.run_id == RESULT.run_id
-        guard = watching(store, 1)
+        guard = active_guard(store, 1)
         assert guard is not None
         assert (guard.promoted, guard.champion) == ("w", "b")
         assert (guard.holdback, guard.tolerance) == (0.2, 0.01)
@@ -63,7 +63,7 @@ def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
         set_champion(store, first)
         second = replace(RESULT, winner=candidate("v", 0.9))
         assert put_on_offer(store, second) == ("v", "w")
-        guard = watching(store, 1)
+        guard = active_guard(store, 1)
         assert guard is not None
         assert (guard.promoted, guard.champion) == ("v", "w"), "one guard watches at a time"
         # A person rolls it back.
@@ -71,7 +71,7 @@ def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
         offer_champion(store, "bot", first)
         assert take_off_offer(store, "bot", reigning) == "v"
         assert names(store) == {"w": False, "b": False, "v": True}
-        assert watching(store, 1) is None
+        assert active_guard(store, 1) is None
 
 
 def test_the_only_arm_goes_on_serving(tmp_path: Path):
@@ -90,4 +90,4 @@ def test_contextual_arms_are_offered_and_not_watched(tmp_path: Path):
     with RuntimeStore(tmp_path / "s") as store:
         store.offer("bot", "default", [offer_of({"x": 1}, "a")], trust=0.5, kind="linear")
         assert put_on_offer(store, RESULT) == ("w", None)
-        assert watching(store, 1) is None
+        assert active_guard(store, 1) is None

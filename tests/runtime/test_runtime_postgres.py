@@ -11,9 +11,9 @@ from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
 from tasks.serving.system import Bandit
 from tasks.store import ParquetStore
-from tasks.store.runtime.postgres import postgres_ddl, translated
+from tasks.store.postgres import translated, translated_ddl
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
-from tasks.store.runtime.schema import DDL
+from tasks.store.runtime.schema import DDL, RUNTIME
 from tests.store.postgres_server import PASSWORD, postgres_server
 
 
@@ -23,10 +23,10 @@ def url() -> str:
 
 
 def test_statements_are_translated_by_table_and_place():
-    assert translated("SELECT a.x FROM arms a, my_arms WHERE arms_json = ?") == (
+    assert translated("SELECT a.x FROM arms a, my_arms WHERE arms_json = ?", RUNTIME.tables) == (
         "SELECT a.x FROM convergence_arms a, my_arms WHERE arms_json = %s"
     )
-    ddl = postgres_ddl(DDL)
+    ddl = translated_ddl(DDL, RUNTIME.tables)
     assert "INTEGER" not in ddl
     assert "WITHOUT ROWID" not in ddl
     assert ddl.count("CREATE TABLE") == DDL.count("CREATE TABLE")

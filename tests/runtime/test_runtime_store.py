@@ -18,7 +18,7 @@ from tasks.serving.offers import offer_of
 from tasks.serving.settings import stored_settings
 from tasks.store.runtime.rows import ArmOffer, NewDecision, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.watches import alarms as found_alarms, told, untold_alarms
+from tasks.store.runtime.watches import alarms as found_alarms, mark_reported, unreported_alarms
 from tasks.store.runtime.writes import NewReward, RewardTerms, take_reward
 from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
@@ -338,9 +338,9 @@ def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
     (stored,) = found_alarms(store, "bot")
     assert (stored.arm_id, stored.agent_type) == ("arm 0", "default")
     assert found_alarms(store, "another") == []
-    assert untold_alarms(store) == [stored]
-    told(store, [stored])
-    assert untold_alarms(store) == []
+    assert unreported_alarms(store) == [stored]
+    mark_reported(store, [stored])
+    assert unreported_alarms(store) == []
     group = store.group("bot", "default")
     assert group is not None
     assert group.explore_until == group.n + 50

@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tasks.store import ParquetStore
-from tasks.store.tables import layout, parquet_files
+from tasks.store import ParquetStore, layout
+from tasks.store.tables import parquet_files
 from tests.support.store_rows import generation_tables
 
 

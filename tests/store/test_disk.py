@@ -10,7 +10,7 @@ import pytest
 from convergence_core.errors import StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent, Settlement
 from tasks.store import Lease, ParquetStore, SqliteJournal
-from tasks.store.tables.layout import write_error
+from tasks.store.layout import write_error
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 N_BALLAST = 1_000_000

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 import tasks.store
 from convergence_core.errors import StoreError
 from tasks.store import SqliteJournal, label_of, new_run_id
-from tasks.store.tables.layout import check_run_id
+from tasks.store.layout import check_run_id
 
 TIMES = st.integers(0, 2**48 * 1_000 - 1)
 BYTES = st.binary(min_size=10, max_size=10)

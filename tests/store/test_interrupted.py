@@ -12,9 +12,9 @@ import pytest
 from convergence_core.ports import RunRecord
 from tasks.store import Lease, ParquetStore
 from tasks.store.journal.lease import while_unheld
+from tasks.store.layout import JOURNAL_FILE
 from tasks.store.tables import interrupted_runs
 from tasks.store.tables.interrupted_runs import as_they_are, mark_interrupted, settle_interrupted
-from tasks.store.tables.layout import JOURNAL_FILE
 from tasks.store.tables.object_storage import bind
 from tests.support.catalogs import check_catalog
 from tests.support.children import start_child

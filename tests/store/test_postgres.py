@@ -14,10 +14,9 @@ import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from convergence_core.ports import Settlement
-from tasks.store import PostgresJournal, SqliteJournal, open_journal
+from tasks.store import PostgresJournal, SqliteJournal, open_journal, postgres
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal import postgres
-from tasks.store.journal.postgres_batches import ClaimBatch, SettleBatch
+from tasks.store.journal.postgres_journal import _Writer
 from tests.store.asker import RUN, intent
 from tests.store.postgres_server import PASSWORD, PostgresServer, postgres_server
 from tests.support.children import start_child
@@ -155,12 +154,12 @@ def dropping(
     original = getattr(kind, method)
     is_first = True
 
-    def dropped(self: object, connection: object, *rest: object) -> object:
+    def dropped(*given: object) -> object:
         nonlocal is_first
         drops, is_first = is_first, False
         if drops and not after:
             drop_connections(server)
-        result = original(self, connection, *rest)
+        result = original(*given)
         if drops and after:
             drop_connections(server)
         return result
@@ -172,7 +171,10 @@ def dropping(
 def test_a_claim_is_repeated_if_the_connection_drops_before_it_writes(
     journal, server, monkeypatch, after
 ):
-    monkeypatch.setattr(ClaimBatch, "lock", dropping(ClaimBatch, "lock", server, after=after))
+    name = "_load_claimed"
+    monkeypatch.setattr(
+        PostgresJournal, name, dropping(PostgresJournal, name, server, after=after)
+    )
     (claim,) = journal.claim([intent(0)], "me")
     assert (claim.state, claim.attempt) == ("granted", 1)
     assert journal.totals(RUN).n_attempts == 1
@@ -181,8 +183,8 @@ def test_a_claim_is_repeated_if_the_connection_drops_before_it_writes(
 def test_a_claim_whose_commit_is_unknown_is_an_error_and_not_repeated(
     journal, server, monkeypatch
 ):
-    dropped = dropping(ClaimBatch, "change", server, after=True)
-    monkeypatch.setattr(ClaimBatch, "change", dropped)
+    dropped = dropping(_Writer, "flush", server, after=True)
+    monkeypatch.setattr(_Writer, "flush", dropped)
     with pytest.raises(StoreWriteError, match="convergence resume"):
         journal.claim([intent(0)], "me")
     assert journal.totals(RUN).n_attempts == 0
@@ -193,8 +195,8 @@ def test_a_settlement_whose_commit_is_unknown_is_repeated_since_that_changes_not
     journal, server, monkeypatch
 ):
     journal.claim([intent(0)], "me")
-    dropped = dropping(SettleBatch, "change", server, after=True)
-    monkeypatch.setattr(SettleBatch, "change", dropped)
+    dropped = dropping(_Writer, "flush", server, after=True)
+    monkeypatch.setattr(_Writer, "flush", dropped)
     journal.settle([settled(0)])
     assert journal.totals(RUN).n_done == 1
 

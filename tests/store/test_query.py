@@ -11,8 +11,8 @@ import pytest
 
 from convergence_core.errors import QueryError, StoreWriteError
 from convergence_core.ports import Row
-from tasks.report.csv_cells import neutral
 from tasks.store import ParquetStore
+from tasks.store.tables.csv_cells import neutral
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import DERIVED, VIEW_NAMES
 from tests.support.catalogs import check_catalog

@@ -10,8 +10,8 @@ import pytest
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent
 from convergence_core.records import Usage
-from tasks.store import ParquetStore, SqliteJournal
-from tasks.store.journal import schema, sqlite
+from tasks.store import ParquetStore, SqliteJournal, sqlite
+from tasks.store.journal import schema
 from tests.support.store_rows import run_record
 
 INTENT = CallIntent(
@@ -183,7 +183,7 @@ def test_a_journal_that_could_not_sync_is_not_used_again(tmp_path, monkeypatch):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tasks.store.journal.sqlite.os.fsync", fail)
+        patched.setattr("tasks.store.sqlite.os.fsync", fail)
         with pytest.raises(StoreWriteError, match="Input/output error"):
             journal.claim([INTENT], "me")
     with pytest.raises(StoreWriteError, match="Input/output error"):

@@ -1,4 +1,4 @@
-"""``Lease``: at most one process optimizes a system at a time.
+"""Lease on an optimized system: at most one process optimizes it at a time.
 
 A row in the journal's file with an expiry, renewed by a thread. A holder that is known to be dead
 (same machine, same boot, and no such process any more) is replaced at once; any other after the
@@ -17,17 +17,17 @@ import apsw
 
 from convergence_core.errors import LeaseHeldError, StoreError
 from tasks.store.clock import wall_clock_us
+from tasks.store.database import Closing
 from tasks.store.journal.process_marks import ProcessMark, is_dead, this_process
-from tasks.store.journal.sqlite import Closing, DurableDatabase
-from tasks.store.tables.layout import JOURNAL_FILE, ensure_store, store_root
+from tasks.store.journal.schema import SQLITE_JOURNAL
+from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
+from tasks.store.sqlite import SqliteDatabase
 
 LEASE_S = 60.0
 """A holder that nobody can see has this long to renew."""
 
-_ROW = (
-    "SELECT owner, pid, host, machine, pid_started, acquired_us, expires_us FROM leases "
-    "WHERE system = ?"
-)
+_HOLDER = "pid, host, machine, pid_started, expires_us, acquired_us"
+_HOLDER_OF = f"SELECT {_HOLDER} FROM leases WHERE system = ?"  # noqa: S608 - constants
 
 
 class Lease(Closing):
@@ -60,7 +60,7 @@ class Lease(Closing):
         self._now_us = now_us
         self._mark = mark
         self._owner = uuid.uuid4().hex
-        self._database: DurableDatabase | None = None
+        self._database: SqliteDatabase | None = None
         self._renewer: threading.Thread | None = None
         self._released = threading.Event()
         self._lost = False
@@ -78,7 +78,7 @@ class Lease(Closing):
             StoreError: the store cannot be used.
         """
         ensure_store(self._root)
-        database = DurableDatabase(self._root / JOURNAL_FILE)
+        database = SqliteDatabase(self._root / JOURNAL_FILE, SQLITE_JOURNAL)
         try:
             self._take(database)
         except BaseException:
@@ -129,34 +129,24 @@ class Lease(Closing):
             self._lost = connection.changes() == 0
         return not self._lost
 
-    def _take(self, database: DurableDatabase) -> None:
+    def _take(self, database: SqliteDatabase) -> None:
         mark = self._mark or this_process()
         now = self._now_us()
         with database.transaction() as connection:
-            row = connection.execute(_ROW, (self._system,)).fetchone()
-            if row is not None:
-                _, pid, host, machine, started, acquired_us, expires_us = row
-                holder = ProcessMark(pid=pid, host=host, machine=machine, started=started)
-                if expires_us > now and not is_dead(holder):
-                    raise LeaseHeldError(
-                        f"process {pid} on {host} has optimized {self._system!r} in the store "
-                        f"{self._root} since {_time(acquired_us)}; its lease expires at "
-                        f"{_time(expires_us)} unless it is renewed. Wait for it or stop it, or "
-                        "give this system another `api.name` or `storage.path`."
-                    )
+            row = connection.execute(_HOLDER_OF, (self._system,)).fetchone()
+            holder = _holder(row, now)
+            if row is not None and holder is not None:
+                raise LeaseHeldError(
+                    f"process {holder.pid} on {holder.host} has optimized {self._system!r} in the "
+                    f"store {self._root} since {_time(row[5])}; its lease expires at "
+                    f"{_time(row[4])} unless it is renewed. Wait for it or stop it, or give this "
+                    "system another `api.name` or `storage.path`."
+                )
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    self._system,
-                    self._owner,
-                    mark.pid,
-                    mark.host,
-                    mark.machine,
-                    mark.started,
-                    now,
-                    now + self._lease_us,
-                ),
-            )
+                (self._system, self._owner, mark.pid, mark.host, mark.machine, mark.started, now,
+                 now + self._lease_us),
+            )  # fmt: skip
         self._lost = False
 
     def _renew_until_released(self) -> None:
@@ -187,7 +177,7 @@ def systems_of(
     """
     rows = _rows_read_only(journal)
     now = now_us()
-    held = frozenset(row[0] for row in rows if _holds(row[1:], now))
+    held = frozenset(row[0] for row in rows if _holder(row[1:], now) is not None)
     return held, frozenset(row[0] for row in rows) - held
 
 
@@ -200,22 +190,22 @@ def while_unheld(
     Raises:
         StoreError: the journal cannot be used.
     """
-    database = DurableDatabase(root / JOURNAL_FILE)
+    database = SqliteDatabase(root / JOURNAL_FILE, SQLITE_JOURNAL)
     try:
         with database.transaction() as connection:
-            row = connection.execute(
-                "SELECT pid, host, machine, pid_started, expires_us FROM leases WHERE system = ?",
-                (system,),
-            ).fetchone()
-            yield row is None or not _holds(row, now_us())
+            row = connection.execute(_HOLDER_OF, (system,)).fetchone()
+            yield _holder(row, now_us()) is None
     finally:
         database.close()
 
 
-def _holds(row: Sequence[Any], now_us: int) -> bool:
-    pid, host, machine, started, expires_us = row
+def _holder(row: Sequence[Any] | None, now_us: int) -> ProcessMark | None:
+    """Return the process that holds the lease of a row of ``_HOLDER``; ``None``: none does."""
+    if row is None:
+        return None
+    pid, host, machine, started, expires_us, _ = row
     mark = ProcessMark(pid=pid, host=host, machine=machine, started=started)
-    return expires_us > now_us and not is_dead(mark)
+    return None if expires_us <= now_us or is_dead(mark) else mark
 
 
 def _rows_read_only(journal: Path) -> list[tuple[Any, ...]]:
@@ -227,9 +217,7 @@ def _rows_read_only(journal: Path) -> list[tuple[Any, ...]]:
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
         connection.set_busy_timeout(1_000)
-        return connection.execute(
-            "SELECT system, pid, host, machine, pid_started, expires_us FROM leases"
-        ).fetchall()
+        return connection.execute(f"SELECT system, {_HOLDER} FROM leases").fetchall()  # noqa: S608 - constants
     finally:
         connection.close()
 

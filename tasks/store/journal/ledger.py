@@ -1,4 +1,4 @@
-"""What every journal shares: the ledger's columns and sums, and texts as they are stored.
+"""Ledger of paid calls: its columns, statements and sums, and texts as they are stored.
 
 A cache hit used nothing: its row bears cost 0 and 0 tokens, and names the run that paid. So sums
 over the ledger are what providers were really asked for. The worst case of an attempt whose end
@@ -7,34 +7,24 @@ sums, since a sum of the rest is still a bound on the rest.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from convergence_core.ports import (
-    CallIntent,
-    CallTotals,
-    LostCall,
-    Settlement,
-    StoredAnswer,
-)
+from convergence_core.ports import CallIntent, CallTotals, Settlement, StoredAnswer
 from convergence_core.records import Json, Usage, canonical_json
 
-USAGE_COLUMNS = (
-    "tokens_in",
-    "tokens_out",
-    "cached_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
-"""In the order of ``usage_values``."""
+_USAGE = {
+    "tokens_in": "prompt_tokens",
+    "tokens_out": "completion_tokens",
+    "cached_tokens": "cached_tokens",
+    "cache_write_tokens": "cache_write_tokens",
+    "reasoning_tokens": "reasoning_tokens",
+}
+"""Column → field of ``Usage``."""
+USAGE_COLUMNS = tuple(_USAGE)
 
 ANSWER_COLUMNS = (
-    "run_id",
-    "eval_id",
-    "attempt",
-    "started_us",
-    "ended_us",
-    "cost_usd",
+    *("run_id", "eval_id", "attempt", "started_us", "ended_us", "cost_usd"),
     *USAGE_COLUMNS,
 )
 """What ``stored_answer`` reads."""
@@ -43,33 +33,26 @@ ASKED_COLUMNS = ("call_key", "run_id", "eval_id", "purpose", "generation", "prov
 """In the order of ``asked``."""
 
 LOST_COLUMNS = ("call_key", "attempt", "purpose", "provider", "model", "started_us", "max_usd")
-"""What ``lost_calls`` reads."""
+"""What a ``LostCall`` holds."""
 
+_WORST = "CASE WHEN state = 'started' OR error_type = 'lost' THEN max_{0} ELSE maybe_{0} END"
+_SAME = (
+    *("call_key", "attempt", "purpose", "provider", "model", "state", "error_type"),
+    *(*USAGE_COLUMNS, "cost_usd", "price_version", "max_usd"),
+)
 _EXPRESSIONS = {
     "run_id": "run_id",
     "generation": "generation",
     "eval_id": "nullif(eval_id, '')",
-    "call_key": "call_key",
-    "attempt": "attempt",
-    "purpose": "purpose",
-    "provider": "provider",
-    "model": "model",
-    "state": "state",
-    "error_type": "error_type",
-    **{column: column for column in USAGE_COLUMNS},
-    "cost_usd": "cost_usd",
-    "price_version": "price_version",
-    "max_usd": "max_usd",
-    "maybe_usd": "CASE WHEN state = 'started' OR error_type = 'lost' THEN max_usd "
-    "ELSE maybe_usd END",
-    "maybe_tokens": "CASE WHEN state = 'started' OR error_type = 'lost' THEN max_tokens "
-    "ELSE maybe_tokens END",
+    **{column: column for column in _SAME},
+    "maybe_usd": _WORST.format("usd"),
+    "maybe_tokens": _WORST.format("tokens"),
     "payer_run_id": "payer_run_id",
     "started_at": "started_us",
     "ended_at": "ended_us",
 }
 LEDGER = tuple(_EXPRESSIONS)
-"""Columns of ``attempts`` that a journal fills, in the order of ``ledger_sql``."""
+"""Columns of ``attempts`` that a journal fills, in the order of ``LEDGER_SQL``."""
 
 LEDGER_ORDER = "ORDER BY generation NULLS FIRST, call_key, attempt, eval_id, purpose"
 
@@ -87,69 +70,71 @@ _UNTOLD = (
 """Tokens that an attempt may have used beyond those that it reported."""
 
 
-def ledger_sql(table: str, mark: str) -> str:
-    """Return the SELECT of one run's ledger, for SQLite and Postgres alike.
+LEDGER_SQL = f"SELECT {', '.join(_EXPRESSIONS.values())} FROM attempts WHERE run_id = ?"  # noqa: S608 - constants
+"""One run's ledger."""
 
-    Args:
-        table: where the attempts lie.
-        mark: placeholder of a parameter.
-    """
-    return f"SELECT {', '.join(_EXPRESSIONS.values())} FROM {table} WHERE run_id = {mark}"  # noqa: S608 - constants
+TOTALS_SQL = (
+    "SELECT count(*), count(*) FILTER (WHERE state = 'done'), "  # noqa: S608 - constants
+    "count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'started'), "
+    f"sum(cost_usd), count(*) FILTER (WHERE {UNPRICED}), "
+    "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0), "
+    f"CAST(coalesce(sum({_TOLD}), 0) AS BIGINT), "
+    "CAST(coalesce(sum(CASE WHEN state = 'started' THEN max_tokens ELSE maybe_tokens END), 0) "
+    "AS BIGINT), "
+    f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0), "
+    f"CAST(coalesce(sum({_UNTOLD}) FILTER (WHERE {UNPRICED}), 0) AS BIGINT) "
+    "FROM attempts WHERE run_id = ? AND state <> 'cached'"
+)
+"""The row that ``account`` reads."""
 
-
-def totals_sql(table: str, mark: str) -> str:
-    """Return the SELECT whose row ``account`` reads, for SQLite and Postgres alike."""
-    return (
-        "SELECT count(*), count(*) FILTER (WHERE state = 'done'), "  # noqa: S608 - constants
-        "count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'started'), "
-        f"sum(cost_usd), count(*) FILTER (WHERE {UNPRICED}), "
-        "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0), "
-        "CAST(coalesce(sum(coalesce(tokens_in, 0) + coalesce(tokens_out, 0)), 0) AS BIGINT), "
-        "CAST(coalesce(sum(CASE WHEN state = 'started' THEN max_tokens ELSE maybe_tokens END), 0) "
-        "AS BIGINT), "
-        f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0), "
-        f"CAST(coalesce(sum({_UNTOLD}) FILTER (WHERE {UNPRICED}), 0) AS BIGINT) "
-        f"FROM {table} WHERE run_id = {mark} AND state <> 'cached'"
-    )
-
-
-def new_attempt_sql(table: str, mark: str, *others: str) -> str:
-    """Return the INSERT of an attempt that is about to be made.
-
-    Its parameters: ``asked``, the attempt's number, those of ``others``, ``max_usd``,
-    ``max_tokens``, ``started_us``.
-    """
-    columns = (*ASKED_COLUMNS, "attempt", *others, "max_usd", "max_tokens", "started_us")
-    marks = ", ".join([mark] * len(columns))
-    return f"INSERT INTO {table}({', '.join(columns)}, state) VALUES ({marks}, 'started')"  # noqa: S608 - constants
+LOSE = (
+    "UPDATE attempts SET state = 'failed', error_type = 'lost', "
+    "maybe_usd = coalesce(max_usd, 0), maybe_tokens = coalesce(max_tokens, 0) "
+    "WHERE state = 'started'"
+)
+"""The process died, or its lease ran out, before anybody could say how the attempt ended."""
 
 
-def cache_hit_sql(table: str, mark: str) -> str:
-    """Return the INSERT of an answer used again: nothing was used, so that sums stay true.
-
-    Its parameters: ``asked``, the attempt's number, who paid, ``started_us``, ``ended_us``.
-    """
-    columns = (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us")
-    nothing = ("cost_usd", *USAGE_COLUMNS)
-    marks, zeros = ", ".join([mark] * len(columns)), ", ".join(["0"] * len(nothing))
-    return (
-        f"INSERT INTO {table}({', '.join(columns)}, state, {', '.join(nothing)}) "  # noqa: S608 - constants
-        f"VALUES ({marks}, 'cached', {zeros}) ON CONFLICT DO NOTHING"
-    )
+def insert_sql(state: str, columns: Sequence[str], constants: Mapping[str, str]) -> str:
+    """Return the INSERT of an attempt in a state; further columns have these expressions."""
+    names = ", ".join((*columns, "state", *constants))
+    marks = ", ".join((*["?"] * len(columns), f"'{state}'", *constants.values()))
+    return f"INSERT INTO attempts({names}) VALUES ({marks})"  # noqa: S608 - constants
 
 
-def settle_sql(table: str, mark: str) -> str:
-    """Return the UPDATE of an attempt that has ended, without WHERE; see ``settled_values``."""
-    return (
-        f"UPDATE {table} SET state = {mark}, error_type = {mark}, error = {mark}, "  # noqa: S608 - constants
-        f"outcome = {mark}, {', '.join(f'{column} = {mark}' for column in USAGE_COLUMNS)}, "
-        f"cost_usd = {mark}, price_version = {mark}, maybe_usd = {mark}, maybe_tokens = {mark}, "
-        f"model = coalesce({mark}, model), started_us = {mark}, ended_us = {mark}"
-    )
+NEW_ATTEMPT = (*ASKED_COLUMNS, "attempt", "max_usd", "max_tokens", "started_us")
+"""Columns of an attempt that is about to be made."""
+
+_HIT = (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us")
+CACHE_HIT = (
+    insert_sql("cached", _HIT, dict.fromkeys(("cost_usd", *USAGE_COLUMNS), "0"))
+    + " ON CONFLICT DO NOTHING"
+)
+"""An answer used again: nothing was used, so that sums stay true. See ``hit_values``."""
+
+_SETTLED = (
+    *("state", "error_type", "error", "outcome", *USAGE_COLUMNS, "cost_usd", "price_version"),
+    *("maybe_usd", "maybe_tokens", "started_us", "ended_us"),
+)
+SETTLE = (
+    f"UPDATE attempts SET {', '.join(f'{column} = ?' for column in _SETTLED)}, "  # noqa: S608 - constants
+    "model = coalesce(?, model)"
+)
+"""An attempt that has ended, without WHERE; see ``settled_values``."""
+
+
+def attempt_values(intent: CallIntent, attempt: int, now: int) -> tuple[Any, ...]:
+    """Return the values of ``NEW_ATTEMPT``."""
+    return (*asked(intent), attempt, intent.max_usd, intent.max_tokens, now)
+
+
+def hit_values(intent: CallIntent, answer: StoredAnswer, now: int) -> tuple[Any, ...]:
+    """Return the values of ``CACHE_HIT``."""
+    return (*asked(intent), answer.attempt, answer.run_id, now, now)
 
 
 def settled_values(settlement: Settlement, *, keeps_answer: bool) -> tuple[Any, ...]:
-    """Return the parameters of ``settle_sql``.
+    """Return the values of ``SETTLE``.
 
     Args:
         settlement: how the attempt ended.
@@ -162,75 +147,39 @@ def settled_values(settlement: Settlement, *, keeps_answer: bool) -> tuple[Any, 
         None if done else error_type_of(settlement.outcome),
         None if done else outcome,
         outcome if done and keeps_answer else None,
-        *usage_values(settlement.usage),
+        *(getattr(settlement.usage, name) for name in _USAGE.values()),
         settlement.cost_usd,
         storable(settlement.price_version),
         settlement.maybe_usd,
         settlement.maybe_tokens,
-        storable(settlement.model),
         settlement.started_us,
         settlement.ended_us,
+        storable(settlement.model),
     )
 
 
 def account(row: Sequence[Any], active_us: int) -> CallTotals:
-    """Return the account that a row of ``totals_sql`` holds."""
+    """Return the account that a row of ``TOTALS_SQL`` holds."""
     n_attempts, n_done, n_failed, n_in_flight, cost_usd, n_unpriced, maybe_usd, *rest = row
     tokens, maybe_tokens, unpriced_usd, unpriced_tokens = rest
     if cost_usd is None and not n_unpriced:
         cost_usd = 0.0
     return CallTotals(
-        n_attempts=n_attempts,
-        n_done=n_done,
-        n_failed=n_failed,
-        n_in_flight=n_in_flight,
-        cost_usd=cost_usd,
-        maybe_usd=maybe_usd,
-        n_unpriced=n_unpriced,
-        unpriced_usd=unpriced_usd,
-        tokens=tokens,
-        maybe_tokens=maybe_tokens,
-        unpriced_tokens=unpriced_tokens,
+        n_attempts=n_attempts, n_done=n_done, n_failed=n_failed, n_in_flight=n_in_flight,
+        cost_usd=cost_usd, maybe_usd=maybe_usd, n_unpriced=n_unpriced, unpriced_usd=unpriced_usd,
+        tokens=tokens, maybe_tokens=maybe_tokens, unpriced_tokens=unpriced_tokens,
         active_s=active_us / 1e6,
-    )
-
-
-def usage_values(usage: Usage) -> tuple[int | None, ...]:
-    """Return the counts of tokens in the order of ``USAGE_COLUMNS``."""
-    return (
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.cached_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-    )
+    )  # fmt: skip
 
 
 def stored_answer(row: Sequence[Any], outcome: str) -> StoredAnswer:
     """Return the answer that a row of ``ANSWER_COLUMNS`` paid for."""
     run_id, eval_id, attempt, started_us, ended_us, cost_usd, *tokens = row
-    prompt, completion, cached, cache_write, reasoning = tokens
     return StoredAnswer(
-        outcome=json.loads(outcome),
-        started_us=started_us,
-        ended_us=ended_us,
-        attempt=attempt,
-        run_id=run_id,
-        eval_id=eval_id or None,
-        cost_usd=cost_usd,
-        usage=Usage(
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cached_tokens=cached,
-            cache_write_tokens=cache_write,
-            reasoning_tokens=reasoning,
-        ),
-    )
-
-
-def lost_calls(rows: Iterable[Sequence[Any]]) -> list[LostCall]:
-    """Return the attempts that rows of ``LOST_COLUMNS`` tell of."""
-    return [LostCall(**dict(zip(LOST_COLUMNS, row, strict=True))) for row in rows]
+        outcome=json.loads(outcome), started_us=started_us, ended_us=ended_us, attempt=attempt,
+        run_id=run_id, eval_id=eval_id or None, cost_usd=cost_usd,
+        usage=Usage(**dict(zip(_USAGE.values(), tokens, strict=True))),
+    )  # fmt: skip
 
 
 def asked(intent: CallIntent) -> tuple[str | int | None, ...]:
@@ -244,11 +193,6 @@ def asked(intent: CallIntent) -> tuple[str | int | None, ...]:
         intent.provider,
         storable(intent.model),
     )
-
-
-def is_fresh(ended_us: int, intent: CallIntent) -> bool:
-    """Return whether an answer is young enough for an intent."""
-    return intent.fresh_since_us is None or ended_us >= intent.fresh_since_us
 
 
 def error_type_of(outcome: Json) -> str | None:

@@ -1,74 +1,76 @@
-"""``PostgresJournal``: the journal that several machines share.
+"""Journal of paid calls in PostgreSQL, shared by several machines.
 
-As in SQLite, ``calls`` holds one row per ``call_key`` and ``attempts`` is the ledger. A batch locks
-the rows of its calls in the order of their keys, so that no two wait for each other in a circle: new
-keys are inserted first, known ones locked then. Leases end by the server's clock, since those of
-machines differ.
+A batch locks the rows of its calls in the order of their keys, so that no two wait for each other in a
+circle: new keys are inserted first, known ones locked then. Leases end by the server's clock, since
+those of machines differ.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from convergence_core.ports import (
-    CallIntent,
-    CallTotals,
-    Claim,
-    LostCall,
-    Row,
-    Settlement,
-    StoredAnswer,
-)
+from convergence_core.ports import CallIntent, Settlement, StoredAnswer
+from tasks.store.journal.calls import Call, StoredAttempt
 from tasks.store.journal.ledger import (
     ANSWER_COLUMNS,
-    LEDGER,
-    LEDGER_ORDER,
-    LOST_COLUMNS,
-    account,
-    ledger_sql,
-    lost_calls,
+    CACHE_HIT,
+    LOSE,
+    NEW_ATTEMPT,
+    SETTLE,
+    attempt_values,
+    hit_values,
+    insert_sql,
+    settled_values,
     stored_answer,
-    totals_sql,
 )
-from tasks.store.journal.postgres import ACTIVITY, ATTEMPTS, CALLS, PostgresDatabase
-from tasks.store.journal.postgres_batches import ClaimBatch, SettleBatch
-from tasks.store.journal.sqlite import Closing
+from tasks.store.journal.schema import POSTGRES_JOURNAL
+from tasks.store.journal.sql_journal import Loaded, SqlJournal
+from tasks.store.postgres import PostgresConnection, PostgresDatabase
 
-if TYPE_CHECKING:
-    from tasks.store.journal.postgres import Connection
-
-_TOTALS = totals_sql(ATTEMPTS, "%s")
-_LEDGER = ledger_sql(ATTEMPTS, "%s")
-_ACTIVE = (
-    f"SELECT coalesce(sum(seen_us - started_us), 0)::bigint FROM {ACTIVITY} WHERE run_id = %s"  # noqa: S608 - constants
+_NOW = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
+_INSERT_NEW = (
+    "INSERT INTO calls(call_key, state, owner, lease_us, latest, request_sha256) "
+    "SELECT key, 'new', '', 0, 0, '' FROM unnest(?::text[]) AS key ORDER BY key COLLATE \"C\" "
+    "ON CONFLICT DO NOTHING"
 )
+_LOCK = (
+    "SELECT call_key, state, owner, lease_us, latest, answer FROM calls "
+    "WHERE call_key = ANY(?) ORDER BY call_key FOR UPDATE"
+)
+_ANSWERED = (
+    f"SELECT call_key, state, purpose, outcome, {', '.join(ANSWER_COLUMNS)} FROM attempts "  # noqa: S608 - constants
+    "WHERE call_key = ANY(?) AND (state = 'done' OR (state = 'cached' AND run_id = ANY(?)))"
+)
+_GRANTED = (
+    "SELECT call_key, attempt, run_id, state, error_type FROM attempts "
+    "WHERE call_key = ANY(?) AND state <> 'cached'"
+)
+_LOSE = f"{LOSE} AND call_key = ? AND attempt = ?"
+_NEW_ATTEMPT = insert_sql("started", NEW_ATTEMPT, {})
+_GRANT = (
+    "UPDATE calls SET state = 'started', owner = ?, lease_us = ?, latest = ?, request_sha256 = ? "
+    "WHERE call_key = ?"
+)
+_SETTLE = f"{SETTLE} WHERE call_key = ? AND attempt = ? AND state <> 'cached'"
+_END = "UPDATE calls SET state = ?, answer = ? WHERE call_key = ?"
 _ANSWERS = (
-    f"SELECT a.call_key, a.outcome, {', '.join(f'a.{c}' for c in ANSWER_COLUMNS)} FROM {CALLS} c "  # noqa: S608 - constants
-    f"JOIN {ATTEMPTS} a ON a.call_key = c.call_key AND a.attempt = c.answer "
-    "AND a.state = 'done' WHERE c.call_key = ANY(%s)"
-)
-# Calls before attempts, and in the order of their keys, as everybody locks.
-_LOCK_RUN = (
-    f"SELECT call_key FROM {CALLS} WHERE state = 'started' AND call_key IN "  # noqa: S608 - constants
-    f"(SELECT call_key FROM {ATTEMPTS} WHERE run_id = %s AND state = 'started') "
-    "ORDER BY call_key FOR UPDATE"
-)
-_IN_FLIGHT = (
-    f"SELECT {', '.join(LOST_COLUMNS)} FROM {ATTEMPTS} WHERE run_id = %s AND state = 'started' "  # noqa: S608 - constants
-    "ORDER BY started_us, call_key"
-)
-_ABANDON = (
-    f"UPDATE {CALLS} SET state = 'failed' WHERE state = 'started' AND call_key = ANY(%s)",  # noqa: S608 - constants
-    f"UPDATE {ATTEMPTS} SET state = 'failed', error_type = 'lost', "  # noqa: S608 - constants
-    "maybe_usd = coalesce(max_usd, 0), maybe_tokens = coalesce(max_tokens, 0) "
-    "WHERE call_key = ANY(%s) AND state = 'started'",
+    f"SELECT a.call_key, a.outcome, {', '.join(f'a.{c}' for c in ANSWER_COLUMNS)} FROM calls c "  # noqa: S608 - constants
+    "JOIN attempts a ON a.call_key = c.call_key AND a.attempt = c.answer "
+    "AND a.state = 'done' WHERE c.call_key = ANY(?)"
 )
 
 
-class PostgresJournal(Closing):
+class PostgresJournal(SqlJournal):
     """The ``Journal`` in a Postgres database, shared by processes of many machines. Thread-safe.
 
     Rows are durable as far as the server makes a commit so; ``synchronous_commit`` is on.
     """
+
+    # Calls before attempts, and in the order of their keys, as everybody locks.
+    lock_run = (
+        "SELECT call_key FROM calls WHERE state = 'started' AND call_key IN "
+        "(SELECT call_key FROM attempts WHERE run_id = ? AND state = 'started') "
+        "ORDER BY call_key FOR UPDATE"
+    )
 
     def __init__(self, dsn: str, *, now_us: Callable[[], int] | None = None) -> None:
         """Connect to the journal, creating its tables if need be.
@@ -82,84 +84,98 @@ class PostgresJournal(Closing):
             StoreFormatError: the tables are of a newer version, or the database is not UTF-8.
             StoreWriteError: the server cannot be reached or written.
         """
-        self._database = PostgresDatabase(dsn)
+        super().__init__(PostgresDatabase(dsn, POSTGRES_JOURNAL))
         self._now_us = now_us
 
-    def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
-        """Claim calls, in order, in one durable transaction; see ``SqliteJournal.claim``.
-
-        Raises:
-            StoreWriteError: nothing was claimed, or that is unknown because the connection
-                dropped at the commit; then these claims end with their leases.
-        """
-        if not intents:
-            return []
-        batch = ClaimBatch(intents, owner, self._now_us)
-        return self._database.write(batch.lock, batch.change)
-
-    def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record how attempts ended, in one durable transaction; see ``SqliteJournal.settle``.
-
-        Raises:
-            ValueError: an attempt was never granted; nothing is recorded.
-            StoreWriteError: nothing is recorded, or that is unknown.
-        """
-        if settlements:
-            batch = SettleBatch(settlements, self._now_us)
-            self._database.write(batch.lock, batch.change, is_idempotent=True)
-
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
-
-        However old: whoever asks can see when they ended and who paid.
-        """
+        """Return the stored ``done`` outcomes among these keys; see ``SqlJournal.answers``."""
         if not call_keys:
             return {}
         rows = self._database.read(lambda c: c.execute(_ANSWERS, (list(call_keys),)).fetchall())
         return {key: stored_answer(row, outcome) for key, outcome, *row in rows}
 
-    def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
-        """Return the account of a run; with ``before_generation`` only of earlier generations.
+    def _clock(self, connection: PostgresConnection) -> Callable[[], int]:
+        if self._now_us is not None:
+            return self._now_us
+        cursor = connection.execute(_NOW)
+        return lambda: int(cursor.fetchone()[0])
 
-        ``active_s`` is that of the whole run.
-        """
-        earlier = "" if before_generation is None else " AND generation < %s"
-        values = (run_id,) if before_generation is None else (run_id, before_generation)
+    def _load_claimed(
+        self, connection: PostgresConnection, intents: Sequence[CallIntent]
+    ) -> Loaded:
+        keys = sorted({intent.call_key for intent in intents})
+        connection.execute(_INSERT_NEW, (keys,))
+        locked = connection.execute(_LOCK, (keys,))
+        runs = sorted({intent.run_id for intent in intents})
+        answered = connection.execute(_ANSWERED, (keys, runs))
 
-        def read(connection: "Connection") -> CallTotals:
-            row = connection.execute(_TOTALS + earlier, values).fetchall()[0]
-            return account(row, connection.execute(_ACTIVE, (run_id,)).fetchall()[0][0])
+        def fetch() -> dict[str, Call]:
+            calls = _calls(locked.fetchall())
+            for key, state, purpose, outcome, *row in answered.fetchall():
+                run_id, eval_id, attempt = row[:3]
+                if state == "cached":
+                    calls[key].given[run_id, eval_id, purpose] = attempt
+                else:
+                    calls[key].answers[attempt] = stored_answer(row, outcome)
+            return calls
 
-        return self._database.read(read)
+        return fetch
 
-    def abandon(self, run_id: str) -> list[LostCall]:
-        """Release the claims of a run whose process is known to be dead; return them by age.
+    def _load_settled(
+        self, connection: PostgresConnection, settlements: Sequence[Settlement]
+    ) -> Loaded:
+        keys = sorted({settlement.call_key for settlement in settlements})
+        locked = connection.execute(_LOCK, (keys,))
+        granted = connection.execute(_GRANTED, (keys,))
 
-        Raises:
-            StoreWriteError: nothing was released, or that is unknown.
-        """
+        def fetch() -> dict[str, Call]:
+            calls = _calls(locked.fetchall())
+            for key, attempt, *rest in granted.fetchall():
+                calls[key].attempts[attempt] = StoredAttempt(None, *rest)
+            return calls
 
-        def lock(connection: "Connection") -> "Callable[[], list[tuple[Any, ...]]]":
-            connection.execute(_LOCK_RUN, (run_id,))
-            return connection.execute(_IN_FLIGHT, (run_id,)).fetchall
+        return fetch
 
-        def change(connection: "Connection", rows: list[tuple[Any, ...]]) -> list[LostCall]:
-            for statement in _ABANDON if rows else ():
-                connection.execute(statement, ([row[0] for row in rows],))
-            return lost_calls(rows)
+    def _writer(self, connection: PostgresConnection) -> "_Writer":
+        return _Writer(connection)
 
-        return self._database.write(lock, change)
 
-    def attempts(
-        self, run_id: str, *, generation: int | None, all_generations: bool = False
-    ) -> list[Row]:
-        """Return the ledger rows of one generation (``None``: those outside any), by key."""
-        one = "" if all_generations else "AND generation IS NOT DISTINCT FROM %s"
-        values = (run_id,) if all_generations else (run_id, generation)
-        sql = f"{_LEDGER} {one} {LEDGER_ORDER}"
-        rows = self._database.read(lambda c: c.execute(sql, values).fetchall())
-        return [dict(zip(LEDGER, row, strict=True)) for row in rows]
+class _Writer:
+    """Changes of a batch, sent together."""
 
-    def close(self) -> None:
-        """Close the connection; safe to call twice."""
-        self._database.close()
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        statements = (_LOSE, _NEW_ATTEMPT, CACHE_HIT, _GRANT, _SETTLE)
+        self._rows: dict[str, list[tuple[Any, ...]]] = {sql: [] for sql in statements}
+        self._ended: dict[str, tuple[str, int | None]] = {}
+
+    def lose(self, call: Call) -> None:
+        self._rows[_LOSE].append((call.key, call.latest))
+
+    def start(self, call: Call, intent: CallIntent, now: int) -> None:
+        self._rows[_NEW_ATTEMPT].append(attempt_values(intent, call.latest, now))
+        lease = (call.owner, call.lease_us, call.latest, intent.request_sha256)
+        self._rows[_GRANT].append((*lease, call.key))
+
+    def hit(self, intent: CallIntent, answer: StoredAnswer, now: int) -> None:
+        self._rows[CACHE_HIT].append(hit_values(intent, answer, now))
+
+    def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
+        values = settled_values(settlement, keeps_answer=True)
+        self._rows[_SETTLE].append((*values, call.key, settlement.attempt))
+        if wins:
+            self._ended[call.key] = ("done", settlement.attempt)
+
+    def fail(self, call: Call) -> None:
+        self._ended[call.key] = ("failed", call.answer)
+
+    def flush(self) -> None:
+        for sql, rows in self._rows.items():
+            self._connection.executemany(sql, rows)
+        ended = [(state, answer, key) for key, (state, answer) in sorted(self._ended.items())]
+        self._connection.executemany(_END, ended)
+
+
+def _calls(rows: Sequence[tuple[Any, ...]]) -> dict[str, Call]:
+    names = ("key", "state", "owner", "lease_us", "latest", "answer")
+    return {row[0]: Call(**dict(zip(names, row, strict=True))) for row in rows}

@@ -1,75 +1,70 @@
-"""How fast all processes together may ask one place: a queue of moments in the journal's database.
+"""Cross-process rate limiter: a queue of send slots in the journal's database.
 
-One row per place holds the earliest moment at which the next call may leave. Whoever wants to call
-takes that moment and moves it on by the reciprocal of the rate: a token bucket that holds one token
-(J. Turner, "New Directions in Communications", 1986, "leaky bucket as a meter"), so that there is no
-burst and every window of a second holds at most as many moments as the rate, and one for its edges.
+One row per endpoint holds the earliest slot at which the next call may leave. A caller takes that slot
+and moves it on by the reciprocal of the rate: a token bucket that holds one token (J. Turner, "New
+Directions in Communications", 1986, "leaky bucket as a meter"), so that there is no burst and every
+window of a second holds at most as many slots as the rate, and one for its edges.
 
-A moment nobody uses, e.g. of a process that was killed, is lost. Nothing here has to outlive a power
+A slot that is not used, e.g. of a process that was killed, is lost. Nothing here has to outlive a power
 failure, and no call waits in the database.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-import apsw
+from typing import TYPE_CHECKING, Final
 
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal.sqlite import Closing, DurableDatabase, Schema
-from tasks.store.tables.layout import ensure_store, store_root
+from tasks.store.database import Closing, Schema
+from tasks.store.journal.schema import POSTGRES_JOURNAL
+from tasks.store.layout import ensure_store, store_root
+from tasks.store.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
-    from tasks.store.journal.postgres import Connection
+    from tasks.store.postgres import PostgresConnection
 
 RATES_FILE = "rates.sqlite"
 MOST_AHEAD_S = 3600.0
-"""A moment further away than this was not meant: a clock was set back."""
-
-_TAKE = (
-    "INSERT INTO rates(place, next_us) VALUES (:place, :now + :gap) "
-    "ON CONFLICT(place) DO UPDATE SET next_us = "
-    "CASE WHEN next_us > :now + :most THEN :now ELSE max(next_us, :now) END + :gap "
-    "RETURNING next_us - :gap - :now"
+"""A slot further away than this was not meant: a clock was set back."""
+_MOST_US = round(MOST_AHEAD_S * 1e6)
+_TABLE = "CREATE TABLE IF NOT EXISTS rates(place TEXT PRIMARY KEY, next_us INTEGER NOT NULL)"
+_SCHEMA: Final = Schema(
+    noun="rates",
+    version=1,
+    upgrade=lambda _: f"{_TABLE} WITHOUT ROWID",
+    loss="nothing is lost",
 )
+_TAKE = (
+    "INSERT INTO rates AS r VALUES ({endpoint}, {now} + {gap}) ON CONFLICT (place) DO UPDATE SET "
+    "next_us = CASE WHEN r.next_us > {now} + {most} OR r.next_us < {now} THEN {now} "
+    "ELSE r.next_us END + {gap} RETURNING next_us - {gap} - {now}"
+)
+_TAKE_SQLITE = _TAKE.format(endpoint="?1", now="?2", gap="?3", most=_MOST_US)
+# The clock is read once the row is locked: time passes while others hold it.
+_NOW = "CAST(extract(epoch from clock_timestamp()) * 1e6 AS BIGINT)"
+_TAKE_POSTGRES = _TAKE.format(endpoint="%(endpoint)s", now=_NOW, gap="%(gap)s", most=_MOST_US)
 _SCHEMA_LOCK = 0x434F4E57
 """Beside the journal's own."""
-_DDL_POSTGRES = (
-    "CREATE TABLE IF NOT EXISTS convergence_rates("
-    'place text COLLATE "C" PRIMARY KEY, next_us bigint NOT NULL)'
-)
-_NOW = "(extract(epoch from clock_timestamp()) * 1e6)::bigint"
-# The clock is read once the row is locked: time passes while others hold it.
-_TAKE_POSTGRES = (
-    f"INSERT INTO convergence_rates AS r VALUES (%(place)s, {_NOW} + %(gap)s) "  # noqa: S608 - constants
-    f"ON CONFLICT (place) DO UPDATE SET next_us = CASE WHEN r.next_us > {_NOW} + %(most)s "
-    f"THEN {_NOW} ELSE greatest(r.next_us, {_NOW}) END + %(gap)s "
-    f"RETURNING next_us - %(gap)s - {_NOW}"
-)
 
 
-class Rates(Protocol):
-    """Moments to call at, given to all processes in turn. Thread-safe; both methods block."""
+class Rates(Closing):
+    """Send slots, given to all processes in turn. Thread-safe; both methods block."""
 
-    def take(self, place: str, per_second: float) -> float:
-        """Take the next moment of a place; return in how many seconds it is, 0 for now.
+    @abstractmethod
+    def take(self, endpoint: str, per_second: float) -> float:
+        """Take the next slot of an endpoint; return in how many seconds it is, 0 for now.
 
         Args:
-            place: who is asked.
+            endpoint: which is asked.
             per_second: calls per second of all processes together; all should say the same.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        ...
-
-    def close(self) -> None:
-        """Free what is held; safe to call twice."""
-        ...
 
 
 def open_rates(path: Path | str, url: str | None = None) -> Rates:
-    """Open the moments of a store.
+    """Open the send slots of a store.
 
     Args:
         path: root folder of the store.
@@ -81,22 +76,10 @@ def open_rates(path: Path | str, url: str | None = None) -> Rates:
     return SqliteRates(path) if url is None else PostgresRates(url)
 
 
-def _make(connection: apsw.Connection, _: int) -> None:
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS rates(place text PRIMARY KEY, next_us int NOT NULL) "
-        "WITHOUT ROWID; PRAGMA user_version = 1"
-    )
-
-
-class SqliteRates(Closing):
+class SqliteRates(Rates):
     """The ``Rates`` of the processes of one machine."""
 
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        now_us: Callable[[], int] = wall_clock_us,
-    ) -> None:
+    def __init__(self, path: Path | str, *, now_us: Callable[[], int] = wall_clock_us) -> None:
         """Open the file of a store, creating it if need be.
 
         Raises:
@@ -104,20 +87,14 @@ class SqliteRates(Closing):
         """
         root = store_root(path)
         ensure_store(root)
-        schema = Schema(noun="rates", version=1, bring_up_to_date=_make, loss="nothing is lost")
-        self._database = DurableDatabase(root / RATES_FILE, schema)
+        self._database = SqliteDatabase(root / RATES_FILE, _SCHEMA)
         self._now_us = now_us
 
-    def take(self, place: str, per_second: float) -> float:
-        """Take the next moment of a place; see ``Rates``."""
+    def take(self, endpoint: str, per_second: float) -> float:
+        """Take the next slot of an endpoint; see ``Rates``."""
         with self._database.transaction() as connection:
-            values = {
-                "place": place,
-                "gap": round(1e6 / per_second),
-                "now": self._now_us(),
-                "most": round(MOST_AHEAD_S * 1e6),
-            }
-            ((wait_us,),) = connection.execute(_TAKE, values).fetchall()
+            values = (endpoint, self._now_us(), round(1e6 / per_second))
+            ((wait_us,),) = connection.execute(_TAKE_SQLITE, values).fetchall()
         assert isinstance(wait_us, int)  # noqa: S101 - of integers
         return wait_us / 1e6
 
@@ -126,7 +103,7 @@ class SqliteRates(Closing):
         self._database.close()
 
 
-class PostgresRates(Closing):
+class PostgresRates(Rates):
     """The ``Rates`` of several machines, by the server's clock."""
 
     def __init__(self, url: str) -> None:
@@ -135,38 +112,30 @@ class PostgresRates(Closing):
         Raises:
             StoreError: the server cannot be reached or written.
         """
-        from tasks.store.journal.postgres import PostgresDatabase  # noqa: PLC0415 - optional
+        from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
 
-        self._database = PostgresDatabase(url)
+        self._database = PostgresDatabase(url, POSTGRES_JOURNAL)
         try:
-            self._database.read(_make_in_postgres)
+            self._database.read(_make_table)
         except BaseException:
             self.close()
             raise
 
-    def take(self, place: str, per_second: float) -> float:
-        """Take the next moment of a place; see ``Rates``."""
-        values = {
-            "place": place,
-            "gap": round(1e6 / per_second),
-            "most": round(MOST_AHEAD_S * 1e6),
-        }
-
-        def work(connection: "Connection") -> float:
-            ((wait_us,),) = connection.execute(_TAKE_POSTGRES, values).fetchall()
-            return max(0.0, float(wait_us) / 1e6)
-
-        # Done twice after a dropped connection, it loses a moment, and gives none twice.
-        return self._database.read(work)
+    def take(self, endpoint: str, per_second: float) -> float:
+        """Take the next slot of an endpoint; see ``Rates``."""
+        values = {"endpoint": endpoint, "gap": round(1e6 / per_second)}
+        # Done twice after a dropped connection, it loses a slot, and gives none twice.
+        wait_us = self._database.read(lambda c: c.execute(_TAKE_POSTGRES, values).fetchone()[0])
+        return max(0.0, float(wait_us) / 1e6)
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""
         self._database.close()
 
 
-def _make_in_postgres(connection: "Connection") -> None:
-    if connection.execute("SELECT to_regclass('convergence_rates')").fetchall() != [(None,)]:
+def _make_table(connection: "PostgresConnection") -> None:
+    if connection.execute("SELECT to_regclass('rates')").fetchone() != (None,):
         return
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-        connection.execute(_DDL_POSTGRES)
+    with connection.driver.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+        connection.execute(_TABLE.replace("INTEGER", "BIGINT").replace("TEXT", 'TEXT COLLATE "C"'))

@@ -1,19 +1,16 @@
-"""The tables of the SQLite journal, and how a file of an earlier version becomes one of this.
+"""Tables of the journal, in SQLite and in PostgreSQL.
 
-Rows are appended; only the index on ``call_key`` is written at random places, once per call.
+In SQLite rows are appended; only the index on ``call_key`` is written at random places, once per call.
 ``previous_id`` leads from a call's latest attempt to the earlier ones. The answer of a call lies in
 ``calls``; ``attempts.outcome`` holds an answer that was paid and is not, or no longer, that of the
-call: whoever was given it once gets it again. ``activity`` says from when to when a process worked
-on a run.
+call: an evaluation that was given it once gets it again. In PostgreSQL a call's latest attempt and the
+one whose answer is the call's are numbers, and ``outcome`` holds every answer that was paid.
+``activity`` says from when to when a process worked on a run.
 """
 
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    import apsw
-
-SCHEMA = 2
-"""``user_version`` of the file; raised when an older version could not use it."""
+from tasks.store.database import Schema
 
 _ATTEMPTS = """
 CREATE TABLE IF NOT EXISTS attempts(
@@ -21,50 +18,76 @@ CREATE TABLE IF NOT EXISTS attempts(
   run_id TEXT NOT NULL, eval_id TEXT NOT NULL, purpose TEXT NOT NULL, generation INTEGER,
   provider TEXT NOT NULL, model TEXT, state TEXT NOT NULL, error_type TEXT, error TEXT,
   tokens_in INTEGER, tokens_out INTEGER, cost_usd REAL, max_usd REAL,
-  maybe_usd REAL NOT NULL DEFAULT 0, started_us INTEGER NOT NULL, ended_us INTEGER,
-  {added}
+  maybe_usd REAL NOT NULL DEFAULT 0, started_us INTEGER NOT NULL, ended_us INTEGER
 );
 """
-_ADDED_BY_2 = (
-    "cached_tokens INTEGER",
-    "cache_write_tokens INTEGER",
-    "reasoning_tokens INTEGER",
-    "price_version TEXT",
-    "max_tokens INTEGER",
-    "maybe_tokens INTEGER NOT NULL DEFAULT 0",
-    "payer_run_id TEXT",
-    "outcome TEXT",
+_ADDED_BY_2 = "".join(
+    f"ALTER TABLE attempts ADD COLUMN {column};\n"
+    for column in (
+        "cached_tokens INTEGER",
+        "cache_write_tokens INTEGER",
+        "reasoning_tokens INTEGER",
+        "price_version TEXT",
+        "max_tokens INTEGER",
+        "maybe_tokens INTEGER NOT NULL DEFAULT 0",
+        "payer_run_id TEXT",
+        "outcome TEXT",
+    )
 )
+_ACTIVITY = """
+CREATE TABLE IF NOT EXISTS activity(
+  run_id TEXT NOT NULL, owner TEXT NOT NULL, started_us INTEGER NOT NULL, seen_us INTEGER NOT NULL,
+  PRIMARY KEY (run_id, owner)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS attempts_of_generation ON attempts(run_id, generation);
+"""
 _OTHERS = """
 CREATE TABLE IF NOT EXISTS calls(
   call_key TEXT PRIMARY KEY, state TEXT NOT NULL, owner TEXT NOT NULL, lease_us INTEGER NOT NULL,
   latest_id INTEGER NOT NULL, answer_id INTEGER, request_sha256 TEXT NOT NULL, outcome TEXT
 );
-CREATE INDEX IF NOT EXISTS attempts_of_generation ON attempts(run_id, generation);
 CREATE UNIQUE INDEX IF NOT EXISTS cache_hits ON attempts(call_key, run_id, eval_id, purpose)
   WHERE state = 'cached';
 CREATE INDEX IF NOT EXISTS other_answers ON attempts(call_key) WHERE outcome IS NOT NULL;
-CREATE TABLE IF NOT EXISTS activity(
-  run_id TEXT NOT NULL, owner TEXT NOT NULL, started_us INTEGER NOT NULL, seen_us INTEGER NOT NULL,
-  PRIMARY KEY (run_id, owner)
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS leases(
   system TEXT PRIMARY KEY, owner TEXT NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL,
   machine TEXT NOT NULL, pid_started TEXT NOT NULL, acquired_us INTEGER NOT NULL,
   expires_us INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+_IN_POSTGRES = """
+CREATE TABLE IF NOT EXISTS calls(
+  call_key TEXT PRIMARY KEY, state TEXT NOT NULL, owner TEXT NOT NULL, lease_us INTEGER NOT NULL,
+  latest INTEGER NOT NULL, answer INTEGER, request_sha256 TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS attempts(
+  call_key TEXT, attempt INTEGER, run_id TEXT, eval_id TEXT, purpose TEXT, generation INTEGER,
+  provider TEXT NOT NULL, model TEXT, state TEXT NOT NULL, error_type TEXT, error TEXT,
+  outcome TEXT, tokens_in INTEGER, tokens_out INTEGER, cached_tokens INTEGER,
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, price_version TEXT,
+  max_usd REAL, max_tokens INTEGER, maybe_usd REAL NOT NULL DEFAULT 0,
+  maybe_tokens INTEGER NOT NULL DEFAULT 0, payer_run_id TEXT, started_us INTEGER NOT NULL,
+  ended_us INTEGER, PRIMARY KEY (call_key, attempt, run_id, eval_id, purpose)
+);
+"""
 
 
-def bring_up_to_date(connection: "apsw.Connection", found: int) -> None:
-    """Create the tables, or add what a file of version ``found`` lacks.
+def _upgrade(found: int) -> str:
+    """Return what creates the tables, or adds what a file of version 1 lacks."""
+    return ("" if found else _ATTEMPTS) + _ADDED_BY_2 + _OTHERS + _ACTIVITY
 
-    The caller holds the file's lock and an open transaction: all of it happens, or nothing.
-    """
-    if found == 1:
-        for column in _ADDED_BY_2:
-            connection.execute(f"ALTER TABLE attempts ADD COLUMN {column}")
-    else:
-        connection.execute(_ATTEMPTS.format(added=", ".join(_ADDED_BY_2)))
-    connection.execute(_OTHERS)
-    connection.pragma("user_version", SCHEMA)
+
+SQLITE_JOURNAL: Final = Schema(
+    noun="journal",
+    version=2,
+    upgrade=_upgrade,
+    loss="unfinished runs then pay again for what was not yet published",
+)
+POSTGRES_JOURNAL: Final = Schema(
+    noun="journal",
+    version=1,
+    upgrade=lambda _: _IN_POSTGRES + _ACTIVITY,
+    kept="Nothing that was paid is lost; `convergence resume` goes on from there.",
+    key="storage.journal",
+    tables=("journal", "calls", "attempts", "attempts_of_generation", "activity", "rates"),
+)

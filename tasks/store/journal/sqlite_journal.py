@@ -1,57 +1,60 @@
-"""``SqliteJournal``: every call that may cost money, claimed before it is made.
+"""Journal of paid calls in an SQLite file of the store."""
 
-``calls`` holds one row per ``call_key`` with its answer, ``attempts`` one row per attempt and per
-cache hit: the ledger. A hit by the evaluation that paid is the same evaluation asked again after
-a kill, so it writes no row; a hit by another one is recorded as ``cached``, at cost 0 and 0 tokens,
-with the run that paid. So a resumed run ends with the same ledger as the unbroken one.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from convergence_core.ports import (
-    CallIntent,
-    CallTotals,
-    Claim,
-    Journal,
-    LostCall,
-    Row,
-    Settlement,
-    StoredAnswer,
-)
+from convergence_core.ports import CallIntent, Claim, Journal, Settlement, StoredAnswer
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal.claims import LOSE, answer_of, claim_call, is_paid_by, look_up
+from tasks.store.journal.calls import Call, StoredAttempt, asker, is_paid_by
 from tasks.store.journal.ledger import (
-    LEDGER,
-    LEDGER_ORDER,
-    LOST_COLUMNS,
-    account,
-    ledger_sql,
-    lost_calls,
-    totals_sql,
+    ANSWER_COLUMNS,
+    CACHE_HIT,
+    LOSE,
+    NEW_ATTEMPT,
+    SETTLE,
+    attempt_values,
+    hit_values,
+    insert_sql,
+    outcome_text,
+    settled_values,
+    stored_answer,
 )
-from tasks.store.journal.settlements import settle_attempt
-from tasks.store.journal.sqlite import Closing, DurableDatabase
-from tasks.store.tables.layout import JOURNAL_FILE, ensure_store, store_root
+from tasks.store.journal.schema import SQLITE_JOURNAL
+from tasks.store.journal.sql_journal import Loaded, SqlJournal
+from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
+from tasks.store.sqlite import SqliteDatabase
 
-_TOTALS = totals_sql("attempts", "?")
-_LEDGER = ledger_sql("attempts", "?")
-_ACTIVE = "SELECT coalesce(sum(seen_us - started_us), 0) FROM activity WHERE run_id = ?"
-_SEEN = (
-    "INSERT INTO activity(run_id, owner, started_us, seen_us) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT(run_id, owner) DO UPDATE SET seen_us = max(seen_us, excluded.seen_us)"
+_ANSWER = ", ".join(ANSWER_COLUMNS)
+_CALL = (
+    "SELECT state, owner, lease_us, latest_id, answer_id, outcome FROM calls WHERE call_key = ?"
 )
-_IN_FLIGHT = (
-    f"SELECT {', '.join(LOST_COLUMNS)} FROM attempts "  # noqa: S608 - constants
-    "WHERE run_id = ? AND state = 'started' ORDER BY started_us, call_key"
+# Look-ups by key: joined, they take SQLite three times as long.
+_PAYER = f"SELECT {_ANSWER} FROM attempts WHERE id = ?"  # noqa: S608 - constants
+_NUMBER = "SELECT attempt FROM attempts WHERE id = ?"
+_ATTEMPT = "SELECT attempt, previous_id, run_id, state, error_type FROM attempts WHERE id = ?"
+_OTHERS = f"SELECT outcome, {_ANSWER} FROM attempts WHERE call_key = ? AND outcome IS NOT NULL"  # noqa: S608 - constants
+_GIVEN = (
+    "SELECT attempt FROM attempts WHERE state = 'cached' AND call_key = ? AND run_id = ? "
+    "AND eval_id = ? AND purpose = ?"
 )
-_ABANDON = (
-    "UPDATE calls SET state = 'failed' WHERE state = 'started' AND call_key IN "
-    "(SELECT call_key FROM attempts WHERE run_id = ? AND state = 'started')"
+_LATEST = "(SELECT latest_id FROM calls WHERE call_key = ?1)"
+_LOSE = f"{LOSE} AND id = {_LATEST}"
+_NEW_ATTEMPT = insert_sql("started", NEW_ATTEMPT, {"previous_id": _LATEST})
+_GRANT = (
+    "INSERT INTO calls(call_key, state, owner, lease_us, latest_id, request_sha256) "
+    "VALUES (?, 'started', ?, ?, last_insert_rowid(), ?) ON CONFLICT(call_key) DO UPDATE SET "
+    "state = 'started', owner = excluded.owner, lease_us = excluded.lease_us, "
+    "latest_id = excluded.latest_id"
 )
+_SETTLE = f"{SETTLE} WHERE id = ?"
+_KEEP_REPLACED = (
+    "UPDATE attempts SET outcome = (SELECT outcome FROM calls WHERE call_key = ?1) "
+    "WHERE id = (SELECT answer_id FROM calls WHERE call_key = ?1)"
+)
+_ANSWER_CALL = "UPDATE calls SET state = 'done', outcome = ?, answer_id = ? WHERE call_key = ?"
 
 
 def open_journal(
@@ -75,7 +78,7 @@ def open_journal(
     return PostgresJournal(url, now_us=now_us)
 
 
-class SqliteJournal(Closing):
+class SqliteJournal(SqlJournal):
     """The ``Journal`` on a local disk, shared by processes of one machine. Thread-safe."""
 
     def __init__(self, path: Path | str, *, now_us: Callable[[], int] = wall_clock_us) -> None:
@@ -92,123 +95,122 @@ class SqliteJournal(Closing):
         """
         root = store_root(path)
         ensure_store(root)
-        self._database = DurableDatabase(root / JOURNAL_FILE)
+        self._database: SqliteDatabase
+        super().__init__(SqliteDatabase(root / JOURNAL_FILE, SQLITE_JOURNAL))
         self._now_us = now_us
 
     def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
-        """Claim calls, in order, in one durable transaction.
-
-        An answered key is a hit, unless its answer ended before ``fresh_since_us`` and this
-        evaluation was never given it; a key under a live lease is busy, its own owner's included;
-        a key whose lease has expired is granted again and its old attempt counted as lost.
-
-        Raises:
-            StoreWriteError: nothing was claimed.
-        """
-        hits = self._pure_hits(intents)
-        if hits is not None:
-            return hits
-        now = self._now_us()
-        with self._database.transaction() as connection:
-            claims = [claim_call(connection, intent, owner, now) for intent in intents]
-            _note_activity(connection, {(intent.run_id, owner) for intent in intents}, now)
-        return claims
-
-    def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record how attempts ended, in one durable transaction.
-
-        The first ``done`` of a key wins until it is found too old. ``error_type`` and the text
-        kept of a failed attempt come from its outcome. Settling an attempt again changes nothing.
-
-        Raises:
-            ValueError: an attempt was never granted; nothing is recorded.
-            StoreWriteError: nothing is recorded.
-        """
-        if not settlements:
-            return
-        now = self._now_us()
-        with self._database.transaction() as connection:
-            settled = {settle_attempt(connection, settlement) for settlement in settlements}
-            _note_activity(connection, {who for who in settled if who is not None}, now)
-
-    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
-
-        However old: whoever asks can see when they ended and who paid.
-        """
-        found: dict[str, StoredAnswer] = {}
-        with self._database.reading() as connection:
-            for key in call_keys:
-                call = look_up(connection, key)
-                answer = None if call is None else answer_of(connection, call)
-                if answer is not None:
-                    found[key] = answer
-        return found
-
-    def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
-        """Return the account of a run; with ``before_generation`` only of earlier generations.
-
-        ``active_s`` is that of the whole run.
-        """
-        earlier = "" if before_generation is None else " AND generation < ?"
-        values = (run_id,) if before_generation is None else (run_id, before_generation)
-        with self._database.reading() as connection:
-            row = connection.execute(_TOTALS + earlier, values).fetchall()[0]
-            active: Any = connection.execute(_ACTIVE, (run_id,)).fetchone()
-        return account(row, active[0])
-
-    def abandon(self, run_id: str) -> list[LostCall]:
-        """Release the claims of a run whose process is known to be dead; return them by age.
-
-        Their attempts are ``failed`` with error type ``lost`` from then on, and what they may
-        have cost is in ``maybe_usd``.
-
-        Raises:
-            StoreWriteError: nothing was released.
-        """
-        with self._database.reading() as connection:
-            if not _in_flight(connection, run_id):
-                return []
-        with self._database.transaction() as connection:
-            lost = _in_flight(connection, run_id)
-            connection.execute(_ABANDON, (run_id,))
-            connection.execute(f"{LOSE}run_id = ?", (run_id,))
-        return lost
-
-    def attempts(
-        self, run_id: str, *, generation: int | None, all_generations: bool = False
-    ) -> list[Row]:
-        """Return the ledger rows of one generation (``None``: those outside any), by key."""
-        one = "" if all_generations else "AND generation IS ?"
-        values = (run_id,) if all_generations else (run_id, generation)
-        with self._database.reading() as connection:
-            cursor = connection.execute(f"{_LEDGER} {one} {LEDGER_ORDER}", values)
-            return [dict(zip(LEDGER, row, strict=True)) for row in cursor]
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        self._database.close()
-
-    def _pure_hits(self, intents: Sequence[CallIntent]) -> list[Claim] | None:
-        """Return the claims if all are hits that need no ledger row, else ``None``."""
+        """Claim calls; see ``SqlJournal.claim``. Hits without a ledger row take no lock."""
         hits = []
         with self._database.reading() as connection:
             for intent in intents:
-                call = look_up(connection, intent.call_key)
-                answer = None if call is None else answer_of(connection, call)
+                call = _call(connection, intent.call_key)
+                answer = None if call.answer is None else call.answers[call.answer]
                 if answer is None or not is_paid_by(answer, intent):
-                    return None
+                    break
                 hits.append(Claim(state="hit", answer=answer))
-        return hits
+            else:
+                return hits
+        return super().claim(intents, owner)
+
+    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
+        """Return the stored ``done`` outcomes among these keys; see ``SqlJournal.answers``."""
+        with self._database.reading() as connection:
+            calls = [_call(connection, key) for key in call_keys]
+        return {call.key: call.answers[call.answer] for call in calls if call.answer is not None}
+
+    def _clock(self, connection: apsw.Connection) -> Callable[[], int]:  # noqa: ARG002
+        return self._now_us
+
+    def _load_claimed(self, connection: apsw.Connection, intents: Sequence[CallIntent]) -> Loaded:
+        calls: dict[str, Call] = {}
+        for intent in intents:
+            key = intent.call_key
+            call = calls[key] = calls.get(key) or _call(connection, key)
+            if call.answer is None or is_paid_by(call.answers[call.answer], intent):
+                continue
+            for outcome, *row in connection.execute(_OTHERS, (key,)):
+                answer = stored_answer(row, str(outcome))
+                call.answers[answer.attempt] = answer
+            for (attempt,) in connection.execute(_GIVEN, (key, *asker(intent))):
+                call.given[asker(intent)] = attempt
+        return lambda: calls
+
+    def _load_settled(
+        self, connection: apsw.Connection, settlements: Sequence[Settlement]
+    ) -> Loaded:
+        calls: dict[str, Call] = {}
+        for settlement in settlements:
+            key = settlement.call_key
+            row: Any = connection.execute(_CALL, (key,)).fetchone()
+            if row is None:
+                continue
+            state, owner, _, attempt_id, answer_id, _ = row
+            call = calls.setdefault(key, Call(key=key, state=state, owner=owner))
+            call.answer = None if answer_id is None else _number(connection, answer_id)
+            # From the latest attempt back; nearly always that is the one.
+            while attempt_id is not None and settlement.attempt not in call.attempts:
+                found: Any = connection.execute(_ATTEMPT, (attempt_id,)).fetchone()
+                number, previous_id, *rest = found
+                call.attempts[number] = StoredAttempt(attempt_id, *rest)
+                call.latest = max(call.latest, number)
+                attempt_id = previous_id
+        return lambda: calls
+
+    def _writer(self, connection: apsw.Connection) -> "_Writer":
+        return _Writer(connection)
 
 
-def _note_activity(
-    connection: apsw.Connection, workers: Iterable[tuple[str, str]], now: int
-) -> None:
-    """Remember until when each (run, owner) was at work, in a transaction made anyway."""
-    for run_id, owner in workers:
-        connection.execute(_SEEN, (run_id, owner, now, now))
+class _Writer:
+    """Changes of a batch, written as they come."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute = connection.execute
+
+    def lose(self, call: Call) -> None:
+        self._execute(_LOSE, (call.key,))
+
+    def start(self, call: Call, intent: CallIntent, now: int) -> None:
+        self._execute(_NEW_ATTEMPT, attempt_values(intent, call.latest, now))
+        self._execute(_GRANT, (call.key, call.owner, call.lease_us, intent.request_sha256))
+
+    def hit(self, intent: CallIntent, answer: StoredAnswer, now: int) -> None:
+        self._execute(CACHE_HIT, hit_values(intent, answer, now))
+
+    def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
+        if wins and call.answer is not None:
+            self._execute(_KEEP_REPLACED, (call.key,))
+        row_id = call.attempts[settlement.attempt].row_id
+        # The call's answer lies with the call.
+        values = settled_values(settlement, keeps_answer=not wins)
+        self._execute(_SETTLE, (*values, row_id))
+        if wins:
+            self._execute(_ANSWER_CALL, (outcome_text(settlement.outcome), row_id, call.key))
+
+    def fail(self, call: Call) -> None:
+        self._execute("UPDATE calls SET state = 'failed' WHERE call_key = ?", (call.key,))
+
+    def flush(self) -> None:
+        """Do nothing: all is written."""
 
 
-def _in_flight(connection: apsw.Connection, run_id: str) -> list[LostCall]:
-    return lost_calls(connection.execute(_IN_FLIGHT, (run_id,)).fetchall())
+def _call(connection: apsw.Connection, key: str) -> Call:
+    """Return a call with its answer; a new one if nobody ever claimed it."""
+    row: Any = connection.execute(_CALL, (key,)).fetchone()
+    if row is None:
+        return Call(key=key)
+    state, owner, lease_us, latest_id, answer_id, outcome = row
+    call = Call(key=key, state=state, owner=owner, lease_us=lease_us)
+    if answer_id is not None:
+        payer: Any = connection.execute(_PAYER, (answer_id,)).fetchone()
+        answer = stored_answer(payer, str(outcome))
+        call.answer, call.latest = answer.attempt, answer.attempt
+        call.answers[answer.attempt] = answer
+    if latest_id != answer_id:
+        call.latest = _number(connection, latest_id)
+    return call
+
+
+def _number(connection: apsw.Connection, attempt_id: int) -> int:
+    found: Any = connection.execute(_NUMBER, (attempt_id,)).fetchone()
+    return int(found[0])

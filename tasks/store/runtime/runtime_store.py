@@ -16,7 +16,8 @@ from convergence_core.bandit.receipts import Receipt
 from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
 from tasks.store.clock import wall_clock_us
-from tasks.store.journal.sqlite import Closing, DurableDatabase
+from tasks.store.database import Closing, Connection, Database
+from tasks.store.layout import ensure_store, store_root
 from tasks.store.runtime.rows import (
     ArmKind,
     ArmOffer,
@@ -26,27 +27,22 @@ from tasks.store.runtime.rows import (
     StoredArm,
     StoredDecision,
     StoredPolicy,
+    read,
+    select_sql,
 )
-from tasks.store.runtime.schema import RUNTIME_FILE, VARIABLE, runtime_schema
+from tasks.store.runtime.schema import RUNTIME, RUNTIME_FILE, VARIABLE
 from tasks.store.runtime.writes import (
-    Database,
     NewReward,
     RewardTerms,
-    RuntimeConnection,
     log_decision,
     revise,
     take_reward,
 )
-from tasks.store.tables.layout import ensure_store, store_root
+from tasks.store.sqlite import SqliteDatabase
 
-_GROUP = (
-    "SELECT id, n, version, revision, explore_until, trust, kind FROM groups "
-    "WHERE system = ? AND agent_type = ?"
-)
-_ARMS = (
-    "SELECT arm_id, params_json, prior_json, base_alpha, base_beta, base_seq, alpha, beta, n, "
-    "run_id, retired_us IS NOT NULL, squares, cost, n_costs, costs FROM arms WHERE group_id = ? ORDER BY position"
-)
+_GROUP = f"{select_sql(Group, 'groups')} WHERE system = ? AND agent_type = ?"
+_ARMS = f"{select_sql(StoredArm, 'arms')} WHERE group_id = ? ORDER BY position"
+_POLICY = f"{select_sql(StoredPolicy, 'policies')} WHERE group_id = ?"
 _ADD = (
     "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
     "base_seq, alpha, beta, run_id, created_us, cost) "
@@ -54,9 +50,6 @@ _ADD = (
     "(SELECT coalesce(max(seq), 0) FROM rewards), ?, ?, ?, ?, ?) "
     "ON CONFLICT(group_id, arm_id) DO UPDATE SET retired_us = NULL, "
     "cost = coalesce(excluded.cost, arms.cost)"
-)
-_POLICY = (
-    "SELECT version, mode, n, arms_json, shares_json, design_json FROM policies WHERE group_id = ?"
 )
 _FIND = (
     "SELECT d.decision_id, g.system, g.agent_type, d.user_id, d.arm_id, a.params_json, d.version, "
@@ -183,9 +176,7 @@ class RuntimeStore(Closing):
 
     def arms(self, group_id: int) -> list[StoredArm]:
         """Return all arms of a group, those retired included, in order of arrival."""
-        with self.database.reading() as connection:
-            rows = connection.execute(_ARMS, (group_id,)).fetchall()
-        return [_arm(row) for row in rows]
+        return [read(StoredArm, row) for row in self.fetch(_ARMS, (group_id,))]
 
     def policy(self, group_id: int, version: int) -> StoredPolicy:
         """Return one version of a group's policy.
@@ -193,17 +184,15 @@ class RuntimeStore(Closing):
         Raises:
             KeyError: there is none.
         """
-        with self.database.reading() as connection:
-            row = connection.execute(f"{_POLICY} AND version = ?", (group_id, version)).fetchone()
-        if row is None:
+        rows = self.fetch(f"{_POLICY} AND version = ?", (group_id, version))
+        if not rows:
             raise KeyError(f"group {group_id} has no policy of version {version}")
-        return _policy(row)
+        return read(StoredPolicy, rows[0])
 
     def policies(self, group_id: int) -> list[StoredPolicy]:
         """Return all versions, by number."""
-        with self.database.reading() as connection:
-            rows = connection.execute(f"{_POLICY} ORDER BY version", (group_id,)).fetchall()
-        return [_policy(row) for row in rows]
+        rows = self.fetch(f"{_POLICY} ORDER BY version", (group_id,))
+        return [read(StoredPolicy, row) for row in rows]
 
     def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
         """Store a policy as the next version; return ``False`` if another process was first."""
@@ -262,56 +251,43 @@ class RuntimeStore(Closing):
 
     def settings_text(self, system: str) -> str | None:
         """Return the same as it is stored: the same text, the same settings."""
-        with self.database.reading() as connection:
-            row = connection.execute(
-                "SELECT settings_json FROM systems WHERE system = ?", (system,)
-            ).fetchone()
-        return None if row is None else str(row[0])
+        rows = self.fetch("SELECT settings_json FROM systems WHERE system = ?", (system,))
+        return str(rows[0][0]) if rows else None
 
     def systems(self) -> list[tuple[str, str]]:
         """Return system and agent type of every group, sorted."""
-        with self.database.reading() as connection:
-            rows = connection.execute(
-                "SELECT system, agent_type FROM groups ORDER BY system, agent_type"
-            ).fetchall()
-        return [(system, agent_type) for system, agent_type in rows]
+        return self.fetch("SELECT system, agent_type FROM groups ORDER BY system, agent_type")
 
     def decision(self, decision_id: str) -> StoredDecision | None:
         """Return a decision, ``None`` if nobody knows it."""
-        with self.database.reading() as connection:
-            row = connection.execute(_FIND, (decision_id,)).fetchone()
-        if row is None:
-            return None
-        return StoredDecision(
-            decision_id=row[0], system=row[1], agent_type=row[2], user_id=row[3], arm_id=row[4],
-            params=json.loads(row[5]), version=row[6], propensity=row[7], is_fresh=bool(row[8]),
-            context_json=row[9], created_us=row[10], expires_us=row[11], reward=row[12],
-            reward_status=row[13],
-        )  # fmt: skip
+        rows = self.fetch(_FIND, (decision_id,))
+        return read(StoredDecision, rows[0]) if rows else None
 
     def tallies(self, group_id: int) -> list[RewardTally]:
         """Return the rewards of fresh decisions, counted by version, arm and value."""
-        with self.database.reading() as connection:
-            rows = connection.execute(_TALLIES, (group_id,)).fetchall()
-        return [RewardTally(version=v, arm_id=a, reward=r, n=n) for v, a, r, n in rows]
+        return [read(RewardTally, row) for row in self.fetch(_TALLIES, (group_id,))]
 
     def rebuilt(self, group_id: int) -> dict[str, tuple[float, float]]:
         """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
-        with self.database.reading() as connection:
-            rows = connection.execute(
-                "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
-                "JOIN decisions d ON d.decision_id = r.decision_id "
-                "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
-                "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
-                "GROUP BY a.group_id, a.arm_id",
-                (group_id,),
-            ).fetchall()
+        rows = self.fetch(
+            "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
+            "JOIN decisions d ON d.decision_id = r.decision_id "
+            "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
+            "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
+            "GROUP BY a.group_id, a.arm_id",
+            (group_id,),
+        )
         sums = {arm_id: (good, bad) for arm_id, good, bad in rows}
         return {
             arm.arm_id: (arm.base_alpha + good, arm.base_beta + bad)
             for arm in self.arms(group_id)
             for good, bad in (sums.get(arm.arm_id, (0.0, 0.0)),)
         }
+
+    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a SELECT."""
+        with self.database.reading() as connection:
+            return list(connection.execute(sql, values).fetchall())
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
@@ -320,10 +296,10 @@ class RuntimeStore(Closing):
 
 def _opened(root: Path, url: str | None) -> Database:
     if not url:
-        return DurableDatabase(root / RUNTIME_FILE, runtime_schema())
-    from tasks.store.runtime.postgres import PostgresRuntime  # noqa: PLC0415 - optional
+        return SqliteDatabase(root / RUNTIME_FILE, RUNTIME)
+    from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
 
-    return PostgresRuntime(url)
+    return PostgresDatabase(url, RUNTIME)
 
 
 def has_runtime(path: Path | str) -> bool:
@@ -331,26 +307,19 @@ def has_runtime(path: Path | str) -> bool:
     return bool(os.environ.get(VARIABLE)) or (store_root(path) / RUNTIME_FILE).is_file()
 
 
-def _group(connection: RuntimeConnection, system: str, agent_type: str) -> Group | None:
+def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
     row = connection.execute(_GROUP, (system, agent_type)).fetchone()
-    if row is None:
-        return None
-    return Group(
-        group_id=row[0], n=row[1], version=row[2], revision=row[3], explore_until=row[4],
-        trust=row[5], kind=row[6],
-    )  # fmt: skip
+    return None if row is None else read(Group, row)
 
 
-def _known(connection: RuntimeConnection, system: str, agent_type: str) -> Group:
+def _known(connection: Connection, system: str, agent_type: str) -> Group:
     group = _group(connection, system, agent_type)
     if group is None:
         raise KeyError(f"no arms were ever offered for {system} / {agent_type}")
     return group
 
 
-def _check_unchanged(
-    connection: RuntimeConnection, group_id: int, arms: Sequence[ArmOffer]
-) -> None:
+def _check_unchanged(connection: Connection, group_id: int, arms: Sequence[ArmOffer]) -> None:
     for arm in arms:
         row = connection.execute(
             "SELECT params_json FROM arms WHERE group_id = ? AND arm_id = ?",
@@ -362,19 +331,3 @@ def _check_unchanged(
                 f"but got {canonical_json(dict(arm.params))[:200]}, and it has {row[0][:200]}. "
                 "Give the new parameters another name, and retire the old arm."
             )
-
-
-def _policy(row: Any) -> StoredPolicy:
-    return StoredPolicy(
-        version=row[0], mode=row[1], n=row[2], arms=tuple(json.loads(row[3])),
-        shares=tuple(json.loads(row[4])), design=json.loads(row[5]),
-    )  # fmt: skip
-
-
-def _arm(row: Any) -> StoredArm:
-    return StoredArm(
-        arm_id=row[0], params=json.loads(row[1]), prior=None if row[2] is None else json.loads(row[2]),
-        base_alpha=row[3], base_beta=row[4], base_seq=row[5], alpha=row[6], beta=row[7], n=row[8],
-        run_id=row[9], is_retired=bool(row[10]), squares=row[11], stated_cost=row[12],
-        n_costs=row[13], costs=row[14],
-    )  # fmt: skip

@@ -12,22 +12,15 @@ the reward ``state_seq``, so that a process need not begin at the first. A row o
 promotion since the policy version ``since``.
 """
 
-from typing import TYPE_CHECKING
+from typing import Final
 
-from tasks.store.journal.sqlite import Schema
-
-if TYPE_CHECKING:
-    import apsw
+from tasks.store.database import Schema
 
 VERSION = 4
 RUNTIME_FILE = "runtime.sqlite"
 VARIABLE = "CONVERGENCE_RUNTIME"
 """Environment variable that may hold a ``postgresql://`` URL of the runtime state."""
 
-TABLES = (
-    *("groups", "arms", "policies", "decisions", "rewards", "assignments", "alarms", "guards"),
-    *("looks", "systems", "exports", "champions"),
-)
 DDL = """
 CREATE TABLE IF NOT EXISTS groups(
   id INTEGER PRIMARY KEY, system TEXT NOT NULL, agent_type TEXT NOT NULL,
@@ -95,8 +88,7 @@ CREATE TABLE IF NOT EXISTS champions(
 );
 """
 
-
-_FROM = {
+_ADDED_AFTER = {
     1: """
 ALTER TABLE decisions ADD COLUMN request_key TEXT;
 ALTER TABLE rewards ADD COLUMN details_json TEXT;
@@ -114,24 +106,32 @@ ALTER TABLE arms ADD COLUMN n_costs INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE arms ADD COLUMN costs REAL NOT NULL DEFAULT 0;
 """,
 }
-"""What a file of a version lacks against the next one, tables left out."""
+"""Version → what it lacks against the next one, tables left out."""
 
 
 def upgrade(found: int) -> str:
-    """Return what brings the tables of a version up to this one; of this one: creates them."""
-    return "".join(_FROM[version] for version in range(found, VERSION)) + DDL
+    """Return what brings the tables of a version up to this one; of none: creates them."""
+    return "".join(_ADDED_AFTER[version] for version in range(found or VERSION, VERSION)) + DDL
 
 
-def _bring_up_to_date(connection: "apsw.Connection", found: int) -> None:
-    connection.execute(upgrade(found or VERSION))
-    connection.pragma("user_version", VERSION)
-
-
-def runtime_schema() -> Schema:
-    """Return what ``runtime.sqlite`` holds."""
-    return Schema(
-        noun="runtime state",
-        version=VERSION,
-        bring_up_to_date=_bring_up_to_date,
-        loss="arms, decisions, rewards and champions are gone with it",
-    )
+RUNTIME: Final = Schema(
+    noun="runtime state",
+    version=VERSION,
+    upgrade=upgrade,
+    loss="arms, decisions, rewards and champions are gone with it",
+    kept="What was acknowledged is kept.",
+    key=VARIABLE,
+    tables=(
+        *(
+            "runtime",
+            "groups",
+            "arms",
+            "policies",
+            "decisions",
+            "rewards",
+            "assignments",
+            "alarms",
+        ),
+        *("guards", "looks", "systems", "exports", "champions", "one_reward", "one_request"),
+    ),
+)

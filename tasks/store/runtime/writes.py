@@ -1,4 +1,4 @@
-"""What a decision and a reward write: functions of one open transaction.
+"""Writes of decisions and rewards: functions of one open transaction.
 
 Several of them may share a transaction, so that many requests cost one commit; each checks what it
 was given before it writes anything, so a request that is refused leaves the others unharmed.
@@ -6,28 +6,24 @@ was given before it writes anything, so a request that is refused leaves the oth
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final
 
-from convergence_core.bandit.drift import Alarm
+from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
 from convergence_core.errors import RequestReusedError
-from tasks.store.runtime.drift import sound, watch
-from tasks.store.runtime.rows import NewDecision
-
-Bindings = Any
-"""A sequence of values, or a mapping where a statement names them."""
+from tasks.store.database import Connection
+from tasks.store.runtime.rows import NewDecision, read
 
 _DECIDE = (
     "INSERT INTO decisions(decision_id, group_id, user_id, arm_id, version, propensity, fresh, "
     "context_json, created_us, expires_us, request_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ASKED_BEFORE = (
-    "SELECT decision_id, user_id, arm_id, version, propensity, fresh, context_json, created_us, "
-    "expires_us FROM decisions WHERE group_id = ? AND request_key = ?"
+    "SELECT decision_id, user_id, arm_id, version, propensity, context_json, created_us, "
+    "expires_us, fresh FROM decisions WHERE group_id = ? AND request_key = ?"
 )
 _STATE = "SELECT revision, n FROM groups WHERE id = ?"
 _WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
@@ -58,43 +54,19 @@ _LEARN = (
     "beta = base_beta + ? * (beta - base_beta) + ?, squares = ? * squares + ?, n = n + 1 "
     "WHERE group_id = ? AND arm_id = ?"
 )
-
-
-class Cursor(Protocol):
-    """What a statement found."""
-
-    def fetchone(self) -> Any:
-        """Return the next row, ``None`` after the last."""
-
-    def fetchall(self) -> Any:
-        """Return all rows that are left."""
-
-
-class RuntimeConnection(Protocol):
-    """An open transaction, or one for reading."""
-
-    def execute(self, statements: str, bindings: Bindings = (), /) -> Cursor:
-        """Run SQL; values stand where it has ``?``."""
-
-    def changes(self) -> int:
-        """Return the rows that the last statement changed."""
-
-
-class Database(Protocol):
-    """Where the runtime state is kept. Thread-safe; blocks."""
-
-    def reading(self) -> AbstractContextManager[RuntimeConnection]:
-        """Give a connection for SELECTs."""
-
-    def transaction(self, *, alone: bool = False) -> AbstractContextManager[RuntimeConnection]:
-        """Give one transaction, durable when the block has been left.
-
-        Args:
-            alone: begun when all others have ended, and none beside it.
-        """
-
-    def close(self) -> None:
-        """Close; safe to call twice."""
+_WATCH = "SELECT watch_json FROM groups WHERE id = ?"
+_SAVE_WATCH = "UPDATE groups SET watch_json = ? WHERE id = ?"
+_ARM_IDS = "SELECT arm_id FROM arms WHERE group_id = ? ORDER BY position"
+_ALARM = (
+    "INSERT INTO alarms(group_id, arm_id, before, after, n, created_us) VALUES (?, ?, ?, ?, ?, ?)"
+)
+_RESTART = (
+    "UPDATE arms SET base_alpha = ?, base_beta = ?, alpha = ?, beta = ?, prior_json = NULL, "
+    "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
+)
+_EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
+ALL_ARMS: Final = ""
+"""In place of an alarm's arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +111,7 @@ class NewReward:
     """What the request cost, in the system's own unit; ``None``: not told."""
 
 
-def is_outdated(
-    connection: RuntimeConnection, group_id: int, *, revision: int, stale_at: float
-) -> bool:
+def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
     """Return whether decisions by a policy must not be logged any more.
 
     Args:
@@ -154,7 +124,7 @@ def is_outdated(
     return bool(found != revision or n >= stale_at)
 
 
-def log_decision(connection: RuntimeConnection, group_id: int, new: NewDecision) -> NewDecision:
+def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
     """Log a decision; a unit that has an arm on offer keeps it.
 
     Returns:
@@ -181,7 +151,7 @@ def log_decision(connection: RuntimeConnection, group_id: int, new: NewDecision)
 
 
 def take_reward(
-    connection: RuntimeConnection, new: NewReward, now: int, terms: RewardTerms | None = None
+    connection: Connection, new: NewReward, now: int, terms: RewardTerms | None = None
 ) -> tuple[Receipt, Alarm | None]:
     """Take in a reward: see ``bandit.receipts`` for what becomes of it.
 
@@ -225,19 +195,19 @@ def take_reward(
     if new.cost is not None:
         connection.execute(_COST, (new.cost, group_id, arm_id))
     connection.execute("UPDATE groups SET n = n + 1 WHERE id = ?", (group_id,))
-    alarm = None
-    if terms.rewards_per_false_alarm is not None:
-        alarm = watch(
-            connection,
-            group_id,
-            arm_id,
-            reward,
-            # A unit that kept its arm drew none.
-            propensity=row[8] if row[9] else None,
-            rate=terms.rewards_per_false_alarm,
-        )
+    if terms.rewards_per_false_alarm is None:
+        return receipt, None
+    alarm = _watched(
+        connection,
+        group_id,
+        arm_id,
+        new.reward,
+        # A unit that kept its arm drew none.
+        propensity=row[8] if row[9] else None,
+        rewards_per_false_alarm=terms.rewards_per_false_alarm,
+    )
     if alarm is not None:
-        sound(connection, group_id, alarm, explore_for=terms.explore_for, now=now)
+        _reopen(connection, group_id, alarm, terms.explore_for, now)
     return receipt, alarm
 
 
@@ -251,32 +221,72 @@ def check_cost(cost: float | None) -> None:
         raise ValueError(f"a cost must be a number of 0 or more, but got {cost}")
 
 
-def revise(connection: RuntimeConnection, group_id: int) -> None:
+def revise(connection: Connection, group_id: int) -> None:
     """Tell all processes that arms or settings of a group have changed."""
     connection.execute("UPDATE groups SET revision = revision + 1 WHERE id = ?", (group_id,))
 
 
+def _watched(
+    connection: Connection,
+    group_id: int,
+    arm_id: str,
+    reward: float,
+    *,
+    propensity: float | None,
+    rewards_per_false_alarm: float,
+) -> Alarm | None:
+    """Show a reward to the group's watch; ``propensity`` is ``None`` where no arm was drawn."""
+    names = _arms(connection, group_id)
+    (found,) = connection.execute(_WATCH, (group_id,)).fetchone()
+    watch = (
+        DriftWatch.begin(0, rewards_per_false_alarm=rewards_per_false_alarm)
+        if found is None
+        else DriftWatch.from_json(json.loads(found))
+    )
+    watch, alarm = watch.widened(len(names)).tell(names.index(arm_id), reward, propensity)
+    connection.execute(_SAVE_WATCH, (json.dumps(watch.to_json()), group_id))
+    return alarm
+
+
+def _reopen(
+    connection: Connection, group_id: int, alarm: Alarm, explore_for: int, now: int
+) -> None:
+    """Store an alarm; its arms begin anew with what is known since, and exploration is raised."""
+    names = _arms(connection, group_id)
+    if alarm.arm is None:
+        arm_id, since = ALL_ARMS, dict(zip(names, alarm.since, strict=True))
+    else:
+        arm_id = names[alarm.arm]
+        since = {arm_id: (alarm.after * alarm.n_after, alarm.n_after)}
+    connection.execute(_ALARM, (group_id, arm_id, alarm.before, alarm.after, alarm.n, now))
+    for name, (total, n) in since.items():
+        a, b = 1.0 + total, 1.0 + n - total
+        connection.execute(_RESTART, (a, b, a, b, group_id, name))
+    connection.execute(_EXPLORE, (explore_for, group_id))
+    revise(connection, group_id)
+
+
+def _arms(connection: Connection, group_id: int) -> list[str]:
+    """Return the group's arms by their position, those retired included."""
+    return [arm_id for (arm_id,) in connection.execute(_ARM_IDS, (group_id,)).fetchall()]
+
+
 def _answered_before(
-    connection: RuntimeConnection, group_id: int, new: NewDecision
+    connection: Connection, group_id: int, new: NewDecision
 ) -> NewDecision | None:
-    row: Sequence[Any] | None = connection.execute(
-        _ASKED_BEFORE, (group_id, new.request_key)
-    ).fetchone()
+    row = connection.execute(_ASKED_BEFORE, (group_id, new.request_key)).fetchone()
     if row is None:
         return None
-    if (row[1], row[6]) != (new.user_id, new.context_json):
+    before = read(NewDecision, (*row, new.unit, new.request_key))
+    if (before.user_id, before.context_json) != (new.user_id, new.context_json):
         raise RequestReusedError(
             "an idempotency key must stand for one request, but this one was used for another "
             "user or context. Make a new key for each request."
         )
-    return NewDecision(
-        decision_id=row[0], user_id=row[1], arm_id=row[2], version=row[3], propensity=row[4],
-        is_fresh=bool(row[5]), context_json=row[6], created_us=row[7], expires_us=row[8],
-        unit=new.unit, request_key=new.request_key,
-    )  # fmt: skip
+    return before
 
 
-def _kept(connection: RuntimeConnection, group_id: int, new: NewDecision) -> NewDecision:
+def _kept(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
     """Return the decision with the unit's own arm, if it has one; else it takes the new one."""
     row = connection.execute(_KEPT, (group_id, new.unit)).fetchone()
     if row is not None:

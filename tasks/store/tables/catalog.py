@@ -10,9 +10,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tasks.store.tables.columns import Table, quoted
-from tasks.store.tables.damage import OFFLINE
-from tasks.store.tables.layout import (
+from tasks.store.layout import (
     CATALOG_FILE,
     CATALOG_FOLDER,
     PART_FILE,
@@ -23,6 +21,8 @@ from tasks.store.tables.layout import (
     write_file,
     writing,
 )
+from tasks.store.tables.columns import Table, quoted
+from tasks.store.tables.damage import OFFLINE
 from tasks.store.tables.tables import GENERATIONS, RUNS, RUNTIME_TABLES, TABLES
 from tasks.store.tables.views import views_over
 

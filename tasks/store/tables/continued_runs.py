@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from convergence_core.ports import Row
-from tasks.store.tables.layout import PART_FILE, folder_of
+from tasks.store.layout import PART_FILE, folder_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.tables import ATTEMPTS, GENERATION_TABLES
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.store.journal.sqlite import integrity_problem
+from tasks.store.layout import JOURNAL_FILE, PART_FILE, generation_file
+from tasks.store.sqlite import integrity_problem
 from tasks.store.tables.columns import Table
 from tasks.store.tables.damage import OFFLINE
-from tasks.store.tables.layout import JOURNAL_FILE, PART_FILE, generation_file
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.tables import EVALUATIONS, GENERATIONS, TABLES
 

@@ -13,7 +13,7 @@ import apsw
 from convergence_core.errors import StoreError
 from convergence_core.ports import RunRecord
 from tasks.store.journal.lease import systems_of, while_unheld
-from tasks.store.tables.layout import JOURNAL_FILE
+from tasks.store.layout import JOURNAL_FILE
 from tasks.store.tables.parquet_store import ParquetStore
 
 _LOGGER = logging.getLogger(__name__)

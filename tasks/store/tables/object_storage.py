@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
-from tasks.store.tables.layout import (
+from tasks.store.layout import (
     MARKER_FILE,
     PART_FILE,
     RUN_FILE,

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence_core.ports import Row
-from tasks.store.tables.columns import Column, ColumnType, Table, quoted
-from tasks.store.tables.damage import OFFLINE, damaged_error
-from tasks.store.tables.layout import (
+from tasks.store.layout import (
+    SCHEMA_VERSION,
     create_file,
     make_folder,
     publish_file,
@@ -24,8 +23,9 @@ from tasks.store.tables.layout import (
     write_error,
     writing,
 )
+from tasks.store.tables.columns import Column, ColumnType, Table, quoted
+from tasks.store.tables.damage import OFFLINE, damaged_error
 from tasks.store.tables.object_storage import Mirror
-from tasks.store.tables.tables import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from convergence_core.errors import RunNotFoundError, StoreError
 from convergence_core.ports import Checkpoint, Row, RunRecord, RunStatus
-from tasks.store.tables.catalog import renew_catalog, write_catalog
-from tasks.store.tables.continued_runs import generations_for
-from tasks.store.tables.integrity import Damage, check_store
-from tasks.store.tables.layout import (
+from tasks.store.layout import (
     FINAL_GENERATION,
     PART_FILE,
     RUN_FILE,
@@ -28,6 +25,9 @@ from tasks.store.tables.layout import (
     generation_file,
     store_root,
 )
+from tasks.store.tables.catalog import renew_catalog, write_catalog
+from tasks.store.tables.continued_runs import generations_for
+from tasks.store.tables.integrity import Damage, check_store
 from tasks.store.tables.object_storage import Mirror, mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views

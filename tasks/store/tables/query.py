@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from convergence_core.errors import QueryError
-from tasks.report.csv_cells import FORMULA, neutral
-from tasks.store.tables.columns import quoted
-from tasks.store.tables.damage import OFFLINE, damaged_error
-from tasks.store.tables.layout import (
+from tasks.store.layout import (
     create_file,
     publish_file,
     temporary_name,
     write_error,
     writing,
 )
+from tasks.store.tables.columns import quoted
+from tasks.store.tables.csv_cells import FORMULA, neutral
+from tasks.store.tables.damage import OFFLINE, damaged_error
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
 

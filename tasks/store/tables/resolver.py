@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.store.tables.layout import PART_FILE, RUN_FILE
+from tasks.store.layout import PART_FILE, RUN_FILE
 from tasks.store.tables.tables import RUNTIME_TABLES, TABLES
 
 _PREFIX = "run_id="

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from convergence_core.ports import RunRecord
-from tasks.store.tables.layout import PART_FILE, RUN_FILE, folder_of, writing
+from tasks.store.layout import PART_FILE, RUN_FILE, folder_of, writing
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.tables import TABLES
 

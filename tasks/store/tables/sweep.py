@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.store.tables.layout import PART_FILE, folder_of, writing
+from tasks.store.layout import PART_FILE, folder_of, writing
 from tasks.store.tables.object_storage import Mirror
 from tasks.store.tables.tables import TABLES
 

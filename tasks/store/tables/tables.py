@@ -20,9 +20,6 @@ from tasks.store.tables.society_tables import (
     THOUGHTS,
 )
 
-SCHEMA_VERSION = 5
-"""Written into every file; raised whenever a column is added."""
-
 RUNS = Table(
     "runs",
     "One row per optimization with one seed.",

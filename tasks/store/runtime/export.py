@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.ports import Row
+from tasks.store.layout import writing
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.columns import Table
-from tasks.store.tables.layout import writing
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.tables import DECISIONS, REWARDS

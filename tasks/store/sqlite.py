@@ -15,18 +15,19 @@ import fcntl
 import os
 import threading
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TypeVar
 
 import apsw
 
-from convergence_core.errors import StoreDamagedError, StoreError, StoreFormatError
-from tasks.store.journal.schema import SCHEMA, bring_up_to_date
-from tasks.store.tables.layout import sync_folder, write_error, writing
+from convergence_core.errors import StoreDamagedError, StoreFormatError
+from tasks.store.database import Closing, Schema, check_usable
+from tasks.store.layout import sync_folder, write_error, writing
+
+_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 _REFUSALS = (
     apsw.FullError,
@@ -60,39 +61,11 @@ def wal_is_sound(version: str) -> bool:
     return parts >= (3, 51, 3) or parts < (3, 7, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
-    """What a file holds, and how it gets its tables."""
-
-    noun: str
-    """What messages call the file."""
-    version: int
-    """Its ``user_version``; files of a later one are refused."""
-    bring_up_to_date: Callable[[apsw.Connection, int], None]
-    """Create the tables, or add what a file of an earlier version lacks."""
-    loss: str
-    """What is lost when the file is moved away."""
-
-
-def journal_schema() -> Schema:
-    """Return the journal's own."""
-    return Schema(
-        noun="journal",
-        version=SCHEMA,
-        bring_up_to_date=bring_up_to_date,
-        loss="unfinished runs then pay again for what was not yet published",
-    )
-
-
-class DurableDatabase:
+class SqliteDatabase(Closing):
     """One connection to a file. Thread-safe; not to be carried across a fork."""
 
-    def __init__(self, path: Path, schema: Schema | None = None) -> None:
+    def __init__(self, path: Path, schema: Schema) -> None:
         """Open the file, creating it if need be.
-
-        Args:
-            path: the file.
-            schema: what it holds; by default the journal's tables.
 
         Raises:
             StoreDamagedError: the file is no SQLite database.
@@ -100,7 +73,7 @@ class DurableDatabase:
             StoreWriteError: it cannot be created or written.
         """
         self.path = path
-        self._schema = schema or journal_schema()
+        self._schema = schema
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._wal_path = f"{path}-wal"
@@ -154,7 +127,8 @@ class DurableDatabase:
                 self._connection.pragma("synchronous", "extra")
             if found != self._schema.version:
                 with self._connection:
-                    self._schema.bring_up_to_date(self._connection, int(found) if found else 0)
+                    self._connection.execute(self._schema.upgrade(int(found) if found else 0))
+                    self._connection.pragma("user_version", self._schema.version)
         with writing(self.path):
             sync_folder(self.path.parent)
             self._sync()
@@ -198,6 +172,22 @@ class DurableDatabase:
             self._failure = error.strerror or str(error)
             raise write_error(self.path, self._failure) from error
 
+    def read(self, work: Callable[[apsw.Connection], _Result]) -> _Result:
+        """Return what SELECTs of ``work`` find."""
+        with self.reading() as connection:
+            return work(connection)
+
+    def write(
+        self,
+        lock: Callable[[apsw.Connection], Callable[[], _Found]],
+        change: Callable[[apsw.Connection, _Found], _Result],
+        *,
+        is_idempotent: bool = False,  # noqa: ARG002 - a file's connection does not drop
+    ) -> _Result:
+        """Return what one transaction gives; see ``PostgresDatabase.write``."""
+        with self.transaction() as connection:
+            return change(connection, lock(connection)())
+
     def close(self) -> None:
         """Close the connection and its descriptors; safe to call twice."""
         with self._mutex:
@@ -212,13 +202,8 @@ class DurableDatabase:
             self._lock_descriptor = self._wal_descriptor = -1
 
     def _check_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise StoreError(
-                f"the {self._schema.noun} {self.path} was opened by process {self._pid} and this is "
-                "a fork of it. Open it again here."
-            )
-        if self._lock_descriptor < 0:
-            raise StoreError(f"the {self._schema.noun} {self.path} is closed. Open it again.")
+        name = f"the {self._schema.noun} {self.path}"
+        check_usable(name, opened_by=self._pid, is_closed=self._lock_descriptor < 0)
         if self._failure is not None:
             raise write_error(self.path, self._failure)
 
@@ -285,24 +270,3 @@ def integrity_problem(path: Path) -> str | None:
     except apsw.Error as error:
         return str(error)
     return None if found == [("ok",)] else str(found[0][0])
-
-
-class Closing(ABC):
-    """``with`` support for what has a ``close``."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close; subclasses say what."""
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()

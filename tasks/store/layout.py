@@ -29,12 +29,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from convergence_core.errors import StoreFormatError, StoreWriteError
-from tasks.store.tables.tables import SCHEMA_VERSION
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 FORMAT = 1
 """Raised only when an older version could not read what this one writes."""
+SCHEMA_VERSION = 5
+"""Of the tables, written into every file; raised whenever a column is added."""
 
 MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"

@@ -1,0 +1,220 @@
+"""The journal of paid calls over a database, whichever it is.
+
+``calls`` holds one row per ``call_key`` with its answer, ``attempts`` one row per attempt and per
+cache hit: the ledger. A hit by the evaluation that paid is the same evaluation asked again after a
+kill, so it writes no row; a hit by another one is recorded as ``cached``, at cost 0 and 0 tokens, with
+the run that paid. So a resumed run ends with the same ledger as the unbroken one.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from convergence_core.ports import (
+    CallIntent,
+    CallTotals,
+    Claim,
+    LostCall,
+    Row,
+    Settlement,
+    StoredAnswer,
+)
+from tasks.store.database import Closing, Connection
+from tasks.store.journal.calls import Call, CallWriter, claim, settle
+from tasks.store.journal.ledger import (
+    LEDGER,
+    LEDGER_ORDER,
+    LEDGER_SQL,
+    LOSE,
+    LOST_COLUMNS,
+    TOTALS_SQL,
+    account,
+)
+
+_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
+
+_ACTIVE = (
+    "SELECT CAST(coalesce(sum(seen_us - started_us), 0) AS BIGINT) FROM activity WHERE run_id = ?"
+)
+_SEEN = (
+    "INSERT INTO activity(run_id, owner, started_us, seen_us) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT(run_id, owner) DO UPDATE SET seen_us = excluded.seen_us "
+    "WHERE excluded.seen_us > activity.seen_us"
+)
+_IN_FLIGHT = (
+    f"SELECT {', '.join(LOST_COLUMNS)} FROM attempts "  # noqa: S608 - constants
+    "WHERE run_id = ? AND state = 'started' ORDER BY started_us, call_key"
+)
+_ABANDON = (
+    "UPDATE calls SET state = 'failed' WHERE state = 'started' AND call_key IN "
+    "(SELECT call_key FROM attempts WHERE run_id = ? AND state = 'started')",
+    f"{LOSE} AND run_id = ?",
+)
+Loaded = Callable[[], dict[str, Call]]
+"""Fetches calls by their keys, once their statements are sent."""
+
+
+class JournalDatabase(Protocol):
+    """A database that does work as a whole, again where its connection dropped."""
+
+    def read(self, work: Callable[[Any], _Result]) -> _Result:
+        """Return what SELECTs of ``work`` find."""
+
+    def write(
+        self,
+        lock: Callable[[Any], Callable[[], _Found]],
+        change: Callable[[Any, _Found], _Result],
+        *,
+        is_idempotent: bool = False,
+    ) -> _Result:
+        """Return what one durable transaction gives: statements that lock and read, then writes."""
+
+    def close(self) -> None:
+        """Close; safe to call twice."""
+
+
+class SqlJournal(Closing):
+    """What the journals of all databases share."""
+
+    lock_run: str | None = None
+    """Statement that locks the calls of a run which are under way; ``None``: all is locked."""
+
+    def __init__(self, database: JournalDatabase) -> None:
+        self._database = database
+
+    def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
+        """Claim calls, in order, in one durable transaction.
+
+        An answered key is a hit, unless its answer ended before ``fresh_since_us`` and this
+        evaluation was never given it; a key under a live lease is busy, its own owner's included;
+        a key whose lease has expired is granted again and its old attempt counted as lost.
+
+        Raises:
+            StoreWriteError: nothing was claimed, or that is unknown because a connection dropped at
+                the commit; then these claims end with their leases.
+        """
+        if not intents:
+            return []
+
+        def lock(connection: Any) -> Callable[[], tuple[dict[str, Call], int]]:
+            fetch, clock = self._load_claimed(connection, intents), self._clock(connection)
+            return lambda: (fetch(), clock())
+
+        def change(connection: Any, found: tuple[dict[str, Call], int]) -> list[Claim]:
+            (calls, now), writer = found, self._writer(connection)
+            claims = [claim(calls[i.call_key], i, owner, now, writer) for i in intents]
+            writer.flush()
+            _note_activity(connection, {(intent.run_id, owner) for intent in intents}, now)
+            return claims
+
+        return self._database.write(lock, change)
+
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Record how attempts ended, in one durable transaction.
+
+        The first ``done`` of a key wins until it is found too old. ``error_type`` and the text
+        kept of a failed attempt come from its outcome. Settling an attempt again changes nothing.
+
+        Raises:
+            ValueError: an attempt was never granted; nothing is recorded.
+            StoreWriteError: nothing is recorded, or that is unknown.
+        """
+        if not settlements:
+            return
+
+        def lock(connection: Any) -> Callable[[], tuple[dict[str, Call], int]]:
+            fetch, clock = self._load_settled(connection, settlements), self._clock(connection)
+            return lambda: (fetch(), clock())
+
+        def change(connection: Any, found: tuple[dict[str, Call], int]) -> None:
+            (calls, now), writer = found, self._writer(connection)
+            for one in settlements:
+                calls.setdefault(one.call_key, Call(key=one.call_key))
+            workers = {settle(calls[one.call_key], one, writer) for one in settlements}
+            writer.flush()
+            _note_activity(connection, {who for who in workers if who is not None}, now)
+
+        self._database.write(lock, change, is_idempotent=True)
+
+    @abstractmethod
+    def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
+        """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
+
+        However old: whoever asks can see when they ended and who paid.
+        """
+
+    def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
+        """Return the account of a run; with ``before_generation`` only of earlier generations.
+
+        ``active_s`` is that of the whole run.
+        """
+        earlier = "" if before_generation is None else " AND generation < ?"
+        values = (run_id,) if before_generation is None else (run_id, before_generation)
+
+        def read(connection: Connection) -> CallTotals:
+            row = connection.execute(TOTALS_SQL + earlier, values).fetchone()
+            return account(row, connection.execute(_ACTIVE, (run_id,)).fetchone()[0])
+
+        return self._database.read(read)
+
+    def abandon(self, run_id: str) -> list[LostCall]:
+        """Release the claims of a run whose process is known to be dead; return them by age.
+
+        Their attempts are ``failed`` with error type ``lost`` from then on, and what they may
+        have cost is in ``maybe_usd``.
+
+        Raises:
+            StoreWriteError: nothing was released, or that is unknown.
+        """
+
+        def lock(connection: Connection) -> Callable[[], list[tuple[Any, ...]]]:
+            if self.lock_run is not None:
+                connection.execute(self.lock_run, (run_id,))
+            return connection.execute(_IN_FLIGHT, (run_id,)).fetchall
+
+        def change(connection: Connection, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+            for statement in _ABANDON:
+                connection.execute(statement, (run_id,))
+            return rows
+
+        if not self._database.read(lambda c: c.execute(_IN_FLIGHT, (run_id,)).fetchall()):
+            return []
+        rows = self._database.write(lock, change)
+        return [LostCall(**dict(zip(LOST_COLUMNS, row, strict=True))) for row in rows]
+
+    def attempts(
+        self, run_id: str, *, generation: int | None, all_generations: bool = False
+    ) -> list[Row]:
+        """Return the ledger rows of one generation (``None``: those outside any), by key."""
+        one = "" if all_generations else "AND generation IS NOT DISTINCT FROM ?"
+        values = (run_id,) if all_generations else (run_id, generation)
+        sql = f"{LEDGER_SQL} {one} {LEDGER_ORDER}"
+        rows = self._database.read(lambda c: c.execute(sql, values).fetchall())
+        return [dict(zip(LEDGER, row, strict=True)) for row in rows]
+
+    def close(self) -> None:
+        """Close the file or the connection; safe to call twice."""
+        self._database.close()
+
+    @abstractmethod
+    def _clock(self, connection: Any) -> Callable[[], int]:
+        """Return how to learn the time, in microseconds."""
+
+    @abstractmethod
+    def _load_claimed(self, connection: Any, intents: Sequence[CallIntent]) -> Loaded:
+        """Lock the calls of these intents, new ones included; read the answers they may have."""
+
+    @abstractmethod
+    def _load_settled(self, connection: Any, settlements: Sequence[Settlement]) -> Loaded:
+        """Lock the calls of these settlements and read their attempts."""
+
+    @abstractmethod
+    def _writer(self, connection: Any) -> CallWriter:
+        """Return what takes the changes of a transaction."""
+
+
+def _note_activity(connection: Connection, workers: Iterable[tuple[str, str]], now: int) -> None:
+    """Remember until when each (run, owner) was at work, in a transaction made anyway."""
+    for run_id, owner in sorted(workers):
+        connection.execute(_SEEN, (run_id, owner, now, now))

@@ -1,0 +1,355 @@
+"""Connection to PostgreSQL: whole transactions, schemas, and errors without secrets.
+
+The statements are SQLite's: ``translated`` gives tables a prefix, values their place, and rows that
+must be read for a change (``/*lock*/``) a lock on their group.
+
+The journal writes in two round trips: one that locks and reads, one that writes and commits. A
+connection that drops before the second has changed nothing, so all of it is done again on a new
+connection; a drop during the second leaves it unknown whether it was committed.
+
+Numbers of the runtime state come from sequences, which are not handed out in the order of commits. So
+its writers hold one lock together while they write, and an export, which must not pass over a number,
+takes it alone for the moment in which it looks for the last one. Rewards of a group wait for each
+other, so theirs are in order.
+
+``psycopg`` (the extra ``postgres``) is imported when a database is opened.
+"""
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from tasks.store.database import Closing, Cursor, Schema, check_usable
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Driver = psycopg.Connection[tuple[Any, ...]]
+
+LOCKS = "/*lock*/"
+"""Ends a statement whose group nobody else may change until the transaction ends."""
+PREFIX = "convergence_"
+_SCHEMA_LOCK = 0x434F4E56
+"""Held while tables are made; any number that others do not lock: "CONV"."""
+_WRITERS_LOCK = _SCHEMA_LOCK + 1
+"""Held by writers of the runtime state together and by an export alone."""
+_BEGIN = ("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO on")
+_SETTINGS = {
+    "connect_timeout": 10,
+    "application_name": "convergence",
+    "client_encoding": "utf8",
+    # A peer that vanished without a word is noticed within a minute.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+"""Settings of a connection whose URL does not say otherwise."""
+_TRIES = 3
+_TYPES = (
+    (r"\bINTEGER PRIMARY KEY\b", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    (r"\) WITHOUT ROWID\b", ")"),
+    (r"\bINTEGER\b", "BIGINT"),
+    (r"\bREAL\b", "DOUBLE PRECISION"),
+    # Text sorts by its bytes, as in SQLite.
+    (r"\bTEXT\b", 'TEXT COLLATE "C"'),
+)
+
+_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
+
+
+@lru_cache(512)
+def translated(sql: str, tables: tuple[str, ...]) -> str:
+    """Return a statement of SQLite, with the names of its schema's tables, as one of PostgreSQL."""
+    return re.sub(rf"\b({'|'.join(tables)})\b", rf"{PREFIX}\1", sql).replace("?", "%s")
+
+
+def translated_ddl(sqlite_ddl: str, tables: tuple[str, ...]) -> str:
+    """Return the definition of tables for PostgreSQL."""
+    ddl = translated(sqlite_ddl, tables)
+    for pattern, replacement in _TYPES:
+        ddl = re.sub(pattern, replacement, ddl)
+    return ddl
+
+
+class PostgresConnection:
+    """A connection that takes SQLite's statements."""
+
+    def __init__(self, driver: "Driver", tables: tuple[str, ...]) -> None:
+        self.driver = driver
+        self._tables = tables
+        self._changes = 0
+
+    def execute(self, statements: str, bindings: Any = (), /) -> Cursor:
+        """Run a statement; one that locks is run again, to see what was committed meanwhile."""
+        sql = translated(statements, self._tables)
+        if LOCKS in sql:
+            self.driver.execute(f"{sql} FOR UPDATE OF g".encode(), bindings or None)
+        cursor = self.driver.execute(sql.encode(), bindings or None)
+        self._changes = max(cursor.rowcount, 0)
+        return cursor
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row of values; none: nothing is sent."""
+        if rows:
+            sql = translated(statement, self._tables)
+            self.driver.cursor().executemany(sql.encode(), rows)
+
+    def changes(self) -> int:
+        """Return the rows that the last statement changed."""
+        return self._changes
+
+
+class PostgresDatabase(Closing):
+    """The tables of one schema. Thread-safe: one connection, made again when it drops."""
+
+    def __init__(self, url: str, schema: Schema) -> None:
+        """Connect, creating the tables or bringing them up to date.
+
+        Raises:
+            StoreError: the URL is none of Postgres, or ``psycopg`` is not installed.
+            StoreFormatError: the tables are of a newer version, or the database is not UTF-8.
+            StoreWriteError: the server cannot be reached or written.
+        """
+        check_installed(schema.key)
+        self._schema = schema
+        self._settings = settings_of(url, schema.key)
+        password = str(self._settings.get("password") or "")
+        # No message may hold these; the longest first.
+        self._secrets = sorted({url, password, quote(password, safe="")} - {""}, key=len)[::-1]
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._driver: Driver | None = None
+        self._is_closed = False
+        host = self._settings.get("host", "localhost")
+        database = f"{self._settings.get('dbname', '')} on {host}".strip()
+        self._name = f"the {schema.noun} in the Postgres database {database}"
+        try:
+            self.read(self._prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, work: Callable[[PostgresConnection], _Result]) -> _Result:
+        """Return what SELECTs of ``work`` find: no transaction, no lock."""
+        return self._attempted(work, is_repeatable=lambda: True)
+
+    def write(
+        self,
+        lock: Callable[[PostgresConnection], Callable[[], _Found]],
+        change: Callable[[PostgresConnection, _Found], _Result],
+        *,
+        is_idempotent: bool = False,
+    ) -> _Result:
+        """Return what one durable transaction of two round trips gives.
+
+        Args:
+            lock: sends statements that lock and read, and returns how to fetch what they found.
+            change: sends statements that write; it fetches nothing.
+            is_idempotent: whether doing it twice is harmless, so that it may be done again when
+                the connection dropped while it was committed.
+
+        Raises:
+            StoreWriteError: nothing of the transaction is kept, or that is unknown.
+        """
+        is_committing = False
+
+        def transaction(connection: PostgresConnection) -> _Result:
+            nonlocal is_committing
+            is_committing = False
+            with connection.driver.pipeline():
+                for statement in _BEGIN:
+                    connection.execute(statement)
+                fetch = lock(connection)
+            found = fetch()
+            is_committing = True
+            with connection.driver.pipeline():
+                result = change(connection, found)
+                connection.execute("COMMIT")
+            return result
+
+        return self._attempted(
+            transaction, is_repeatable=lambda: is_idempotent or not is_committing
+        )
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[PostgresConnection]:
+        """Give the connection for SELECTs: no transaction, no lock."""
+        import psycopg  # noqa: PLC0415 - optional
+
+        self._check_usable()
+        raised: Exception
+        with self._mutex:
+            try:
+                yield self._connected()
+                return
+            except psycopg.DataError as error:
+                raised = ValueError(f"a value cannot be stored: {self._scrubbed(error)}")
+            except psycopg.Error as error:
+                raised = self._failure(self._scrubbed(error))
+                self._drop()
+        raise raised  # outside of the handler: psycopg's error may hold the password
+
+    @contextlib.contextmanager
+    def transaction(self, *, alone: bool = False) -> Iterator[PostgresConnection]:
+        """Give one transaction, durable when the block has been left.
+
+        Args:
+            alone: wait for all that write, and let nobody write beside.
+
+        Raises:
+            StoreWriteError: nothing of it is kept, or that is unknown.
+        """
+        shared = "" if alone else "_shared"
+        lock = f"SELECT pg_advisory_xact_lock{shared}({_WRITERS_LOCK})"
+        with self.reading() as connection:
+            connection.execute("; ".join((*_BEGIN, lock)))
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if not connection.driver.closed:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        with self._mutex:
+            self._is_closed = True
+            self._drop()
+
+    def _attempted(
+        self, work: Callable[[PostgresConnection], _Result], *, is_repeatable: Callable[[], bool]
+    ) -> _Result:
+        """Do the work on a live connection, again if that drops or loses a race for locks."""
+        import psycopg  # noqa: PLC0415 - optional
+
+        self._check_usable()
+        reason = ""
+        with self._mutex:
+            for _ in range(_TRIES):
+                try:
+                    return work(self._connected())
+                except psycopg.Error as error:
+                    reason = self._scrubbed(error)
+                    is_dropped = self._driver is not None and self._driver.closed
+                    is_race = isinstance(error, psycopg.errors.TransactionRollback)
+                    self._drop()
+                    if not is_race and not (is_dropped and is_repeatable()):
+                        break
+                except BaseException:
+                    self._drop()  # the server rolls back what was begun
+                    raise
+        raise self._failure(reason)  # outside of the handler, as above
+
+    def _connected(self) -> PostgresConnection:
+        import psycopg  # noqa: PLC0415 - optional
+
+        if self._driver is None or self._driver.closed:
+            self._driver = None
+            self._driver = psycopg.connect(**self._settings, autocommit=True)
+        return PostgresConnection(self._driver, self._schema.tables)
+
+    def _prepare(self, connection: PostgresConnection) -> None:
+        schema, versions, driver = self._schema, self._schema.tables[0], connection.driver
+        known = connection.execute(f"SELECT to_regclass('{versions}')").fetchone()
+        if known != (None,) and self._version(connection) == schema.version:
+            return
+        encoding = driver.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StoreFormatError(
+                f"{self._name} must have the encoding UTF8, but has {encoding}. Create another "
+                "database with `CREATE DATABASE … ENCODING 'UTF8'`."
+            )
+        with driver.transaction():
+            # Two at once would create the same table: IF NOT EXISTS alone is a race.
+            connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {versions}(version int NOT NULL)")
+            found = self._version(connection)
+            if found < schema.version:
+                ddl = translated_ddl(schema.upgrade(found), schema.tables)
+                driver.execute(ddl.encode())
+                connection.execute(f"INSERT INTO {versions} VALUES (?)", (schema.version,))  # noqa: S608 - a constant
+
+    def _version(self, connection: PostgresConnection) -> int:
+        """Return the version of the tables; 0: there are none.
+
+        Raises:
+            StoreFormatError: it is newer than this one.
+        """
+        schema = self._schema
+        versions = f"SELECT coalesce(max(version), 0) FROM {schema.tables[0]}"  # noqa: S608 - a constant
+        found = int(connection.execute(versions).fetchone()[0])
+        if found > schema.version:
+            raise StoreFormatError(
+                f"{self._name} has version {found}, and this version reads up to "
+                f"{schema.version}. Upgrade convergence-optimizer, or set `{schema.key}` to another "
+                "database."
+            )
+        return found
+
+    def _drop(self) -> None:
+        if self._driver is not None and os.getpid() == self._pid:
+            self._driver.close()
+        self._driver = None
+
+    def _check_usable(self) -> None:
+        check_usable(self._name, opened_by=self._pid, is_closed=self._is_closed)
+
+    def _failure(self, reason: str) -> StoreWriteError:
+        return StoreWriteError(
+            f"cannot use {self._name}: {reason}. Check that the server runs and that this user may "
+            f"write there, or set `{self._schema.key}` to another one. {self._schema.kept}"
+        )
+
+    def _scrubbed(self, error: Exception) -> str:
+        lines = [line.strip() for line in str(error).splitlines()]
+        # libpq asks whether the server runs; our own message says to check it.
+        text = " ".join(line for line in lines if line and not line.endswith("?"))
+        text = text or type(error).__name__
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text.rstrip(".")
+
+
+def check_installed(key: str) -> None:
+    """Refuse to go on without ``psycopg``; ``key`` is what asks for it.
+
+    Raises:
+        StoreError: it cannot be imported.
+    """
+    try:
+        import psycopg  # noqa: F401, PLC0415 - optional
+    except ImportError as error:
+        raise StoreError(
+            f"`{key}` is in Postgres, which needs the package psycopg, and that cannot "
+            f"be imported ({error}). Install it: pip install 'convergence-optimizer[postgres]'."
+        ) from None
+
+
+def settings_of(url: str, key: str) -> dict[str, Any]:
+    """Return what a URL says of a connection; ``key`` is what holds it.
+
+    Raises:
+        StoreError: it is no URL of Postgres.
+    """
+    import psycopg  # noqa: PLC0415 - optional
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
+
+    settings: dict[str, Any] | None = None
+    if url.startswith(("postgresql://", "postgres://")):
+        with contextlib.suppress(psycopg.Error):
+            settings = conninfo_to_dict(url)
+    if settings is None:  # raised out here: psycopg's error holds the whole URL
+        raise StoreError(
+            f"`{key}` must name a variable that holds a URL of Postgres, and its value "
+            "is none. Set it to postgresql://USER:PASSWORD@HOST:5432/DATABASE, characters like "
+            "`@` and `/` in the password written as %40 and %2F."
+        )
+    return {**_SETTINGS, **settings}
