@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     value: Any
     if name == "__version__":
-        value = import_module("tasks.run.version").code_version()
+        value = import_module("tasks.version").code_version()
     elif name in __all__:
         arms = {"runtime_arms", "runtime_evolve_arms", "runtime_offer_arms"}
         arms |= {"runtime_reset_priors", "runtime_retire_arm"}

@@ -27,13 +27,13 @@ from convergence_core.result import RunResult
 from tasks.notify.system_events import budget_events
 from tasks.report.budget_table import spending_markdown
 from tasks.report.cell_counts import racing_rows
-from tasks.report.collect import collect_progress
 from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.markdown import report_markdown
 from tasks.report.plots import learning_curve_png
 from tasks.report.rlp_section import thinking_markdown
 from tasks.report.sao_section import preference_markdown, preference_report
 from tasks.run.active_runs import run_of
+from tasks.run.result import collect_progress
 from tasks.run.run import Run
 
 NAME = "configuration"

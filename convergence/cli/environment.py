@@ -57,7 +57,7 @@ def version(
 ) -> None:
     """Print the version."""
     console.settings.json = as_json
-    from tasks.run.version import code_version  # noqa: PLC0415 - reads the installed metadata
+    from tasks.version import code_version  # noqa: PLC0415 - reads the installed metadata
 
     if as_json:
         console.answer_json({"convergence-optimizer": code_version()})

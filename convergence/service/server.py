@@ -30,9 +30,9 @@ from convergence.service.connections import (
 from convergence.service.metrics import Metrics
 from convergence.service.tokens import TokenRegistry
 from convergence_core.errors import ConvergenceError
-from tasks.run.version import code_version
 from tasks.serving.committer import Committer
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.version import code_version
 
 _BACKLOG = 2048
 _START_S = 30.0

@@ -20,7 +20,7 @@ from tasks.rlp.prompts import English, Wording
 from tasks.rlp.run_rlp import Thinking
 from tasks.rlp.sub_budget import SubBudget
 from tasks.rlp.thinker import Thinker
-from tasks.run import lineage
+from tasks.store.tables import lineage
 
 NO_LLM: Final = "RLP off: no `llm` is configured"
 

@@ -30,8 +30,18 @@ from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_thinker, make_thinking
 from tasks.run.champions import tagged_champion
 from tasks.run.destinations import check_destinations
-from tasks.run.evaluation_deps import EvaluationDeps, open_session
-from tasks.run.lineage import (
+from tasks.run.prior_runs import read_past
+from tasks.run.progress import RunProgress
+from tasks.run.run import Run
+from tasks.run.run_size import schedule_of
+from tasks.run.text_variants import widened_by
+from tasks.runners import WorkerPool, check_runner, make_runner, places_of
+from tasks.runners.evaluation_deps import EvaluationDeps, open_session
+from tasks.runners.work_items import RunSpec
+from tasks.sao.factory import make_preferring, make_writer
+from tasks.store import Lease, ParquetStore, open_journal
+from tasks.store.tables.interrupted_runs import mark_interrupted
+from tasks.store.tables.lineage import (
     begins_at,
     inherit,
     payer,
@@ -39,16 +49,6 @@ from tasks.run.lineage import (
     spent_before,
     standing,
 )
-from tasks.run.prior_runs import read_past
-from tasks.run.progress import RunProgress
-from tasks.run.run import Run
-from tasks.run.run_size import schedule_of
-from tasks.run.text_variants import widened_by
-from tasks.runners import WorkerPool, check_runner, make_runner, places_of
-from tasks.runners.work_items import RunSpec
-from tasks.sao.factory import make_preferring, make_writer
-from tasks.store import Lease, ParquetStore, open_journal
-from tasks.store.tables.interrupted_runs import mark_interrupted
 
 Notify: TypeAlias = Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]
 OFFLINE = "offline"

@@ -20,11 +20,11 @@ from convergence_core.search.recommend import Recommendation
 from convergence_core.search.schedule import Schedule
 from tasks.inputs.cases import groups_of
 from tasks.report.candidates import Final
-from tasks.report.collect import collect
 from tasks.report.files import write_results
 from tasks.run.champions import tagged_champion
 from tasks.run.progress import limit_reached
 from tasks.run.promotion_gate import judge, record
+from tasks.run.result import collect
 from tasks.run.run import Run, baseline_of, recommended
 from tasks.store.clock import wall_clock_us
 from tasks.store.tables.rows import measured_row, payload_rows, posterior_rows

@@ -21,13 +21,13 @@ from tasks.run.active_runs import is_open, run_of
 from tasks.run.assembly import OFFLINE, Notify, assemble
 from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.destinations import check_destinations
-from tasks.run.lineage import RETRY_TAG, check_missing, successor
-from tasks.run.prior_runs import ROUNDS_TAG, tags_of
+from tasks.run.prior_runs import tags_of
 from tasks.run.run import FLOW_RUN_TAG, Run
-from tasks.run.version import code_version
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore, new_run_id
 from tasks.store.clock import wall_clock_us
+from tasks.store.tables.lineage import RETRY_TAG, ROUNDS_TAG, check_missing, successor
+from tasks.version import code_version
 
 Notices: TypeAlias = Callable[[str], Notify]
 """Returns what is told of budget and providers, for a system of that name."""

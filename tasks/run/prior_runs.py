@@ -15,9 +15,9 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.warm_start import WarmStart, warm_start
 from tasks.inputs.loader import Loaded
-from tasks.run.lineage import superseded
 from tasks.serving.production import TAG as PRODUCTION, Production, production_tag, with_production
 from tasks.store import ParquetStore
+from tasks.store.tables.lineage import ROUNDS_TAG, superseded
 
 TAG = "warm_start"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
@@ -67,10 +67,6 @@ class PriorRuns:
             f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in found.correlation
         )
         return f"earlier runs: discount learned {discounts} (0: none, 1: all)"
-
-
-ROUNDS_TAG = "rounds_of_preferences"
-"""Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
 
 
 def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> dict[str, str]:

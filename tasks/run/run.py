@@ -42,7 +42,6 @@ from tasks.calls.session import EvaluationSession
 from tasks.inputs.loader import Loaded
 from tasks.rlp.run_rlp import RlpStep, Thinking
 from tasks.run import active_runs
-from tasks.run.lineage import told
 from tasks.run.prior_runs import PriorRuns
 from tasks.run.progress import RunProgress, StepResult, limit_reached
 from tasks.run.text_variants import widen
@@ -52,6 +51,7 @@ from tasks.sao.run_sao import Preferring
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store import Lease, ParquetStore
 from tasks.store.clock import wall_clock_us
+from tasks.store.tables.lineage import told
 from tasks.store.tables.rows import evaluation_row
 
 FLOW_RUN_TAG = "prefect_flow_run"

@@ -15,12 +15,12 @@ from convergence_core.sao.state import SaoState
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store
 from tasks.run.opener import Notices, prepare_run, resume_run, started_by
-from tasks.run.prior_runs import ROUNDS_TAG
 from tasks.run.progress import RunProgress
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.run.text_variants import widen
 from tasks.sao.factory import data_of
 from tasks.store import ParquetStore
+from tasks.store.tables.lineage import ROUNDS_TAG
 from tasks.store.tables.rows import generation_row
 
 SOURCE_TAG: Final = "evidence_of"

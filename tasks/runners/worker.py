@@ -16,7 +16,7 @@ from convergence_core.records import Trial, canonical_json
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded, load_mapping
-from tasks.run.evaluation_deps import EvaluationDeps, open_session
+from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
 from tasks.secrets.process_redaction import redacted_errors
 from tasks.store import open_journal

@@ -43,15 +43,15 @@ from convergence_core.search.sampler import SearchState
 from convergence_core.search.stopper import StopperState as StopperProgress
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.run.prior_runs import ROUNDS_TAG
 from tasks.run.progress import RunProgress
-from tasks.run.version import code_version
 from tasks.sao.factory import data_of, filter_settings
 from tasks.sao.history import IMPORT_TAG, judge_of, texts_of
 from tasks.store import Lease, ParquetStore, new_run_id
 from tasks.store.clock import wall_clock_us
 from tasks.store.layout import keep_mode, make_folder, write_file
+from tasks.store.tables.lineage import ROUNDS_TAG
 from tasks.store.tables.rows import generation_row
+from tasks.version import code_version
 
 WantedSplit: TypeAlias = Split | Literal["all"]
 

@@ -29,12 +29,12 @@ from tasks.json_values import as_text
 from tasks.rlp.factory import spent_on
 from tasks.rlp.model_calls import SAO, Model
 from tasks.rlp.sub_budget import SubBudget
-from tasks.run import lineage
 from tasks.sao.embeddings import Embedder
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.round_plan import Data, SaoSettings
 from tasks.sao.run_sao import Preferring
 from tasks.sao.writer import AnsweringSystem, Writer
+from tasks.store.tables import lineage
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (

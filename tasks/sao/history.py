@@ -16,7 +16,7 @@ from convergence_core.judges.coverage.measures import WINDOW
 from convergence_core.ports import RunRecord, Store
 from convergence_core.sao.rows import PREFERENCES_SQL, PROBES_SQL, pairs_of
 from convergence_core.sao.state import JudgedPair, SaoState
-from tasks.run.lineage import superseded
+from tasks.store.tables.lineage import superseded
 
 TAG: Final = "preferences_of"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""

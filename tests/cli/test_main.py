@@ -99,7 +99,7 @@ def test_unforeseen_error_is_a_message_that_names_debug(
     def fail() -> str:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr("tasks.run.version.code_version", fail)
+    monkeypatch.setattr("tasks.version.code_version", fail)
     done = cli("version")
     assert done.code == 1
     assert "RuntimeError: odd" in done.err
@@ -129,7 +129,7 @@ def test_ctrl_c_outside_a_run_is_130(cli: Runner, monkeypatch: pytest.MonkeyPatc
     def interrupt() -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tasks.run.version.code_version", interrupt)
+    monkeypatch.setattr("tasks.version.code_version", interrupt)
     assert cli("version").code == 130
 
 

@@ -27,10 +27,10 @@ from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.space.builder import build_space
 from tasks.inputs.cases import split_holdout
-from tasks.report.collect import collect
 from tasks.report.files import write_results
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
+from tasks.run.result import collect
 from tasks.store import ParquetStore
 from tasks.store.tables.rows import (
     candidate_rows,

@@ -5,10 +5,10 @@ from pathlib import Path
 from convergence_core.events import Event, GenerationFinished
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
-from tasks.report.collect import collect_progress
 from tasks.report.leaderboard import leaderboard_rows
 from tasks.report.plots import learning_curve_png
 from tasks.run.opener import prepare_run
+from tasks.run.result import collect_progress
 from tests.support.optimizations import write_project
 from tests.support.results import made_up_result
 from tests.support.searching import finish

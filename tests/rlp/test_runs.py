@@ -13,7 +13,7 @@ from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.rlp.rows import REPLAY_SQL, replay_of
 from tasks.inputs.loader import load
-from tasks.report.collect import collect_progress
+from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.store import ParquetStore
 from tests.support.thinking_server import ThinkingWorld, thinking_server

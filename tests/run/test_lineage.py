@@ -13,13 +13,13 @@ import yaml
 from convergence_core.errors import ResumeError
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
-from tasks.run.lineage import TAG
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.prior_runs import TAG as WARM_START, tags_of
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.ids import begun_us, new_run_id
+from tasks.store.tables.lineage import TAG
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import evaluate, play
 

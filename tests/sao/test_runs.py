@@ -23,9 +23,9 @@ from convergence_core.search.samplers import make_surrogate
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.report.collect import collect_progress
 from tasks.report.markdown import report_markdown
 from tasks.report.sao_section import preference_lines, preference_markdown, preference_report
+from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.run.sao_rounds import open_rounds
 from tasks.sao.factory import NO_LLM, NO_PROMPT

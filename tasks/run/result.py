@@ -25,11 +25,11 @@ from tasks.report.front import pareto_front
 from tasks.report.judge_section import judge_reports
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
-from tasks.run.lineage import ancestors
 from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run, recommended
 from tasks.store.clock import wall_clock_us
 from tasks.store.tables.ids import label_of
+from tasks.store.tables.lineage import ancestors
 
 MAX_LEADERBOARD = 500
 """Rows kept in a result; the store and ``experiments.csv`` hold all."""
