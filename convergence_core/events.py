@@ -113,14 +113,14 @@ class RunFinished:
     reason: str
 
 
+RunNotice: TypeAlias = BudgetWarned | TrafficChanged | ThinkingStopped
+"""What a person should know of a run that goes on."""
 Event: TypeAlias = (
     RunStarted
     | GenerationStarted
     | CellEvaluated
     | GenerationFinished
-    | BudgetWarned
-    | TrafficChanged
-    | ThinkingStopped
+    | RunNotice
     | FinalStarted
     | RunFinished
 )

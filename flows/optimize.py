@@ -11,16 +11,11 @@ from flows.generation import run_generation
 from flows.sao import sao
 from tasks.artifacts import notices, show_result, show_start
 from tasks.notify.system_events import emit_gate
-from tasks.prefect_support.flow_run_names import label_of_flow_run
-from tasks.prefect_support.garbage_collection import collecting_rarely
-from tasks.prefect_support.heartbeats import beating, flows_beat_themselves
-from tasks.prefect_support.orphans import cancelling_what_never_began
-from tasks.run.active_runs import sao_due
+from tasks.prefect_support.flow_runs import attended, attended_run, label_of_flow_run
 from tasks.run.adoption import Concluded, concluded_by
 from tasks.run.approval import await_adoption
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import Resume, open_run
-from tasks.secrets.process_redaction import redacted_errors
 from tasks.steps import evaluate
 
 
@@ -50,7 +45,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
         resume: ``auto`` goes on with the system's latest run if that was left unfinished with these
             very settings; ``never`` begins a new one.
     """
-    with redacted_errors(), beating(), collecting_rarely():
+    with attended():
         flow_run_id = runtime.flow_run.id
         concluded = concluded_by(config, run_id, flow_run_id)
         if concluded is not None:
@@ -66,11 +61,11 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
             flow_run_id=flow_run_id,
             notices=notices,
         )
-        with cancelling_what_never_began(run.run_id), run, flows_beat_themselves():
+        with attended_run(run):
             show_start(run)
             while run.should_continue():
                 with tags(*run.tags_of_generation()):
-                    if sao_due(run.run_id):
+                    if run.is_due("sao"):
                         sao(run_id=run.run_id, generation=run.next_generation)
                     run_generation(run.run_id, run.next_generation)
             finalists = choose_finalists(run)

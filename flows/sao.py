@@ -3,12 +3,10 @@
 from prefect import flow, runtime
 
 from tasks.artifacts import notices, show_rounds, show_tags
-from tasks.prefect_support.flow_run_names import label_of_round, task_runs_have_no_tags
-from tasks.prefect_support.heartbeats import beating
+from tasks.prefect_support.flow_runs import attended, label_of_round, task_runs_have_no_tags
 from tasks.run.active_runs import is_open
-from tasks.run.sao_rounds import open_rounds
-from tasks.secrets.process_redaction import redacted_errors
-from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
+from tasks.run.sao_rounds import finish, open_rounds, should_continue
+from tasks.steps import prefer, save_round
 
 
 @flow(name="sao", flow_run_name=label_of_round, validate_parameters=False)
@@ -26,16 +24,16 @@ def sao(
         run_id: a run that this process holds open.
         generation: of that run, before which the round is played.
     """
-    with redacted_errors(), beating(), task_runs_have_no_tags():
+    with attended(), task_runs_have_no_tags():
         if run_id is not None and generation is not None and is_open(run_id):
             return prefer(run_id, generation)
         run = open_rounds(config, flow_run_id=runtime.flow_run.id, notices=notices)
         n_kept = 0
         with run:
             show_tags(run)
-            while goes_on_with_rounds(run.run_id):
+            while should_continue(run):
                 n_kept += prefer(run.run_id, run.next_generation)
                 save_round(run.run_id, run.next_generation)
             show_rounds(run)
-            finish_rounds(run.run_id)
+            finish(run)
         return n_kept

@@ -22,7 +22,7 @@ from prefect.artifacts import (
 )
 
 from convergence_core.budget.limits import Limits
-from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
+from convergence_core.events import RunNotice
 from convergence_core.result import RunResult
 from tasks.notify.system_events import budget_events
 from tasks.report.budget_table import spending_markdown
@@ -52,7 +52,7 @@ def _key(run: Run, what: str) -> str:
     return f"{name}-{what}"
 
 
-def notices(system: str) -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
+def notices(system: str) -> Callable[[RunNotice], None]:
     """Return what writes notices of budget and providers into this flow run's log.
 
     Of what is spent it emits events, too. Notices come from the session's own thread, which Prefect
@@ -60,7 +60,7 @@ def notices(system: str) -> Callable[[BudgetWarned | TrafficChanged | ThinkingSt
     """
     logger, emit = get_run_logger(), budget_events(system)
 
-    def tell(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
+    def tell(notice: RunNotice) -> None:
         logger.warning("%s", notice.text)
         emit(notice)
 
@@ -88,7 +88,7 @@ def show_tags(run: Run, *, name: str | None = None) -> None:
             client.update_flow_run(UUID(flow_run_id), name=name, tags=tags)
 
 
-def show_standing(run_id: str) -> None:
+def show_progress(run_id: str) -> None:
     """Move the bar; show leaderboard and learning curve so far if the last ones have aged."""
     run = run_of(run_id)
     if run.next_generation == 0:
@@ -102,7 +102,7 @@ def show_standing(run_id: str) -> None:
         update_progress_artifact(artifact_id=artifact_id, progress=_percent(run))
     if is_due:
         when = f"after generation {run.next_generation - 1:02d}"
-        _show_standing(run, collect_progress(run), when)
+        _show_progress(run, collect_progress(run), when)
 
 
 def show_result(run: Run, result: RunResult) -> None:
@@ -112,7 +112,7 @@ def show_result(run: Run, result: RunResult) -> None:
         _SHOWN.pop(run.run_id, None)
     if artifact_id is not None:
         update_progress_artifact(artifact_id=artifact_id, progress=100.0)
-    _show_standing(run, result, "at its end")
+    _show_progress(run, result, "at its end")
     create_markdown_artifact(
         markdown=report_markdown(result), key=_key(run, "report"), description=run.label
     )
@@ -145,7 +145,7 @@ def _block(text: str) -> str:
     return "    " + " ".join(text.splitlines())
 
 
-def _show_standing(run: Run, result: RunResult, when: str) -> None:
+def _show_progress(run: Run, result: RunResult, when: str) -> None:
     create_table_artifact(
         table=[_named_last(row) for row in leaderboard_rows(result, n=10)],
         key=_key(run, "leaderboard"),
@@ -202,4 +202,4 @@ def show_rounds(run: Run) -> None:
 
 
 def _percent(run: Run) -> float:
-    return round(100.0 * run.next_generation / run.schedule.n_generations, 1)
+    return round(100.0 * run.next_generation / run.study.schedule.n_generations, 1)

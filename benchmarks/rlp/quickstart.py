@@ -27,10 +27,10 @@ from convergence_core.search.samplers import make_surrogate
 from convergence_core.search.samplers.search_update import tell
 from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
+from tasks.rlp.learner import RlpLearner
 from tasks.rlp.run_rlp import Thinking
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run
-from tasks.run.sealed import Sealed
 from tasks.steps import save_generation
 
 ROOT = Path(__file__).parents[2] / "data/quickstart"
@@ -58,21 +58,21 @@ def play_quickstart(way: Way, thinker: Thinkers, seed: int) -> tuple[float, floa
             tree["society"] = {"enabled": True}
             tree["llm"] = {"model": "tiny", "endpoint": f"{server.url}/v1"}
         run = prepare_run(load_mapping(tree, ROOT), seed=seed)
-        if run.thinking is not None:
+        rlp = run.learners.get("rlp")
+        if isinstance(rlp, RlpLearner):
             if way == "trust":
-                run.thinking.__class__ = Trusting
+                rlp.thinking.__class__ = Trusting
             if thinker != "offline":
-                stand_in(run.thinking, thinker, seed)
+                stand_in(rlp.thinking, thinker, seed)
         rewards: list[float] = []
         with run:
             while run.should_continue():
-                run.think()
-                run.predict()
+                run.think("rlp")
                 plan = run.ask()
                 number = run.next_generation
                 trials = [run.session.evaluate(a, number) for a in plan.assignments]
                 rewards += [e.reward or 0.0 for t in trials for e in t.evaluations]
-                save_generation.fn(run.run_id, number, Sealed(run.learn(trials)))
+                save_generation.fn(run.run_id, number, run.learn(trials))
             final = [run.session.evaluate(a, None) for a in choose_finalists(run)]
             result = conclude(run, final)
         assert result.winner is not None

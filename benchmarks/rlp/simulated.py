@@ -160,8 +160,8 @@ class Inline:
 class Trusting(Thinking):
     """Believes every thought, whatever it foretold: what RLP is measured against."""
 
-    def advice(self, generation: int) -> Advice:
+    def advice(self, generation: int, others: Advice | None = None) -> Advice:
         """Return the experts with all of the weight, and nothing reserved."""
-        advice = super().advice(generation)
+        advice = super().advice(generation, others)
         n = len(advice.experts)
         return Advice(experts=tuple(replace(e, weight=1.0 / n) for e in advice.experts))

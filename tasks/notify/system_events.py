@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from prefect.events import emit_event
 
-from convergence_core.events import BudgetWarned, ThinkingStopped, TrafficChanged
+from convergence_core.events import BudgetWarned, RunNotice
 from convergence_core.result import RunResult
 from tasks.report.phrases import counted
 from tasks.secrets.process_redaction import redacted_text
@@ -64,7 +64,7 @@ def emit_gate(result: RunResult) -> None:
 
 def budget_events(
     system: str,
-) -> Callable[[BudgetWarned | TrafficChanged | ThinkingStopped], None]:
+) -> Callable[[RunNotice], None]:
     """Return what emits an event for each share of a limit that is crossed; for any thread.
 
     Notices come from the session's own thread, which would not know which server the settings
@@ -72,7 +72,7 @@ def budget_events(
     """
     settings = contextvars.copy_context()
 
-    def tell(notice: BudgetWarned | TrafficChanged | ThinkingStopped) -> None:
+    def tell(notice: RunNotice) -> None:
         if isinstance(notice, BudgetWarned) and notice.share is not None:
             labels = {SHARE: f"{notice.share:.0%}".removesuffix("%")}
             text = f"Budget of {system}: {notice.text}"

@@ -5,30 +5,24 @@ from typing import Any, Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.budget import LlmConfig
-from convergence_core.ports import Journal, RunRecord, Store
-from convergence_core.records import Json, Params
+from convergence_core.ports import Row, RunRecord, Store
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
 from convergence_core.rlp.settings import RlpSettings
 from convergence_core.search.samplers import make_surrogate
+from convergence_core.search.study import StudyState
 from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
+from tasks.rlp.learner import RLP, RlpLearner
 from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
 from tasks.rlp.prompts import English, Wording
 from tasks.rlp.run_rlp import Thinking
 from tasks.rlp.sub_budget import SubBudget
 from tasks.rlp.thinker import Thinker
-from tasks.store.tables import lineage
 
 NO_LLM: Final = "RLP off: no `llm` is configured"
-
-
-def thought_workers(configuration: Configuration) -> int:
-    """Return the most calls of thoughts and preferences in flight."""
-    llm, society = configuration.llm, configuration.society
-    return 1 if llm is None or not (society.thinks or society.prefers) else llm.parallel_workers
 
 
 def settings_of(configuration: Configuration) -> RlpSettings:
@@ -91,21 +85,19 @@ def make_thinker(
     )
 
 
-def make_thinking(
+def make_rlp(
     thinker: Thinker | None,
     configuration: Configuration,
     *,
     record: RunRecord,
     session: EvaluationSession,
     store: Store,
-    journal: Journal,
-    learned: Json,
-    params_of: Mapping[str, Params],
-    next_generation: int,
+    attempts: Iterable[Row],
+    state: StudyState,
     redact: Callable[[str], str],
     on_notice: Callable[[str], None] | None = None,
-) -> Thinking | None:
-    """Return the thinking of a run; ``None``: nobody thinks.
+) -> RlpLearner | None:
+    """Return RLP of a run; ``None``: it is off.
 
     Args:
         thinker: as ``make_thinker`` returned it.
@@ -113,10 +105,8 @@ def make_thinking(
         record: of the run.
         session: makes the calls.
         store: holds the committed thoughts.
-        journal: knows what thoughts have cost.
-        learned: the state as the last checkpoint holds it; ``None``: there is none.
-        params_of: candidate → its parameters.
-        next_generation: the first that is not committed.
+        attempts: the run's calls, among them what thoughts have cost.
+        state: of the last committed generation.
         redact: keeps secrets out of what is stored.
         on_notice: told why nobody thinks.
     """
@@ -127,14 +117,17 @@ def make_thinking(
     run_id = record.run_id
     rlp = configuration.society.rlp
     strategies = tuple(rlp.strategies)
-    state = RlpState.first(strategies)
+    learned = state.learned.get(RLP)
+    rlp_state = RlpState.first(strategies)
     replay = Replay(capacity=rlp.buffer_size)
     if learned is not None:
-        state = RlpState.from_json(learned, params_of)
+        members = state.search.archive.members
+        params_of = {name: member.candidate.params for name, member in members.items()}
+        rlp_state = RlpState.from_json(learned, params_of)
         rows = store.rows(REPLAY_SQL, {"run_id": run_id})
         replay = replay_of(rows, strategies, rlp.buffer_size)
     limit = configuration.budget.max_usd
-    return Thinking(
+    thinking = Thinking(
         run_id=run_id,
         seed=record.seed,
         thinker=thinker,
@@ -143,14 +136,14 @@ def make_thinking(
         surrogate=make_surrogate(
             thinker.space, deterministic=configuration.evaluation.deterministic
         ),
-        state=state,
+        state=rlp_state,
         replay=replay,
         purse=SubBudget(
             limit_usd=None if limit is None else limit * rlp.max_share_usd,
             spent_usd=spent_on(
                 (THOUGHT, PREDICTION),
-                lineage.attempts(journal, record),
-                next_generation,
+                attempts,
+                state.next_generation,
             ),
         ),
         on_notice=on_notice,
@@ -158,6 +151,7 @@ def make_thinking(
             run_id, found.generation, {"commitments": commitment_rows(run_id, found, redact)}
         ),
     )
+    return RlpLearner(thinking, run_id)
 
 
 def spent_on(

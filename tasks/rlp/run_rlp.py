@@ -246,12 +246,17 @@ class Thinking:
 
     # -- advise
 
-    def advice(self, generation: int) -> Advice:
-        """Return what the sampler may use: reserved places, and experts where they predicted."""
-        found = self.commitment(generation)
+    def advice(self, generation: int, others: Advice | None = None) -> Advice:
+        """Return what the sampler may use: reserved places, and experts where they predicted.
+
+        Args:
+            generation: its number.
+            others: what other learners advise.
+        """
+        others, found = others or Advice(), self.commitment(generation)
         if found is None:
-            return Advice()
-        return Advice(reserves=True, experts=self._experts(found))
+            return others
+        return replace(others, reserves=True, experts=self._experts(found))
 
     def weights(self, commitment: Commitment) -> dict[str, float]:
         """Return thought → probability of a place of its strategy; of those heard alone."""
@@ -331,7 +336,7 @@ class Thinking:
         trials: Sequence[Trial],
         exogenous: frozenset[Cell],
         budget_left: float,
-    ) -> RlpStep | None:
+    ) -> RlpStep:
         """Return what a generation taught; nothing is kept until it is committed.
 
         Args:

@@ -18,14 +18,14 @@ from convergence_core.records import (
 from convergence_core.result import RunResult
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.schedule import Schedule
+from convergence_core.search.study import limit_reached
 from tasks.inputs.cases import groups_of
 from tasks.report.candidates import Final
 from tasks.report.files import write_results
 from tasks.run.champions import tagged_champion
-from tasks.run.progress import limit_reached
 from tasks.run.promotion_gate import judge, record
 from tasks.run.result import collect
-from tasks.run.run import Run, baseline_of, recommended
+from tasks.run.run import Run
 from tasks.store.clock import wall_clock_us
 from tasks.store.tables.rows import measured_row, payload_rows, posterior_rows
 
@@ -44,12 +44,12 @@ def choose_finalists(run: Run) -> list[Assignment]:
     """
     run.check_stop()
     run.begin_final()
-    recommendation = recommended(run)
-    if recommendation is None or not run.schedule.final_quota().n_cells:
+    recommendation = run.study.recommend(run.state)
+    if recommendation is None or not run.study.schedule.final_quota().n_cells:
         return []
-    members = run.progress.search.archive.members
+    members = run.state.search.archive.members
     subjects = [members[recommendation.candidate_id].candidate]
-    baseline = baseline_of(run)
+    baseline = run.study.baseline
     for other in (baseline, _champion(run)):
         known = {subject.candidate_id for subject in subjects}
         if other is not None and other.candidate_id not in known:
@@ -66,18 +66,18 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         RunInterruptedError: the run was asked to stop; resuming it takes the final look again.
     """
     run.check_stop()
-    ended = run.stop_reason()
+    ended = run.study.stop_reason(run.state)
     assert ended is not None  # noqa: S101 - the flow's loop ends only then
-    status, reason = ended
-    recommendation = recommended(run)
-    final_look = "" if recommendation is None else told_final_look(run.schedule, trials)
+    status, reason = ended.status, ended.text
+    recommendation = run.study.recommend(run.state)
+    final_look = "" if recommendation is None else told_final_look(run.study.schedule, trials)
     reached = limit_reached(trials)
     if reached is None and not trials and final_look:
         reached = final_look
     if reached is not None:  # a limit that raising would mend: the final look is not whole
         status, reason = "budget", reached
-    elif status == "done" and run.has_run_all_generations and _is_used_up(run):
-        reached = f"budget.max_calls={run.schedule.max_calls} is spent"
+    elif status == "done" and run.study.has_run_all_generations(run.state) and _is_used_up(run):
+        reached = f"budget.max_calls={run.study.schedule.max_calls} is spent"
         status, reason = "budget", f"{reached}: {reason}, with less than is configured"
     evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
     run.store.publish(
@@ -90,13 +90,13 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
             "attempts": run.journal.attempts(run.run_id, generation=None),
         },
     )
-    baseline = baseline_of(run)
+    baseline = run.study.baseline
     result = collect(
         run.store,
         replace(run.record, ended_us=wall_clock_us()),
         configuration=run.configuration,
         space=run.loaded.space,
-        search=run.progress.search,
+        search=run.state.search,
         recommendation=recommendation,
         final_trials=trials,
         totals=run.journal.totals(run.run_id),
@@ -122,7 +122,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     )
     if gate is not None and winner_id is not None:
         result = replace(result, gate=gate)
-        record(run, result, gate, run.progress.search.archive.members[winner_id].candidate)
+        record(run, result, gate, run.state.search.archive.members[winner_id].candidate)
     result = write_results(
         replace(result, final_look=final_look),
         run.store,
@@ -161,7 +161,7 @@ def told_final_look(schedule: Schedule, trials: Sequence[Trial]) -> str:
 
 
 def _is_used_up(run: Run) -> bool:
-    return run.schedule.is_used_up(run.spent.calls)
+    return run.study.schedule.is_used_up(run.spent.calls)
 
 
 def _estimate_rows(
@@ -193,7 +193,7 @@ def _estimate_rows(
 
 
 def _final_assignment(run: Run, candidate: Candidate) -> Assignment:
-    quota = run.schedule.final_quota()
+    quota = run.study.schedule.final_quota()
     holdout = sorted(
         (case.case_id for case in run.loaded.holdout_cases),
         key=lambda case_id: sha256_hex(f"final:{case_id}"),
@@ -202,8 +202,8 @@ def _final_assignment(run: Run, candidate: Candidate) -> Assignment:
         (case_id, 0, "holdout") for case_id in holdout[: quota.n_holdout]
     ]
     # The first repeat number that the search never asks.
-    repeat = run.schedule.repeats + run.schedule.n_again
-    chosen += [(case_id, repeat, "fresh") for case_id in run.case_order[: quota.n_fresh]]
+    repeat = run.study.schedule.repeats + run.study.schedule.n_again
+    chosen += [(case_id, repeat, "fresh") for case_id in run.study.case_order[: quota.n_fresh]]
     cells = tuple(
         Cell(candidate_id=candidate.candidate_id, case_id=case_id, repeat=number, role=role)
         for case_id, number, role in chosen

@@ -18,10 +18,11 @@ from convergence_core.result import RunResult
 from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.storage import ready_store
 from tasks.run.active_runs import is_open, run_of
-from tasks.run.assembly import OFFLINE, Notify, assemble
+from tasks.run.assembly import assemble
 from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.destinations import check_destinations
 from tasks.run.prior_runs import tags_of
+from tasks.run.resources import OFFLINE, Caller, OnNotice
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore, new_run_id
@@ -29,7 +30,7 @@ from tasks.store.clock import wall_clock_us
 from tasks.store.tables.lineage import RETRY_TAG, ROUNDS_TAG, check_missing, successor
 from tasks.version import code_version
 
-Notices: TypeAlias = Callable[[str], Notify]
+Notices: TypeAlias = Callable[[str], OnNotice]
 """Returns what is told of budget and providers, for a system of that name."""
 Resume: TypeAlias = Literal["auto", "never"]
 """Whether a scheduled run goes on with one that was left."""
@@ -83,7 +84,7 @@ def prepare_run(
     local_function: Callable[..., Any] | None = None,
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
-    on_notice: Notify | None = None,
+    on_notice: OnNotice | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
@@ -145,15 +146,14 @@ def prepare_run(
             **(tags or {}),
         },
     )
-    return assemble(
-        record,
-        loaded,
-        local_function,
-        evaluator,
-        on_event,
+    caller = Caller(
         mock_url=mock_url,
+        local_function=local_function,
+        evaluator=evaluator,
+        on_event=on_event,
         on_notice=on_notice,
     )
+    return assemble(record, loaded, caller)
 
 
 def resume_run(
@@ -167,7 +167,7 @@ def resume_run(
     local_function: Callable[..., Any] | None = None,
     evaluator: Callable[..., Any] | None = None,
     on_event: Listener | None = None,
-    on_notice: Notify | None = None,
+    on_notice: OnNotice | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Run:
     """Open an unfinished run where its last committed generation ended.
@@ -234,17 +234,14 @@ def resume_run(
             store, record, loaded, retry_missing=retry_missing, is_for_errors=is_for_errors
         )
     record = replace(record, tags={**record.tags, **(tags or {})})
-    return assemble(
-        record,
-        loaded,
-        local_function,
-        evaluator,
-        on_event,
+    caller = Caller(
         mock_url=mock_url,
+        local_function=local_function,
+        evaluator=evaluator,
+        on_event=on_event,
         on_notice=on_notice,
-        retry_missing=retry_missing,
-        is_raised=bool(raised),
     )
+    return assemble(record, loaded, caller, retry_missing=retry_missing, is_raised=bool(raised))
 
 
 def open_run(  # noqa: PLR0917 - as the flow passes them

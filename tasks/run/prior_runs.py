@@ -13,6 +13,9 @@ from convergence_core.errors import ResumeError
 from convergence_core.ports import RunRecord
 from convergence_core.posterior import SpaceModel
 from convergence_core.search.sampler import SearchState
+from convergence_core.search.samplers import make_surrogate
+from convergence_core.search.schedule import Schedule
+from convergence_core.search.study import Study
 from convergence_core.search.warm_start import WarmStart, warm_start
 from tasks.inputs.loader import Loaded
 from tasks.serving.production import TAG as PRODUCTION, Production, production_tag, with_production
@@ -39,7 +42,23 @@ class PriorRuns:
     production: Production = field(default_factory=Production)
     """What requests taught, counted among earlier runs."""
 
-    def told(self) -> str | None:
+    def study(self, loaded: Loaded, schedule: Schedule) -> Study:
+        """Return the study of a run that begins with these.
+
+        Args:
+            loaded: the run's configuration and space.
+            schedule: its plan in numbers of cells.
+        """
+        return Study.of(
+            loaded.configuration,
+            loaded.space,
+            schedule,
+            self.surrogate,
+            case_weights=self.case_weights,
+            winners=self.start.winners,
+        )
+
+    def describe(self) -> str | None:
         """Return a line on what the run starts from; ``None``: from nothing."""
         n_runs = self.start.n_runs - self.production.is_apart
         asked = self.production.told()
@@ -51,8 +70,8 @@ class PriorRuns:
             line += f"; {self.start.n_dropped:,} more do not fit today's search space"
         return line if asked is None else f"{line}; {asked}"
 
-    def learned(self, search: SearchState) -> str | None:
-        """Return a line on how far this evidence lets earlier runs be believed; see ``told``."""
+    def describe_agreement(self, search: SearchState) -> str | None:
+        """Return a line on how far this evidence agrees with earlier runs; ``None``: unknown."""
         if not self.surrogate.earlier:
             return None
         fitted = self.surrogate.fit(search.archive, case_weights=self.case_weights)
@@ -97,16 +116,13 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
     return {**earlier, **production_tag(store.path, system, config.production)}
 
 
-def read_past(
-    store: ParquetStore, record: RunRecord, loaded: Loaded, model: SpaceModel
-) -> PriorRuns:
+def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRuns:
     """Return what a run's earlier runs left.
 
     Args:
         store: where runs are kept.
         record: of the run.
         loaded: its configuration and cases.
-        model: its surrogate without a past.
 
     Raises:
         ResumeError: an earlier run is no longer in the store.
@@ -134,6 +150,8 @@ def read_past(
             last=int(record.tags[PRODUCTION]),
             discount=loaded.configuration.optimization.warm_start.production,
         )
+    deterministic = loaded.configuration.evaluation.deterministic
+    model = make_surrogate(loaded.space, deterministic=deterministic)
     start = warm_start(
         model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )

@@ -26,7 +26,7 @@ from tasks.report.judge_section import judge_reports
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
 from tasks.run.prior_runs import PriorRuns
-from tasks.run.run import Run, recommended
+from tasks.run.run import Run
 from tasks.store.clock import wall_clock_us
 from tasks.store.tables.ids import label_of
 from tasks.store.tables.lineage import ancestors
@@ -203,7 +203,9 @@ def _told(past: PriorRuns | None, search: SearchState) -> dict[str, str]:
     """Return what the run took over from earlier ones, in words."""
     if past is None:
         return {}
-    lines = [line for line in (past.told(), past.learned(search)) if line is not None]
+    lines = [
+        line for line in (past.describe(), past.describe_agreement(search)) if line is not None
+    ]
     return {"earlier runs": "; ".join(lines)} if lines else {}
 
 
@@ -228,8 +230,8 @@ def collect_progress(run: Run) -> RunResult:
         replace(run.record, ended_us=ended_us),
         configuration=run.configuration,
         space=loaded.space,
-        search=run.progress.search,
-        recommendation=recommended(run),
+        search=run.state.search,
+        recommendation=run.study.recommend(run.state),
         totals=run.journal.totals(run.run_id),
         n_maybe_paid=len(run.maybe_paid),
         cases=loaded.cases,

@@ -9,16 +9,19 @@ from dataclasses import replace
 from typing import Final
 
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.ports import Row, RunRecord
+from convergence_core.events import RunFinished
+from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
+from convergence_core.search.sampler import Plan
+from convergence_core.search.study import Asked, StudyState
 from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store
 from tasks.run.opener import Notices, prepare_run, resume_run, started_by
-from tasks.run.progress import RunProgress
-from tasks.run.run import FLOW_RUN_TAG, Run
-from tasks.run.text_variants import widen
+from tasks.run.run import FLOW_RUN_TAG, Run, StepResult
 from tasks.sao.factory import data_of
+from tasks.sao.learner import SAO, SaoLearner
+from tasks.sao.run_sao import Preferring
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG
 from tasks.store.tables.rows import generation_row
@@ -72,62 +75,96 @@ def open_rounds(
     return run
 
 
-def save_rounds(run: Run, flow_run_id: str | None) -> None:
+def sao_of(run: Run) -> Preferring | None:
+    """Return SAO of a run; ``None``: it is off."""
+    found = run.learners.get(SAO)
+    return found.preferring if isinstance(found, SaoLearner) else None
+
+
+def should_continue(run: Run) -> bool:
+    """Whether another round of preferences is to be played without an optimization.
+
+    Raises:
+        RunInterruptedError: the run was asked to stop.
+    """
+    run.check_stop()
+    found = sao_of(run)
+    return found is not None and found.may_go_on and run.study.leader(run.state) is not None
+
+
+def save_round(run: Run, flow_run_id: str | None) -> None:
     """Publish the round that was played as a generation of its own, and move on.
 
     Raises:
+        RunInterruptedError: the run was asked to stop, so the round may be incomplete.
         StoreWriteError: the round is not visible then; resuming plays it again.
     """
-    assert run.preferring is not None  # noqa: S101 - a round was played
-    generation, played = run.next_generation, run.preferring.round
-    state = run.preferring.now
-    progress = replace(
-        run.progress,
+    run.check_stop()
+    generation = run.next_generation
+    nothing = Asked(plan=Plan(assignments=()), rng_state=run.state.rng_state)
+    step = run.learners[SAO].learn(run.study, run.state, nothing, ())
+    state = replace(
+        run.state,
         next_generation=generation + 1,
         n_calls=run.journal.totals(run.run_id).n_attempts,
-        preferences=state.to_json(),
+        learned={**run.state.learned, SAO: step.learned},
     )
-    tables: dict[str, list[Row]] = {} if played is None else dict(played.tables)
-    tables["attempts"] = run.journal.attempts(run.run_id, generation=generation)
-    tables["generations"] = [
-        generation_row(
-            run.run_id,
-            generation,
-            [],
-            progress.to_checkpoint(),
-            flow_run_id=flow_run_id,
-            partial=False,
-            fallback_us=run.record.started_us,
-        )
-    ]
-    run.store.publish(run.run_id, generation, tables)
-    run.commit(progress, preferred=state)
+    row = generation_row(
+        run.run_id,
+        generation,
+        [],
+        state.to_checkpoint(),
+        flow_run_id=flow_run_id,
+        partial=False,
+        fallback_us=run.record.started_us,
+    )
+    attempts = run.journal.attempts(run.run_id, generation=generation)
+    run.store.publish(
+        run.run_id, generation, {**step.tables, "attempts": attempts, "generations": [row]}
+    )
+    run.commit(StepResult(trials=(), state=state, recommendation=None, learners={SAO: step}))
+
+
+def finish(run: Run) -> None:
+    """Mark a run of rounds as done, with why it ended."""
+    found = sao_of(run)
+    if found is None:
+        reason = "no preferences can be written"
+    elif found.disabled_reason is not None:
+        reason = found.disabled_reason
+    elif run.study.leader(run.state) is None:
+        reason = "no run of this system has a reward yet"
+    else:
+        reason = found.state.rounds.stop_reason or "alarm of coverage"
+    run.save("done", reason)
+    run.emit(RunFinished(run_id=run.run_id, status="done", reason=reason))
 
 
 def _take_over(run: Run) -> None:
     """Give a run the evidence of its source, and the texts that its rounds have distilled."""
-    if run.preferring is None:
+    found = sao_of(run)
+    if found is None:
         return
     source = run.record.tags.get(SOURCE_TAG)
-    state = run.preferring.state
+    state = found.state
     if run.next_generation == 0 and source is not None:
         checkpoint = run.store.checkpoint(source)
         assert checkpoint is not None  # noqa: S101 - it was chosen for having one
-        found = RunProgress.from_checkpoint(checkpoint)
-        run.progress = replace(run.progress, search=found.search)
-        if found.preferences is not None:
+        theirs = StudyState.from_checkpoint(checkpoint)
+        run.state = replace(run.state, search=theirs.search)
+        if SAO in theirs.learned:
             limit = run.configuration.society.sao.iterative_rounds
-            left = SaoState.from_json(found.preferences, limit=limit)
+            left = SaoState.from_json(theirs.learned[SAO], limit=limit)
             state = replace(state, variants=left.variants)
-            widen(run, state.variants)
+            run.widen(state.variants)
     data = data_of(
         run.loaded,
-        run.preferring.shape,
+        found.shape,
         run_id=run.record.tags.get(ANSWERS_TAG, run.run_id),
         seed=run.record.seed,
         store=run.store,
     )
-    run.preferring.take_over(state, data)
+    found.take_over(state, data)
 
 
 def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:
@@ -137,7 +174,7 @@ def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:
         checkpoint = store.checkpoint(record.run_id)
         if checkpoint is None or record.search_space_json != space:
             continue
-        if any(member.n for member in RunProgress.from_checkpoint(checkpoint).search.archive):
+        if any(member.n for member in StudyState.from_checkpoint(checkpoint).search.archive):
             return record
     return None
 

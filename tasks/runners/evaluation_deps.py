@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
+from convergence_core.config import Configuration
 from convergence_core.events import BudgetWarned, TrafficChanged
 from convergence_core.objective.reward import RewardModel
 from convergence_core.ports import Journal, Metric, Target
@@ -22,7 +22,7 @@ from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import judge_workers, make_metrics, make_target
 from tasks.inputs.loader import Loaded
-from tasks.rlp.factory import thought_workers
+from tasks.runners.work_items import RunSpec
 from tasks.store.journal.rates import open_rates
 
 
@@ -31,7 +31,7 @@ class EvaluationDeps:
     """What is asked, and how answers are measured."""
 
     loaded: Loaded
-    world: Environment
+    environment: Environment
     target: Target
     metrics: Sequence[Metric | PaidMetric]
 
@@ -39,7 +39,7 @@ class EvaluationDeps:
     def of(
         cls,
         loaded: Loaded,
-        world: Environment,
+        environment: Environment,
         *,
         local_function: Callable[..., Any] | None = None,
         evaluator: Callable[..., Any] | None = None,
@@ -48,7 +48,7 @@ class EvaluationDeps:
 
         Args:
             loaded: the configuration and its files.
-            world: the outside.
+            environment: keys and prices.
             local_function: the target, in place of ``api.function``.
             evaluator: the user's evaluator.
 
@@ -57,80 +57,79 @@ class EvaluationDeps:
         """
         return cls(
             loaded=loaded,
-            world=world,
-            target=make_target(loaded, world, local_function=local_function),
-            metrics=make_metrics(loaded, world, evaluator=evaluator),
+            environment=environment,
+            target=make_target(loaded, environment, local_function=local_function),
+            metrics=make_metrics(loaded, environment, evaluator=evaluator),
         )
 
 
 def open_session(
-    equipment: EvaluationDeps,
+    deps: EvaluationDeps,
+    spec: RunSpec,
     *,
-    run_id: str,
-    label: str,
-    payer: tuple[str, int],
-    world_name: str,
-    store_path: Path | str,
     journal: Journal,
     budget: Budget,
-    n_places: int = 1,
+    n_sessions: int = 1,
     on_cell: Callable[[Evaluation], None] | None = None,
     on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
 ) -> EvaluationSession:
     """Return a session of a run, in its own process or in one of those that share its limits.
 
     Args:
-        equipment: closed with the session.
-        run_id: the run.
-        label: for messages.
-        payer: id and beginning, in microseconds, of the run whose answers this one shares.
-        world_name: whose answers these are; see ``Epoch``.
-        store_path: of the run.
+        deps: closed with the session.
+        spec: of the run.
         journal: of the run; not closed with the session.
         budget: what may be spent.
-        n_places: sessions among which the calls in flight are divided.
+        n_sessions: among which the calls in flight are divided.
         on_cell: see ``EvaluationSession``.
         on_notice: see ``EvaluationSession``.
 
     Raises:
-        StoreError: the database of moments cannot be opened.
+        StoreError: the database of call times cannot be opened.
     """
-    loaded, world = equipment.loaded, equipment.world
+    loaded, environment = deps.loaded, deps.environment
     configuration = loaded.configuration
     execution = configuration.optimization.execution
     pacing = None
     if execution.calls_per_second:
-        rates = open_rates(store_path, world.journal_url(configuration))
+        rates = open_rates(spec.store_path, environment.journal_url(configuration))
         pacing = Pacing(rates, execution.calls_per_second)
+    payer_id, payer_started_us = spec.payer
     return EvaluationSession(
-        run_id=run_id,
-        target=equipment.target,
-        metrics=equipment.metrics,
+        run_id=spec.run_id,
+        target=deps.target,
+        metrics=deps.metrics,
         rewards=RewardModel.from_config(configuration.evaluation.metrics),
         cases={case.case_id: case for case in loaded.cases},
         journal=journal,
         budget=budget,
         epoch=Epoch(
-            run_id=payer[0],
+            run_id=payer_id,
             cache=configuration.cache,
-            run_started_us=payer[1],
-            world=world_name,
+            run_started_us=payer_started_us,
+            world=spec.world,
         ),
-        workers=max(1, execution.parallel_workers // n_places),
-        judge_workers=max(1, judge_workers(configuration) // n_places),
-        thought_workers=thought_workers(configuration),
+        workers=max(1, execution.parallel_workers // n_sessions),
+        judge_workers=max(1, judge_workers(configuration) // n_sessions),
+        thought_workers=_thought_workers(configuration),
         max_retries=execution.max_retries,
         max_rate_limit_retries=execution.max_rate_limit_retries,
         timeout_s=configuration.api.request.timeout_seconds,
         credential=secret_name(configuration.api),
-        run_label=label,
-        redact=world.redactor(configuration),
+        run_label=spec.label,
+        redact=environment.redactor(configuration),
         keep_text=configuration.storage.keep_text,
         on_cell=on_cell,
         on_notice=on_notice,
         pacing=pacing,
         address_of=partial(_address_check, loaded),
     )
+
+
+def _thought_workers(configuration: Configuration) -> int:
+    """Return the most calls of thoughts and preferences in flight."""
+    llm, society = configuration.llm, configuration.society
+    return 1 if llm is None or not (society.thinks or society.prefers) else llm.parallel_workers
 
 
 def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:

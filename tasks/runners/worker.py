@@ -87,19 +87,11 @@ class Worker:
         configuration = loaded.configuration
         world = Environment.of(configuration, mock_url=recipe.mock_url)
         budget = Budget(Limits.of(configuration.budget), lock=threading.Lock())
-        equipment = EvaluationDeps.of(loaded, world)
+        deps = EvaluationDeps.of(loaded, world)
         journal = open_journal(recipe.store_path, world.journal_url(configuration))
         try:
             self._session = open_session(
-                equipment,
-                run_id=recipe.run_id,
-                label=recipe.label,
-                payer=recipe.payer,
-                world_name=recipe.world,
-                store_path=recipe.store_path,
-                journal=journal,
-                budget=budget,
-                n_places=recipe.n_places,
+                deps, recipe, journal=journal, budget=budget, n_sessions=recipe.n_places
             )
         except BaseException:
             journal.close()

@@ -40,10 +40,9 @@ from convergence_core.sao.rows import (
 )
 from convergence_core.sao.state import JudgedPair
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.stopper import StopperState as StopperProgress
+from convergence_core.search.study import StudyState
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.run.progress import RunProgress
 from tasks.sao.factory import data_of, filter_settings
 from tasks.sao.history import IMPORT_TAG, judge_of, texts_of
 from tasks.store import Lease, ParquetStore, new_run_id
@@ -374,7 +373,7 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
         code_version=code_version(),
         tags={ROUNDS_TAG: "true", IMPORT_TAG: path.name},
     )
-    empty = RunProgress(search=SearchState(), rng_state={}, stopper=StopperProgress())
+    empty = StudyState(search=SearchState(), rng_state={})
     lease = Lease(store.path, record.name)
     lease.acquire()
     try:

@@ -1,7 +1,7 @@
 """From a configuration to who prefers; from a run's store to what was preferred so far."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.budget import LlmConfig
 from convergence_core.config.search_space import TextParam
-from convergence_core.ports import Journal, RunRecord, Store, Target
+from convergence_core.ports import Row, RunRecord, Store, Target
 from convergence_core.records import Json
 from convergence_core.sao.executed_items import EXECUTED, Grounded
 from convergence_core.sao.filters import FilterSettings
@@ -20,6 +20,7 @@ from convergence_core.sao.prompt_shape import PromptShape, shape_of
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
+from convergence_core.search.study import StudyState
 from tasks.calls.session import EvaluationSession
 from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
@@ -27,14 +28,14 @@ from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import as_text
 from tasks.rlp.factory import spent_on
-from tasks.rlp.model_calls import SAO, Model
+from tasks.rlp.model_calls import SAO as CALLS, Model
 from tasks.rlp.sub_budget import SubBudget
 from tasks.sao.embeddings import Embedder
 from tasks.sao.history import history_of, inherited_state
+from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round_plan import Data, SaoSettings
 from tasks.sao.run_sao import Preferring
 from tasks.sao.writer import AnsweringSystem, Writer
-from tasks.store.tables import lineage
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (
@@ -122,7 +123,7 @@ def make_writer(configuration: Configuration, world: Environment) -> Writer | No
         wording_version=TEMPLATES_VERSION,
         timeout_s=config.timeout_seconds,
         credential=config.api_key_env,
-        reads_for=SAO,
+        reads_for=CALLS,
         prices=world.prices,
     )
     api = configuration.api
@@ -156,7 +157,7 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
     )
 
 
-def make_preferring(
+def make_sao(
     writer: Writer | None,
     loaded: Loaded,
     world: Environment,
@@ -165,12 +166,11 @@ def make_preferring(
     record: RunRecord,
     session: EvaluationSession,
     store: Store,
-    journal: Journal,
-    learned: Json,
-    next_generation: int,
+    attempts: Iterable[Row],
+    state: StudyState,
     on_notice: Callable[[str], None] | None = None,
-) -> Preferring | None:
-    """Return the preferences of a run; ``None``: there are none, and the listener knows why.
+) -> SaoLearner | None:
+    """Return SAO of a run; ``None``: it is off, and the listener knows why.
 
     Args:
         writer: as ``make_writer`` returned it.
@@ -180,10 +180,8 @@ def make_preferring(
         record: of the run; its tags name the earlier runs.
         session: makes the calls.
         store: holds answers and pairs.
-        journal: knows what preferences have cost.
-        surrogate: the search's own model.
-        learned: the state as the last checkpoint holds it; ``None``: there is none.
-        next_generation: the first that is not committed.
+        attempts: the run's calls, among them what preferences have cost.
+        state: of the last committed generation.
         on_notice: told why there are none.
     """
     configuration = loaded.configuration
@@ -196,7 +194,7 @@ def make_preferring(
         return None
     limit, sao = configuration.budget.max_usd, configuration.society.sao
     run_id = record.run_id
-    return Preferring(
+    preferring = Preferring(
         run_id=run_id,
         writer=writer,
         asked=AnsweringSystem(
@@ -210,17 +208,18 @@ def make_preferring(
         data=data_of(loaded, shape, run_id=run_id, seed=record.seed, store=store),
         session=session,
         space=loaded.space,
-        state=first_state(configuration, learned, store, record),
+        state=first_state(configuration, state.learned.get(SAO), store, record),
         history=history_of(store, record),
         purse=SubBudget(
             limit_usd=None if limit is None else limit * sao.max_share_usd,
-            spent_usd=spent_on((SAO,), lineage.attempts(journal, record), next_generation),
+            spent_usd=spent_on((CALLS,), attempts, state.next_generation),
             whose="preferences",
             key="society.sao.max_share_usd",
         ),
         embedder=make_embedder(configuration, writer.model),
         on_notice=on_notice,
     )
+    return SaoLearner(preferring)
 
 
 def make_embedder(configuration: Configuration, writer: Model) -> Embedder | None:

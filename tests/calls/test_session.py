@@ -19,9 +19,9 @@ from convergence_core.errors import (
 from convergence_core.objective.reward import MetricRule
 from convergence_core.ports import Metric
 from convergence_core.records import eval_id_of
+from convergence_core.search.study import limit_reached
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared, SuccessRate
-from tasks.run.progress import limit_reached
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import (
     ScriptedTarget,

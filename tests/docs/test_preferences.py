@@ -20,6 +20,7 @@ from tests.support.preferring_runs import (
     begin,
     planted_world,
     play_generation,
+    preferring_of,
     write_preferring,
 )
 
@@ -53,8 +54,7 @@ def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
     with MockServer(MockOptions()) as server:
         run = begin(tmp_path, mock_url=server.url)
         with run:
-            assert run.preferring is not None
-            assert run.preferring.disabled_reason is None
+            assert preferring_of(run).disabled_reason is None
 
 
 def test_every_filter_and_channel_is_named():

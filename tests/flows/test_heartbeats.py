@@ -52,7 +52,7 @@ def test_within_the_block_the_outermost_run_beats_by_itself_too_and_task_runs_ha
     from prefect import flow, tags
     from prefect.context import TagsContext
 
-    from tasks.prefect_support.flow_run_names import task_runs_have_no_tags
+    from tasks.prefect_support.flow_runs import task_runs_have_no_tags
     from tasks.prefect_support.heartbeats import BEAT, beating, flows_beat_themselves
 
     @flow

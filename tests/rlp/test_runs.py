@@ -26,6 +26,7 @@ from tests.support.thoughtful_runs import (
     play_generation,
     rows,
     run_whole,
+    thinking_of,
     truth,
     write_thoughtful,
 )
@@ -113,8 +114,7 @@ def test_the_commitment_is_on_disk_before_anything_is_evaluated(tmp_path: Path):
         write_thoughtful(tmp_path, server.url)
         run = begun(tmp_path)
         play_generation(run)
-        run.think()
-        run.predict()
+        run.think("rlp")
         (path,) = (tmp_path / STORE / "live/commitments").glob("*/g00001.parquet")
         before = path.read_bytes()
         for _ in range(2):  # the generation, and the next
@@ -256,14 +256,13 @@ def test_an_outcome_that_is_older_than_the_commitment_counts_for_nothing(tmp_pat
         write_thoughtful(tmp_path, server.url)
         run = begun(tmp_path)
         play_generation(run)
-        assert run.thinking is not None
-        run.think()
-        run.predict()
-        commitment = run.thinking.commitment(1)
+        run.think("rlp")
+        thinking = thinking_of(run)
+        commitment = thinking.commitment(1)
         assert commitment is not None
         trials = [run.session.evaluate(a, 1) for a in run.ask().assignments]
-        run.thinking._commitment = replace(commitment, committed_us=2**62)
-        taught = run.learn(trials).taught
+        thinking._commitment = replace(commitment, committed_us=2**62)
+        taught = thinking.learn(1, trials, run.ask().exogenous, 0.5)
         run.close()
     assert taught is not None
     assert taught.lesson.rows == ()
@@ -296,8 +295,7 @@ def test_one_text_in_several_generations_is_one_thought_each_time(tmp_path: Path
         report = collect_progress(run).thinking
         run.close()
         run = go_on(tmp_path)
-        assert run.thinking is not None
-        replay = run.thinking.replay
+        replay = thinking_of(run).replay
         run.close()
     assert report is not None
     assert report.n_thoughts + report.n_silent == n_thoughts

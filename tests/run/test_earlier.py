@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def candidates(run: Run) -> list[tuple[str, str]]:
-    return [(m.candidate.candidate_id, m.candidate.origin) for m in run.progress.search.archive]
+    return [(m.candidate.candidate_id, m.candidate.origin) for m in run.state.search.archive]
 
 
 def stop_after(run: Run, n_generations: int) -> None:
@@ -63,12 +63,12 @@ def test_second_run_asks_the_firsts_winner_again_and_says_what_it_starts_from(fo
     assert facts(play(first)) is None
     second = begin(folder, on_event=events.append)
     assert second.record.tags[TAG] == f"{first.run_id}@4"
-    winner = first.recommend(first.progress.search)
+    winner = first.study.recommend(first.state)
     assert winner is not None
     elites = [a.candidate for a in second.ask().assignments if a.candidate.origin == "elite"]
     assert winner.candidate_id in {candidate.candidate_id for candidate in elites}
     result = play(second)
-    n = len(first.progress.search.archive)
+    n = len(first.state.search.archive)
     begun = next(event for event in events if isinstance(event, RunStarted))
     assert begun.warm_start == f"starts from 1 earlier run ({n} candidates)"
     told = facts(result)
@@ -132,11 +132,11 @@ def test_a_narrowed_space_is_told(folder: Path):
             "kind": {"type": "categorical", "choices": ["a", "b"], "default": "a"},
         },
     )
-    members = [member.candidate for member in first.progress.search.archive]
+    members = [member.candidate for member in first.state.search.archive]
     n_dropped = sum(candidate.params["kind"] == "c" for candidate in members)
     assert n_dropped
     second = begin(folder)
-    assert second.past.told() == (
+    assert second.past.describe() == (
         f"starts from 1 earlier run ({len(members) - n_dropped} candidates); "
         f"{n_dropped} more do not fit today's search space"
     )
@@ -210,7 +210,7 @@ def served(folder: Path, params: dict[str, object], rewards: list[float], arm: s
 def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: Path):
     first = begin(folder)
     play(first)
-    winner = first.recommend(first.progress.search)
+    winner = first.study.recommend(first.state)
     assert winner is not None
     alone = begin(folder)
     best, next_best, *_ = alone.past.start.winners
@@ -234,7 +234,7 @@ def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: 
 def test_production_alone_is_an_evidence_and_a_discount_of_none_leaves_it_out(folder: Path):
     served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 10)
     run = begin(folder)
-    assert run.past.told() == (
+    assert run.past.describe() == (
         "starts from production: 10 rewards of 1 arm, of which 5 count (discount 0.5, at most 40 of "
         "an arm)"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from convergence_core.records import canonical_json
-from tasks.run.active_runs import stopping_when_left
+from tasks.prefect_support.flow_runs import stopping_when_left
 from tasks.run.adoption import concluded_by
 from tasks.run.opener import open_run
 from tasks.run.run import Run

@@ -26,6 +26,7 @@ from tests.support.preferring_runs import (
     case_truth,
     go_on,
     play_generation,
+    preferring_of,
     write_preferring,
 )
 
@@ -37,8 +38,7 @@ def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def state_of(run: Run) -> SaoState:
-    assert run.preferring is not None
-    return run.preferring.state
+    return preferring_of(run).state
 
 
 # -- coverage
@@ -160,9 +160,9 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
             assert [len(texts) for texts in before.variants.values()] == [1]
             world.is_narrow, world.distilled = True, "What about it?"
             prefer.fn(run.run_id, 2)
-            assert run.preferring is not None
-            assert run.preferring.round is not None
-            now, pairs = run.preferring.round.state, run.preferring.round.pairs
+            played = preferring_of(run).round
+            assert played is not None
+            now, pairs = played.state, played.pairs
             assert now.alarms.is_stopped
             assert now.is_believed
             # A text was distilled from these pairs.
@@ -170,7 +170,7 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
             assert sum(pair.comparison.kind == "candidates" for pair in pairs) > 9
             assert now.variants == before.variants
             assert not any(pair.teaches for pair in pairs)
-            left = run.preferring.round.history
+            left = played.history
             play_generation(run)
             again = history_of(run.store, run.record)
             assert (again.pairs, again.texts) == (left.pairs, left.texts)
@@ -244,7 +244,7 @@ class Pleased(World):
 
 def play_round(run: Run, world: Pleased) -> str:
     """Play a generation before which the judge has come to love the incumbent; return this."""
-    leader = run.leader()
+    leader = run.study.leader(run.state)
     assert leader is not None
     world.beloved = leader.params
     play_generation(run)

@@ -26,6 +26,7 @@ from tests.support.preferring_runs import (
     go_on,
     planted_world,
     play_generation,
+    preferring_of,
     write_preferring,
 )
 
@@ -59,8 +60,7 @@ def finish(run: Run) -> SaoState:
     with run:
         while run.should_continue():
             play_generation(run)
-        assert run.preferring is not None
-        return run.preferring.state
+        return preferring_of(run).state
 
 
 # -- what goes on
@@ -184,16 +184,14 @@ def test_what_a_run_knows_of_earlier_ones_is_settled_when_it_begins(two):
         write_preferring(folder, server.url, **SMALL)
         run = begin(folder)
         assert len(run.record.tags[TAG].split()) == 2
-        assert run.preferring is not None
-        state, before = run.preferring.state, history_of(run.store, run.record)
+        state, before = preferring_of(run).state, history_of(run.store, run.record)
         label = run.label
         with run:  # its row is written, and nothing else
             pass
         finish(begin(folder))  # another run goes on meanwhile
         run = go_on(folder, name=label)
         with run:
-            assert run.preferring is not None
-            assert run.preferring.state == state
+            assert preferring_of(run).state == state
             assert history_of(run.store, run.record) == before
         assert len(before.pairs) == 10
     assert state.trust == states[1].trust
@@ -207,19 +205,17 @@ def test_an_alarm_lasts_into_the_next_run_and_what_it_wrote_is_not_forgotten(tmp
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            assert run.preferring is not None
             alarms = Alarms(reference=FULL, n_alarms=1, is_stopped=True, why="Vendi score low")
-            run.preferring.state = replace(run.preferring.state, alarms=alarms)
+            preferring_of(run).state = replace(preferring_of(run).state, alarms=alarms)
             play_generation(run)
-            left = run.preferring.state.alarms
+            left = preferring_of(run).state.alarms
         assert (left.is_stopped, left.n_clean) == (True, 1)
         run = begin(tmp_path)
         with run:
-            assert run.preferring is not None
-            assert run.preferring.state.alarms == left
+            assert preferring_of(run).state.alarms == left
             play_generation(run)
             play_generation(run)
-            assert run.preferring.state.alarms.gives_rows
+            assert preferring_of(run).state.alarms.gives_rows
             history = history_of(run.store, run.record)
     assert rows(tmp_path, "select * from preferences") == []
     probes = rows(tmp_path, "select persona, prompt_sha256 from preference_probes")
@@ -237,24 +233,23 @@ def test_the_third_alarm_stays_over_runs_until_a_person_writes_that_they_looked(
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            assert run.preferring is not None
             alarms = Alarms(reference=FULL, n_alarms=3, is_stopped=True, why="x")
-            run.preferring.state = replace(
-                run.preferring.state, alarms=replace(alarms, n_alarms=2)
+            preferring_of(run).state = replace(
+                preferring_of(run).state, alarms=replace(alarms, n_alarms=2)
             )
             prefer.fn(run.run_id, 1)  # a round on probation, so that the run counts
-            assert run.preferring.round is not None
-            now = replace(run.preferring.round.state, alarms=alarms)
-            run.preferring.round = replace(run.preferring.round, state=now)
+            played = preferring_of(run).round
+            assert played is not None
+            now = replace(played.state, alarms=alarms)
+            preferring_of(run).round = replace(played, state=now)
             play_generation(run)
         for released, may in ((0, False), (3, True)):
             settings = {**sao, "released_alarms": released}
             write_preferring(tmp_path, server.url, **{**SMALL, "society__sao": settings})
             run = begin(tmp_path)
             with run:
-                assert run.preferring is not None
-                assert run.preferring.state.alarms.n_alarms == 3
-                assert run.preferring.may_go_on == may, released
+                assert preferring_of(run).state.alarms.n_alarms == 3
+                assert preferring_of(run).may_go_on == may, released
 
 
 def test_another_judge_begins_without_trust_and_with_all_prompts(two):
@@ -264,8 +259,7 @@ def test_another_judge_begins_without_trust_and_with_all_prompts(two):
         write_preferring(folder, server.url, **{**SMALL, "society__sao": sao})
         run = begin(folder)
         with run:
-            assert run.preferring is not None
-            assert run.preferring.state.trust == Trust()
+            assert preferring_of(run).state.trust == Trust()
             history = history_of(run.store, run.record)
     assert history.pairs == ()
     assert history.audited == ()

@@ -27,9 +27,9 @@ from tasks.report.markdown import report_markdown
 from tasks.report.sao_section import preference_lines, preference_markdown, preference_report
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
-from tasks.run.sao_rounds import open_rounds
+from tasks.run.sao_rounds import finish as finish_rounds, open_rounds, should_continue
 from tasks.sao.factory import NO_LLM, NO_PROMPT
-from tasks.steps import finish_rounds, goes_on_with_rounds, prefer, save_round
+from tasks.steps import prefer, save_round
 from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
@@ -41,6 +41,7 @@ from tests.support.preferring_runs import (
     planted_world,
     play,
     play_generation,
+    preferring_of,
     write_preferring,
 )
 
@@ -190,16 +191,13 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
         with run:
             play_generation(run)
             assert not play_generation(run, stop_before=lambda name: name == step)
-            played = run.preferring
-            assert played is not None
+            played = preferring_of(run)
             assert played.round is not None
             before = dict(world.n_asked), played.round
         assert rows(tmp_path, "select * from preferences") == []
         run = go_on(tmp_path)
         with run:
             play_generation(run)
-            again = run.preferring
-            assert again is not None
         asked = {what: n for what, n in world.n_asked.items() if what != "case"}
     assert asked == {what: n for what, n in before[0].items() if what != "case"}
     found = rows(tmp_path, "select * from preferences order by position")
@@ -324,7 +322,7 @@ def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
             (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
         run = begin(tmp_path, on_event=events.append)
         with run:
-            assert run.preferring is None
+            assert not run.learners
             play_generation(run)
     told = [event.text for event in events if isinstance(event, ThinkingStopped)]
     assert told == [wanted]
@@ -374,25 +372,22 @@ def test_preferences_change_no_ranking_and_without_a_distilled_text_no_plan(tmp_
         with run:
             play_generation(run)
             play_generation(run)
-            preferring = run.preferring
-            assert preferring is not None
-            assert preferring.state.is_believed
+            assert preferring_of(run).state.is_believed
             prefer.fn(run.run_id, run.next_generation)
             plan = run.ask()
             trials = [run.session.evaluate(a, run.next_generation) for a in plan.assignments]
             told = run.learn(trials)
             # The same trials in a run that never heard of preferences.
-            run.preferring = None
+            del run.learners["sao"]
             assert run.ask() == plan
             untold = run.learn(trials)
-            run.preferring = preferring  # closed with the run
             assert told.recommendation is not None
             assert _bytes(run, told) == _bytes(run, untold)
 
 
 def _bytes(run: Run, learned: Any) -> str:
-    search = learned.progress.search
-    found = run.recommend(search)
+    search = learned.state.search
+    found = run.study.recommendation(search)
     assert found is not None
     ranking = [(r.candidate_id, r.mean, r.low, r.high) for r in found.ranking]
     return canonical_json([search.to_json(), *map(list, ranking)])
@@ -417,8 +412,7 @@ def test_deleting_the_data_changes_what_the_next_round_asks(tmp_path: Path):
         with run:
             play_generation(run)
             play_generation(run)
-            assert run.preferring is not None
-            assert run.preferring.state.is_believed
+            assert preferring_of(run).state.is_believed
         shutil.copytree(folder, kept)
         asked = []
         for deletes in (False, False, True):
@@ -458,10 +452,10 @@ def ranking_of(run: Run, space: Any) -> str:
 
     members = {
         name: member
-        for name, member in run.progress.search.archive.members.items()
+        for name, member in run.state.search.archive.members.items()
         if "three short steps" not in str(member.candidate.params["system"])
     }
-    search = replace(run.progress.search, archive=Archive(members))
+    search = replace(run.state.search, archive=Archive(members))
     rng = np.random.default_rng(0)
     found = recommend(search, rng=rng, surrogate=make_surrogate(space))
     assert found is not None
@@ -523,8 +517,7 @@ def test_after_an_alarm_prompts_alone_are_written_and_no_row(tmp_path: Path):
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            preferring = run.preferring
-            assert preferring is not None
+            preferring = preferring_of(run)
             alarms = Alarms(reference=FULL, n_alarms=1, is_stopped=True, why="Vendi score low")
             preferring.state = replace(preferring.state, alarms=alarms)
             play_generation(run)
@@ -543,8 +536,7 @@ def test_the_third_alarm_ends_all_rounds_until_a_person_releases_it(tmp_path: Pa
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            preferring = run.preferring
-            assert preferring is not None
+            preferring = preferring_of(run)
             alarms = Alarms(reference=FULL, n_alarms=3, is_stopped=True, why="x")
             preferring.state = replace(preferring.state, alarms=alarms)
             assert not preferring.is_due(1)
@@ -559,9 +551,8 @@ def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            preferring = run.preferring
-            assert preferring is not None
-            old = next(iter(run.progress.search.archive)).candidate
+            preferring = preferring_of(run)
+            old = next(iter(run.state.search.archive)).candidate
             best = Standing(
                 round_number=0,
                 incumbent=canonical_json(dict(old.params)),
@@ -571,7 +562,7 @@ def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(
             frozen = Exploitation(rounds=(best,), best=best, is_frozen=True)
             preferring.state = replace(preferring.state, exploitation=frozen)
             play_generation(run)
-            assert preferring.advice(Advice(), run.leader()) == Advice()
+            assert preferring.advice(Advice(), run.study.leader(run.state)) == Advice()
             report = preference_report(run.store, run.run_id, "codes")
     authors = rows(tmp_path, "select distinct first_author from preferences "
                              "where kind = 'incumbent'")  # fmt: skip
@@ -591,12 +582,11 @@ def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
         before = rows(folder, "select count(*) as n from preferences")[0]["n"]
         run = open_rounds(str(folder / "optimization.yaml"))
         with run:
-            assert run.preferring is not None
-            assert run.preferring.state.trust.n_items > 0
-            while goes_on_with_rounds(run.run_id):
+            assert preferring_of(run).state.trust.n_items > 0
+            while should_continue(run):
                 prefer.fn(run.run_id, run.next_generation)
                 save_round.fn(run.run_id, run.next_generation)
-            finish_rounds(run.run_id)
+            finish_rounds(run)
         assert run.next_generation == 3
         every = rows(folder, "select * from preference_rounds order by run_id, generation")
         found = [row for row in every if row["run_id"] == run.run_id]
@@ -612,7 +602,6 @@ def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
         # The next ones go on from these.
         run = open_rounds(str(folder / "optimization.yaml"))
         with run:
-            assert run.preferring is not None
-            assert run.leader() is not None
-            assert run.preferring.state.trust.n_items > found[-1]["n_items"]
-            assert run.preferring.state.rounds.n_done == 0
+            assert run.study.leader(run.state) is not None
+            assert preferring_of(run).state.trust.n_items > found[-1]["n_items"]
+            assert preferring_of(run).state.rounds.n_done == 0

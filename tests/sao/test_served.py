@@ -196,7 +196,7 @@ def test_what_moves_a_judge_behind_a_server_is_what_was_planted(tmp_path: Path):
         with run:
             play_generation(run)
             play_generation(run)
-            asked = {m.candidate.candidate_id: m.candidate for m in run.progress.search.archive}
+            asked = {m.candidate.candidate_id: m.candidate for m in run.state.search.archive}
             report = rows(tmp_path, "select judge from preference_rounds")
     assert report[0]["judge"]["position"] == pytest.approx(0.8, abs=0.4)
     assert report[0]["judge"]["length"] == pytest.approx(0.6, abs=0.8)

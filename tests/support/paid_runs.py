@@ -23,8 +23,7 @@ from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
-from tasks.run.progress import StepResult
-from tasks.run.run import Run
+from tasks.run.run import Run, StepResult
 from tasks.store import ParquetStore
 from tasks.store.tables.rows import (
     candidate_rows,
@@ -152,7 +151,7 @@ def publish(run: Run, learned: StepResult) -> None:
     evaluations = [evaluation for trial in learned.trials for evaluation in trial.evaluations]
     tables: dict[str, Any] = {
         "payloads": payload_rows(run.run_id, evaluations),
-        "candidates": candidate_rows(run.run_id, learned.progress.search.archive, generation),
+        "candidates": candidate_rows(run.run_id, learned.state.search.archive, generation),
         "evaluations": [evaluation_row(run.run_id, evaluation) for evaluation in evaluations],
         "attempts": run.journal.attempts(run.run_id, generation=generation),
         "generations": [
@@ -160,7 +159,7 @@ def publish(run: Run, learned: StepResult) -> None:
                 run.run_id,
                 generation,
                 evaluations,
-                learned.progress.to_checkpoint(),
+                learned.state.to_checkpoint(),
                 flow_run_id=None,
                 partial=any(evaluation.status == "skipped" for evaluation in evaluations),
                 fallback_us=run.record.started_us,
@@ -168,7 +167,7 @@ def publish(run: Run, learned: StepResult) -> None:
         ],
     }
     run.store.publish(run.run_id, generation, tables)
-    run.commit(learned.progress)
+    run.commit(learned)
 
 
 # -- one run in a process that may be killed

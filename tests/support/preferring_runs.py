@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from tasks.inputs.loader import load
-from tasks.run.active_runs import sao_due
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
-from tasks.run.sealed import Sealed
+from tasks.run.sao_rounds import sao_of
+from tasks.sao.run_sao import Preferring
 from tasks.steps import prefer, sample_candidates, save_generation
 from tests.support.planted_server import PlantedWorld
 
@@ -135,7 +135,7 @@ def go_on(folder: Path, **options: Any) -> Run:
 def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
     """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
     number = run.next_generation
-    if sao_due(run.run_id):
+    if run.is_due("sao"):
         prefer.fn(run.run_id, number)
     if stop_before("sample"):
         return False
@@ -143,8 +143,15 @@ def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: 
     trials = [run.session.evaluate(assignment, number) for assignment in plan.assignments]
     if stop_before("learn"):
         return False
-    save_generation.fn(run.run_id, number, Sealed(run.learn(trials)))
+    save_generation.fn(run.run_id, number, run.learn(trials))
     return True
+
+
+def preferring_of(run: Run) -> Preferring:
+    """SAO of a run in which it is on."""
+    found = sao_of(run)
+    assert found is not None
+    return found
 
 
 def play(run: Run) -> Any:

@@ -9,7 +9,6 @@ from tasks.inputs.loader import load
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run
 from tasks.run.run import Run
-from tasks.run.sealed import Sealed
 from tasks.steps import evaluate, learn, sample_candidates, save_generation
 
 
@@ -26,8 +25,8 @@ def finish(run: Run) -> RunResult:
             plan = sample_candidates.fn(run.run_id, number)
             ask = partial(evaluate.fn, run_id=run.run_id, generation=number)
             trials = list(pool.map(ask, plan.assignments))
-            learned = learn.fn(run.run_id, number, Sealed(trials))
-            save_generation.fn(run.run_id, number, Sealed(learned))
+            learned = learn.fn(run.run_id, number, trials)
+            save_generation.fn(run.run_id, number, learned)
         finalists = choose_finalists(run)
         finally_ = partial(evaluate.fn, run_id=run.run_id, generation=None)
         return conclude(run, list(pool.map(finally_, finalists)))

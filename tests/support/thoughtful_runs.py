@@ -7,11 +7,12 @@ from typing import Any
 import yaml
 
 from tasks.inputs.loader import load
+from tasks.rlp.learner import RlpLearner
+from tasks.rlp.run_rlp import Thinking
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
-from tasks.run.sealed import Sealed
-from tasks.steps import predict, sample_candidates, save_generation, think
+from tasks.steps import sample_candidates, save_generation, think
 from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
 from tests.support.thinking_server import ThinkingWorld, thinking_server
@@ -85,9 +86,8 @@ def go_on(folder: Path, **options: Any) -> Run:
 def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: False) -> bool:
     """Run one generation as the flow does; ``stop_before`` leaves it before a step."""
     number = run.next_generation
-    if run.thinking is not None and run.thinking.disabled_reason is None:
+    if run.is_due("rlp"):
         think.fn(run.run_id, number)
-        predict.fn(run.run_id, number)
     if stop_before("sample"):
         return False
     plan = sample_candidates.fn(run.run_id, number)
@@ -95,7 +95,7 @@ def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: 
     if stop_before("learn"):
         return False
     learned = run.learn(trials)
-    save_generation.fn(run.run_id, number, Sealed(learned))
+    save_generation.fn(run.run_id, number, learned)
     return True
 
 
@@ -106,6 +106,13 @@ def play(run: Run) -> Any:
             play_generation(run)
         trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
         return conclude(run, trials)
+
+
+def thinking_of(run: Run) -> Thinking:
+    """RLP of a run in which it is on."""
+    found = run.learners["rlp"]
+    assert isinstance(found, RlpLearner)
+    return found.thinking
 
 
 def configuration_of(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A program of its own: Prefect's client sends events to the first server of its p
 
 from prefect import flow, runtime, tags, task
 
-from tasks.prefect_support.flow_run_names import (
+from tasks.prefect_support.flow_runs import (
     task_run_events_have_no_tags,
     task_runs_have_no_tags,
 )

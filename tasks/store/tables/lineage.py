@@ -112,7 +112,7 @@ def inherit(store: ParquetStore, record: RunRecord) -> None:
     store.continue_run(ancestors(record)[0], record.run_id)
 
 
-def standing(store: ParquetStore, record: RunRecord) -> Checkpoint | None:
+def last_checkpoint(store: ParquetStore, record: RunRecord) -> Checkpoint | None:
     """Return the last committed checkpoint of a run, its own or inherited; ``None``: none."""
     own = store.checkpoint(record.run_id)
     return own if _is_begun(own, record) else store.checkpoint(ancestors(record)[0])
@@ -143,7 +143,7 @@ def payer(record: RunRecord) -> tuple[str, int]:
     return first, record.started_us if first == record.run_id else begun_us(first)
 
 
-def told(record: RunRecord, before: Spent) -> str | None:
+def describe_lineage(record: RunRecord, before: Spent) -> str | None:
     """Return a line on the finished run that a run goes on from; ``None``: it began anew.
 
     Args:

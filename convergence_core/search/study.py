@@ -1,0 +1,404 @@
+"""Study: the deciding half of a run.
+
+    state = study.start()
+    while study.should_continue(state):
+        asked = study.ask(state)
+        trials = evaluate(asked.plan)
+        state, _ = study.learn(state, asked, trials, n_calls=...)
+    winner = study.recommend(state)
+
+A ``Study`` is what stays the same while a run goes on; a ``StudyState`` is what its last committed
+generation left. Both are values. Each method is a function of its arguments, the draws of the
+random generator included, whose state is part of the ``StudyState``: asked twice, a study plans
+the same generation, and a run that is resumed from its checkpoint is the same run.
+
+``tasks.run`` connects a study to the world: it evaluates plans and makes states durable.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+
+from convergence_core.config import Configuration
+from convergence_core.objective.goals import Goals
+from convergence_core.ports import Checkpoint
+from convergence_core.posterior import SpaceModel
+from convergence_core.records import (
+    Assignment,
+    Candidate,
+    Cell,
+    Json,
+    Params,
+    Trial,
+    canonical_json,
+)
+from convergence_core.search.recommend import Recommendation, recommend
+from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
+from convergence_core.search.samplers import make_sampler
+from convergence_core.search.schedule import Schedule
+from convergence_core.search.stopper import Stopper, StopperState
+from convergence_core.space import Space
+
+_STORED_NAMES: Final = {"rlp": "thoughts", "sao": "preferences"}
+"""Learner → key of its state in a checkpoint; others are kept under their own name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyState:
+    """What is known after the last committed generation: all that a resumed run needs."""
+
+    search: SearchState
+    """The evidence, and the sampler's own memory."""
+    rng_state: Mapping[str, Any]
+    """State of the generator that draws the next plan."""
+    next_generation: int = 0
+    stopper: StopperState = field(default_factory=StopperState)
+    n_calls: int = 0
+    """Calls of the committed generations, retries included."""
+    n_repairs: int = 0
+    """Generations that only asked missing cells again; they do not count as planned ones."""
+    repairs_next: bool = False
+    """Whether cells without a reward are asked again first; not part of a checkpoint."""
+    is_exhausted: bool = False
+    """Whether the sampler found nothing new to ask."""
+    is_answered: bool = False
+    """Whether any candidate answered: rewards of failures alone recommend none."""
+    limit: str | None = None
+    """Limit of the budget that cut a generation short, in words; ``None``: none did."""
+    learned: Mapping[str, Json] = field(default_factory=dict)
+    """Learner → its state, as JSON; see ``convergence_core.search.learner``."""
+
+    @property
+    def variants(self) -> Mapping[str, Sequence[str]]:
+        """Text parameter → texts that learners have added to the search space."""
+        found: dict[str, Any] = {}
+        for learned in self.learned.values():
+            if isinstance(learned, dict) and isinstance(texts := learned.get("variants"), dict):
+                found |= texts
+        return found
+
+    def params_of(self, candidate_id: str) -> Params:
+        """Return the parameters of a candidate that was asked."""
+        return self.search.archive.members[candidate_id].candidate.params
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Return the columns of ``generations`` that hold this state."""
+        progress = {
+            "stopper": self.stopper.to_json(),
+            "n_calls": self.n_calls,
+            "n_repairs": self.n_repairs,
+            "exhausted": self.is_exhausted,
+            "answered": self.is_answered,
+            "spent": self.limit,
+            **{_STORED_NAMES.get(name, name): state for name, state in self.learned.items()},
+        }
+        return Checkpoint(
+            generation=self.next_generation - 1,
+            rng_state_json=json.dumps(self.rng_state, sort_keys=True),
+            sampler_state_json=canonical_json(self.search.to_json()),
+            progress_json=canonical_json(progress),
+        )
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        """Rebuild the state that ``to_checkpoint`` wrote, in this version or an earlier one."""
+        progress = json.loads(checkpoint.progress_json)
+        search = SearchState.from_json(json.loads(checkpoint.sampler_state_json))
+        own = {"stopper", "n_calls", "n_repairs", "exhausted", "answered", "spent"}
+        names = {key: name for name, key in _STORED_NAMES.items()}
+        return cls(
+            search=search,
+            rng_state=json.loads(checkpoint.rng_state_json),
+            next_generation=checkpoint.generation + 1,
+            stopper=StopperState.from_json(progress["stopper"]),
+            n_calls=progress["n_calls"],
+            n_repairs=progress.get("n_repairs", 0),
+            is_exhausted=progress["exhausted"],
+            is_answered=progress.get("answered", _has_reward(search)),
+            limit=progress.get("spent"),
+            learned={
+                names.get(key, key): state
+                for key, state in progress.items()
+                if key not in own and state is not None
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A planned generation."""
+
+    plan: Plan
+    rng_state: Mapping[str, Any]
+    """State of the generator after the plan's draws."""
+    is_repair: bool = False
+    """Whether it only asks missing cells again: evidence, and no choice of the sampler's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReason:
+    """Why a search has ended."""
+
+    status: Literal["done", "budget"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """What decides, and stays the same while a run goes on."""
+
+    space: Space
+    schedule: Schedule
+    sampler: Sampler
+    surrogate: SpaceModel
+    """Reads the evidence; believes earlier runs as far as they agree."""
+    stopper: Stopper = field(default_factory=Stopper)
+    goals: Goals | None = None
+    """Constraints, and metrics of a Pareto run; ``None``: the reward alone counts."""
+    case_weights: Mapping[str, float]
+    """Search case → weight in the mean reward."""
+    winners: tuple[Params, ...] = ()
+    """Best points of earlier runs, to be asked again first."""
+    confidence_level: float = 0.95
+    """Of the intervals, in (0, 1)."""
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        configuration: Configuration,
+        space: Space,
+        schedule: Schedule,
+        surrogate: SpaceModel,
+        *,
+        case_weights: Mapping[str, float],
+        winners: tuple[Params, ...] = (),
+    ) -> Self:
+        """Return the study that a configuration describes.
+
+        Args:
+            configuration: of the run.
+            space: its search space.
+            schedule: its plan in numbers of cells.
+            surrogate: as of ``Study``.
+            case_weights: as of ``Study``.
+            winners: as of ``Study``.
+        """
+        stopping = configuration.optimization.execution.early_stopping
+        return cls(
+            space=space,
+            schedule=schedule,
+            sampler=make_sampler(
+                configuration, space, case_weights=case_weights, surrogate=surrogate
+            ),
+            surrogate=surrogate,
+            stopper=Stopper(
+                # The mean reward says nothing of when a front is found.
+                enabled=stopping.enabled and configuration.evaluation.objective == "reward",
+                patience=stopping.patience,
+                min_improvement=stopping.min_improvement,
+            ),
+            goals=Goals.of(configuration),
+            case_weights=case_weights,
+            winners=winners,
+            confidence_level=configuration.optimization.mab.confidence_level,
+            seed=configuration.optimization.seed,
+        )
+
+    @property
+    def case_order(self) -> tuple[str, ...]:
+        """Search cases in the order in which candidates meet them: shuffled once per seed."""
+        cases = sorted(self.case_weights)
+        return tuple(cases[int(i)] for i in self._stream(0).permutation(len(cases)))
+
+    @property
+    def baseline(self) -> Candidate | None:
+        """The user's defaults; ``None``: the configuration gives none."""
+        params = self.space.baseline()
+        return None if params is None else self.space.candidate(params, origin="default")
+
+    def share_left(self, generation: int) -> float:
+        """Return the share of the planned generations that is left before one, in [0, 1]."""
+        return max(0.0, 1.0 - generation / self.schedule.n_generations)
+
+    # -- the course of the search
+
+    def start(self) -> StudyState:
+        """Return the state before any evidence."""
+        return StudyState(
+            search=self.sampler.start(), rng_state=self._stream(1).bit_generator.state
+        )
+
+    def should_continue(self, state: StudyState) -> bool:
+        """Whether another generation is to be run."""
+        return self.stop_reason(state) is None
+
+    def stop_reason(self, state: StudyState) -> StopReason | None:
+        """Return why the search has ended; ``None``: it goes on."""
+        if self.repair(state) is not None:
+            return None
+        if state.limit is not None:
+            return StopReason(status="budget", text=state.limit)
+        text = self._why_done(state)
+        if text is not None:
+            return StopReason(status="done", text=text)
+        if self._capacity(state) < 1:
+            text = f"budget.max_calls={self.schedule.max_calls} is spent"
+            return StopReason(status="budget", text=text)
+        return None
+
+    def _why_done(self, state: StudyState) -> str | None:
+        if state.is_exhausted:
+            return "the search space holds nothing that was not asked"
+        if self.has_run_all_generations(state):
+            n = self.schedule.n_generations
+            return "its one generation was run" if n == 1 else f"all {n} generations were run"
+        reason = self.stopper.why(state.stopper)
+        return None if reason is None else f"early stopping: {reason}"
+
+    def has_run_all_generations(self, state: StudyState) -> bool:
+        """Whether as many generations as planned are committed."""
+        return state.next_generation - state.n_repairs >= self.schedule.n_generations
+
+    def ask(self, state: StudyState, advice: Advice | None = None) -> Asked:
+        """Plan the next generation.
+
+        Args:
+            state: before it.
+            advice: of learners; ``None``: there is none.
+        """
+        repair = self.repair(state)
+        if repair is not None:
+            return Asked(plan=repair, rng_state=state.rng_state, is_repair=True)
+        rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
+        rng.bit_generator.state = dict(state.rng_state)
+        winners = () if state.next_generation else self.winners
+        plan = self.sampler.ask(
+            state.search,
+            rng,
+            AskRequest(
+                generation=state.next_generation,
+                n_generations=self.schedule.n_generations,
+                n_candidates=self.schedule.population_size,
+                n_cells=self._capacity(state),
+                case_ids=self.case_order,
+                repeats=self.schedule.repeats,
+                n_again=self.schedule.n_again,
+                baseline=self.space.baseline(),
+                advice=replace(advice or Advice(), winners=winners),
+            ),
+        )
+        return Asked(plan=plan, rng_state=rng.bit_generator.state)
+
+    def repair(self, state: StudyState) -> Plan | None:
+        """Return the plan that asks missing cells once more; ``None``: none is wanted."""
+        if not state.repairs_next:
+            return None
+        assignments = tuple(
+            Assignment(
+                candidate=member.candidate,
+                cells=tuple(
+                    Cell(candidate_id=name, case_id=case_id, repeat=repeat)
+                    for case_id, repeat in sorted(member.missing)
+                ),
+                label=f"again {self.space.label(member.candidate.params, n=3)}",
+            )
+            for name, member in state.search.archive.members.items()
+            if member.missing
+        )
+        return Plan(assignments=assignments) if assignments else None
+
+    def learn(
+        self, state: StudyState, asked: Asked, trials: Sequence[Trial], *, n_calls: int
+    ) -> tuple[StudyState, Recommendation | None]:
+        """Return the state after a generation, and the recommendation that its evidence makes.
+
+        Args:
+            state: before it.
+            asked: as ``ask`` planned it.
+            trials: what its candidates were worth.
+            n_calls: calls of the run up to its end, retries included.
+        """
+        search = state.search
+        if asked.is_repair:
+            measures = None if self.goals is None else self.goals.measures
+            archive = search.archive.tell(trials, state.next_generation, measures)
+            search = replace(search, archive=archive)
+        else:
+            search = self.sampler.tell(search, trials)
+        found = self.recommendation(search, rival_id=state.stopper.leader)
+        after = replace(
+            state,
+            search=search,
+            rng_state=asked.rng_state,
+            next_generation=state.next_generation + 1,
+            stopper=self.stopper.update(
+                state.stopper, found, regret_upper_bound=search.regret_upper_bound
+            ),
+            n_calls=n_calls,
+            n_repairs=state.n_repairs + asked.is_repair,
+            repairs_next=state.repairs_next
+            and not asked.is_repair,  # what is still missing stays so
+            is_exhausted=state.is_exhausted if asked.is_repair else not trials,
+            is_answered=state.is_answered or has_answer(trials),
+            limit=limit_reached(trials),
+        )
+        return after, found
+
+    # -- what the evidence says
+
+    def recommend(self, state: StudyState) -> Recommendation | None:
+        """Return the candidate to hand over; ``None``: none has answered."""
+        return self.recommendation(state.search) if state.is_answered else None
+
+    def leader(self, state: StudyState) -> Candidate | None:
+        """Return the candidate ahead, if only by failures; ``None`` before the first reward."""
+        found = self.recommendation(state.search)
+        members = state.search.archive.members
+        return None if found is None else members[found.candidate_id].candidate
+
+    def recommendation(
+        self, search: SearchState, *, rival_id: str | None = None
+    ) -> Recommendation | None:
+        """Return what ``recommend`` says of this evidence; ``None`` before the first reward.
+
+        Args:
+            search: the evidence.
+            rival_id: candidate to compare with, see ``Recommendation.lead``.
+        """
+        return recommend(
+            search,
+            rng=self._stream(2),
+            level=self.confidence_level,
+            case_weights=self.case_weights,
+            surrogate=self.surrogate,
+            rival_id=rival_id,
+            goals=None if self.goals is None else self.goals.fit(search.archive, self.space),
+        )
+
+    def _capacity(self, state: StudyState) -> int:
+        return self.schedule.capacity(state.next_generation, state.n_calls)
+
+    def _stream(self, number: int) -> np.random.Generator:
+        """Return a stream of the seed; 0: order of cases, 1: plans, 2: recommendations."""
+        streams = np.random.SeedSequence(self.seed).spawn(3)
+        return np.random.default_rng(streams[number])  # noqa: TID251 - a function of the seed
+
+
+def has_answer(trials: Sequence[Trial]) -> bool:
+    """Whether a candidate answered in any cell of these trials."""
+    return any(e.status == "ok" for trial in trials for e in trial.evaluations)
+
+
+def limit_reached(trials: Sequence[Trial]) -> str | None:
+    """Return the limit of the budget that kept a cell from being asked, in words."""
+    errors = (e.error for t in trials for e in t.evaluations if e.error_type == "budget")
+    return next(errors, None)
+
+
+def _has_reward(search: SearchState) -> bool:
+    """Whether any reward is above 0; stands for ``is_answered`` in checkpoints without it."""
+    return any(reward > 0 for member in search.archive for reward in member.rewards.values())

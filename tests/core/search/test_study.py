@@ -1,0 +1,210 @@
+"""A search without a file, a thread or Prefect: a study, its state, and a made-up world."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convergence_core.posterior import SpaceModel
+from convergence_core.records import Evaluation, Params, Trial, canonical_json
+from convergence_core.search.sampler import Advice, Plan
+from convergence_core.search.samplers import SAMPLERS
+from convergence_core.search.schedule import Schedule
+from convergence_core.search.study import Asked, StopReason, Study, StudyState, limit_reached
+from tests.support.problems import World, configuration, space
+
+SPACE = space()
+WORLD = World(seed=1, n_cases=12)
+N_CASES = len(WORLD.case_ids)
+
+
+def study(
+    algorithm: str = "mab_evolution", winners: tuple[Params, ...] = (), **plan: Any
+) -> Study:
+    numbers: dict[str, Any] = {"n_generations": 3, "population_size": 6, **plan}
+    config = configuration(algorithm, seed=5, execution={"early_stopping": {"enabled": False}})
+    return Study.of(
+        config,
+        SPACE,
+        Schedule(n_search_cases=N_CASES, n_holdout_cases=0, **numbers),
+        SpaceModel(space=SPACE),
+        case_weights=dict.fromkeys(WORLD.case_ids, 1.0),
+        winners=winners,
+    )
+
+
+def changed(trials: list[Trial], change: Callable[[Evaluation], Evaluation]) -> list[Trial]:
+    return [replace(t, evaluations=tuple(map(change, t.evaluations))) for t in trials]
+
+
+def step(
+    own: Study, state: StudyState, change: Callable[[Evaluation], Evaluation] = lambda e: e
+) -> tuple[StudyState, Asked]:
+    """Run one generation in the made-up world."""
+    asked = own.ask(state)
+    trials = changed(WORLD.trials(asked.plan, state.next_generation), change)
+    n_calls = state.n_calls + asked.plan.n_cells
+    return own.learn(state, asked, trials, n_calls=n_calls)[0], asked
+
+
+def search(own: Study, state: StudyState | None = None) -> tuple[StudyState, list[Plan]]:
+    """Run a study to its end."""
+    state, plans = state or own.start(), []
+    while own.should_continue(state):
+        state, asked = step(own, state)
+        plans.append(asked.plan)
+    return state, plans
+
+
+@pytest.mark.parametrize("algorithm", SAMPLERS)
+def test_a_search_ends_with_a_recommendation_and_is_the_same_again(algorithm: str):
+    own = study(algorithm)
+    state, plans = search(own)
+    assert (state.next_generation, state.n_calls) == (3, sum(plan.n_cells for plan in plans))
+    assert own.stop_reason(state) == StopReason(status="done", text="all 3 generations were run")
+    found = own.recommend(state)
+    assert found is not None
+    assert own.leader(state) == state.search.archive.members[found.candidate_id].candidate
+    again, same = search(own)
+    assert same == plans
+    assert again.to_checkpoint() == state.to_checkpoint()
+    assert search(replace(own, seed=6))[1] != plans
+
+
+def test_a_search_that_goes_on_from_its_checkpoint_is_the_same_search():
+    own = study()
+    state, plans = search(own)
+    middle, _ = step(own, own.start())
+    middle = replace(middle, learned={"rlp": {"n": 1}, "sao": {"variants": {"p": ["a"]}}})
+    checkpoint = middle.to_checkpoint()
+    # The keys of the stored format.
+    assert '"thoughts":{"n":1}' in checkpoint.progress_json
+    assert '"preferences":{"variants"' in checkpoint.progress_json
+    resumed = StudyState.from_checkpoint(checkpoint)
+    assert resumed == middle
+    assert resumed.variants == {"p": ["a"]}
+    after, rest = search(own, resumed)
+    assert rest == plans[1:]
+    assert replace(after, learned={}) == replace(state, learned={})
+
+
+def test_a_checkpoint_of_an_earlier_version_is_answered_as_far_as_it_has_rewards():
+    own = study()
+    good, _ = step(own, own.start())
+    bad, _ = step(own, own.start(), lambda e: replace(e, status="error", reward=0.0))
+    for state in (good, bad):
+        checkpoint = state.to_checkpoint()
+        flag = f'"answered":{canonical_json(state.is_answered)},'
+        assert flag in checkpoint.progress_json
+        old = replace(checkpoint, progress_json=checkpoint.progress_json.replace(flag, ""))
+        assert StudyState.from_checkpoint(old) == state
+    assert (good.is_answered, bad.is_answered) == (True, False)
+
+
+def test_asking_changes_nothing_and_advice_reaches_the_sampler():
+    own = study()
+    state, _ = step(own, own.start())
+    asked = own.ask(state)
+    assert own.ask(state) == asked
+    assert asked.rng_state != state.rng_state
+    preferred = own.sampler.start()  # any state will do: a study reads its argument alone
+    assert own.ask(replace(state, search=preferred)).plan != asked.plan
+    point = dict(next(iter(state.search.archive)).candidate.params, temperature=0.123)
+    advised = own.ask(state, Advice(preferred=(point,))).plan
+    assert point in [dict(a.candidate.params) for a in advised.assignments]
+
+
+def test_winners_of_earlier_runs_are_asked_in_the_first_generation_alone():
+    point: Params = {"model": "large", "prompt": "plain", "temperature": 0.9}
+    own = study(winners=(point,))
+    state, asked = step(own, own.start())
+    assert point in [dict(a.candidate.params) for a in asked.plan.assignments]
+    assert all(a.candidate.origin != "elite" for a in own.ask(state).plan.assignments)
+
+
+def test_cases_are_shuffled_once_per_seed():
+    own = study()
+    assert sorted(own.case_order) == sorted(WORLD.case_ids)
+    assert own.case_order == study("random").case_order != replace(own, seed=6).case_order
+
+
+def test_missing_cells_are_asked_again_once_and_teach_the_sampler_nothing():
+    own = study()
+
+    def lose(e: Evaluation) -> Evaluation:
+        lost = e.cell.case_id == WORLD.case_ids[0]
+        return replace(e, status="error", reward=None) if lost else e
+
+    state, _ = step(own, own.start(), lose)
+    wanted = {m.candidate.candidate_id for m in state.search.archive if m.missing}
+    assert own.repair(state) is None
+    due = replace(state, repairs_next=True)
+    repaired, asked = step(own, due, lose)
+    assert asked.is_repair
+    assert asked.rng_state == state.rng_state
+    assert {cell.candidate_id for a in asked.plan.assignments for cell in a.cells} == wanted
+    assert all(a.label.startswith("again ") for a in asked.plan.assignments)
+    assert (repaired.n_repairs, repaired.repairs_next) == (1, False)
+    assert repaired.search.memory == state.search.memory
+    # It counts for no planned generation.
+    assert not own.has_run_all_generations(replace(repaired, next_generation=3))
+    mended, _ = step(own, due)
+    assert not any(m.missing for m in mended.search.archive)
+    # What is left to repair comes before every reason to stop.
+    assert own.should_continue(replace(due, limit="spent", next_generation=9))
+
+
+def test_a_search_says_why_it_ends():
+    own = study(n_generations=1)
+    state = own.start()
+    assert own.stop_reason(state) is None
+    ended, _ = step(own, state)
+    assert own.stop_reason(ended) == StopReason(status="done", text="its one generation was run")
+    cut = StopReason(status="budget", text="max_usd is spent")
+    assert own.stop_reason(replace(ended, limit=cut.text, is_exhausted=True)) == cut
+    assert own.stop_reason(replace(ended, is_exhausted=True)) == StopReason(
+        status="done", text="the search space holds nothing that was not asked"
+    )
+    flat = replace(own.stopper, enabled=True, patience=1)
+    early = replace(study(), stopper=flat).stop_reason(
+        replace(ended, stopper=replace(ended.stopper, n_flat=1))
+    )
+    assert early is not None
+    assert early.text.startswith("early stopping: in 1 generations in a row")
+    capped = study(max_calls=12)
+    assert capped.stop_reason(replace(state, n_calls=12)) == StopReason(
+        status="budget", text="budget.max_calls=12 is spent"
+    )
+
+
+def test_a_generation_without_trials_exhausts_the_space():
+    own = study()
+    state, _ = step(own, own.start())
+    asked = own.ask(state)
+    after, _ = own.learn(state, asked, (), n_calls=0)
+    assert after.is_exhausted
+
+
+def test_failures_alone_recommend_none_and_a_limit_is_remembered():
+    own = study()
+
+    def fail(e: Evaluation) -> Evaluation:
+        return replace(
+            e, status="skipped", error_type="budget", error="max_usd is spent", reward=None
+        )
+
+    state, asked = step(own, own.start(), fail)
+    assert state.limit == "max_usd is spent"
+    assert own.recommend(state) is None
+    assert limit_reached(WORLD.trials(asked.plan, 0)) is None
+    zero, _ = step(own, own.start(), lambda e: replace(e, status="error", reward=0.0))
+    assert own.recommend(zero) is None
+    assert own.leader(zero) is not None
+
+
+def test_defaults_are_a_candidate_where_a_configuration_gives_them():
+    own = study()
+    assert own.baseline is None
+    assert own.share_left(0) == 1.0
+    assert own.share_left(9) == 0.0
