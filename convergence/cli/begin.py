@@ -223,7 +223,7 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
 def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
     from convergence.optimize.progress import count  # noqa: PLC0415 - with its only user
-    from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as above
+    from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
     api = configuration.api
@@ -268,7 +268,7 @@ def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
 
 
 def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
-    from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as above
+    from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
     return {

@@ -71,7 +71,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
-        from convergence_core.config.without_effect import without_effect  # noqa: PLC0415 - as below
+        from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as below
         from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
         from tasks.run.opener import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 

@@ -16,7 +16,7 @@ from convergence.cost_estimate.call_quotes import BYTES_EXPECTED, BYTES_MOST, Ca
 from convergence.cost_estimate.ranges import Range, over
 from convergence.cost_estimate.run_forecast import Forecast
 from convergence_core.budget import Price, prompt_bound
-from convergence_core.config.society import RlpConfig
+from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Estimator

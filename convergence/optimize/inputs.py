@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from convergence.types import ConvergenceConfig
 from convergence_core.config import Configuration
-from convergence_core.config.positions import read_yaml
+from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError, Problem
 from tasks.inputs.loader import load, load_mapping, read_config
 

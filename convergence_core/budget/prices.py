@@ -17,7 +17,7 @@ from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Usage
 
 if TYPE_CHECKING:
-    from convergence_core.config.budget import PriceConfig
+    from convergence_core.config.models import PriceConfig
 
 CONFIGURED = "config"
 """Version of a price that the configuration names."""

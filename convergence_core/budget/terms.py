@@ -7,7 +7,7 @@ from convergence_core.budget.phrases import LimitName
 from convergence_core.ports import WorstCase
 
 if TYPE_CHECKING:
-    from convergence_core.config.budget import BudgetConfig
+    from convergence_core.config.models import BudgetConfig
     from convergence_core.ports import CallTotals
 
 

@@ -13,29 +13,37 @@ from convergence_core.config.api import (
     RequestConfig,
     ResponseConfig,
 )
-from convergence_core.config.budget import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
 from convergence_core.config.evaluation import (
     CustomEvaluatorConfig,
     Direction,
     EvaluationConfig,
+    LlmConfig,
     MetricConfig,
     MetricType,
     ScaleConfig,
     TestCasesConfig,
 )
 from convergence_core.config.loader import parse_configuration, parse_mapping
-from convergence_core.config.models import Configuration
+from convergence_core.config.models import (
+    BudgetConfig,
+    CacheConfig,
+    Configuration,
+    ExportConfig,
+    OutputConfig,
+    PriceConfig,
+    StorageConfig,
+)
 from convergence_core.config.optimization import (
     EarlyStoppingConfig,
     EvolutionConfig,
     ExecutionConfig,
-    ExportConfig,
+    LearningConfig,
     MabConfig,
     OptimizationConfig,
-    OutputConfig,
-    StorageConfig,
+    RlpConfig,
+    SocietyConfig,
 )
-from convergence_core.config.schema import json_schema
+from convergence_core.config.schema import ReferenceRow, json_schema, reference
 from convergence_core.config.search_space import (
     BooleanParam,
     CategoricalParam,
@@ -46,8 +54,6 @@ from convergence_core.config.search_space import (
     TemplateConfig,
     TextParam,
 )
-from convergence_core.config.society import LearningConfig, RlpConfig, SocietyConfig
-from convergence_core.config.tree import ReferenceRow, reference
 
 __all__ = [
     "ApiConfig",

@@ -1,6 +1,6 @@
-"""What all sections of a configuration have in common."""
+"""Base of all sections of a configuration, and the types of their fields."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,6 +23,9 @@ FunctionPath = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_.]*$")]
 class Section(BaseModel):
     """A part of the configuration: frozen, strict in types, without unknown keys."""
 
+    nullable: ClassVar[frozenset[str]] = frozenset()
+    """Keys of which ``null`` is a value of its own."""
+
     model_config = ConfigDict(
         frozen=True,
         strict=True,
@@ -42,5 +45,5 @@ class Section(BaseModel):
         """A key left empty (``null``) counts as not written, so it takes its default."""
         if not isinstance(value, dict):
             return value
-        known = {info.alias or name for name, info in cls.model_fields.items()}
+        known = {info.alias or name for name, info in cls.model_fields.items()} - cls.nullable
         return {key: item for key, item in value.items() if item is not None or key not in known}

@@ -1,11 +1,11 @@
-"""``evaluation``: the test cases, and how an answer is measured."""
+"""``evaluation``, ``llm``: test cases, metrics, and the models that judge."""
 
+import re
 from typing import Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from convergence_core.config.base import FunctionPath, Section, Text
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.base import EnvName, FunctionPath, Section, Text
 
 MetricType: TypeAlias = Literal[
     "exact_match",
@@ -25,6 +25,40 @@ Direction: TypeAlias = Literal["higher", "lower"]
 SimilarityMethod: TypeAlias = Literal[
     "levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"
 ]
+
+LLM_PROVIDERS = ("openai", "azure", "groq", "gemini")
+"""Providers that the name of a judge's model may begin with."""
+
+
+def provider_of(model: object) -> str | None:
+    """Return the provider that a model's name begins with; ``None``: it names none."""
+    found = re.match(rf"({'|'.join(LLM_PROVIDERS)})/.", model) if isinstance(model, str) else None
+    return found[1] if found else None
+
+
+class LlmConfig(Section):
+    """A chat model that judges, behind an OpenAI-compatible endpoint."""
+
+    nullable = frozenset({"temperature"})
+
+    model: Text
+    """Name of the model; a leading `openai/`, `azure/`, `groq/` or `gemini/` names the provider."""
+    endpoint: Text | None = None
+    """URL. Absent: that of the provider which `model` names; `azure` has none. The original's
+    `base_url` is read too."""
+    api_key_env: EnvName | None = None
+    """Environment variable that holds the key. Absent: no key is sent, which only an `endpoint` of
+    your own can do without."""
+    temperature: float | None = Field(default=0.0, ge=0, le=2)
+    """How random its answers are. `null`: not sent, for models that refuse it."""
+    max_tokens: int = Field(default=500, ge=1, le=1_000_000)
+    """Longest answer, in tokens."""
+    timeout_seconds: float = Field(default=60.0, gt=0, le=86_400)
+    """Longest duration of one call, in seconds."""
+    max_response_bytes: int = Field(default=10_000_000, ge=1_000, le=1_000_000_000)
+    """Most bytes of an answer, after decompression; a larger one is not read to its end."""
+    parallel_workers: int = Field(default=4, ge=1, le=512)
+    """Calls in flight at most."""
 
 
 class TestCasesConfig(Section):

@@ -1,23 +1,29 @@
-"""Text or mapping → ``Configuration``, or an error with every problem at once."""
+"""From text or mapping to ``Configuration``, or to an error with every problem at once."""
 
 import copy
+import datetime
 import math
+import sys
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
 
-from convergence_core.config.checks import check
 from convergence_core.config.models import Configuration
 from convergence_core.config.normalize import normalize
 from convergence_core.config.not_available import refuse
-from convergence_core.config.plain import read_mapping
-from convergence_core.config.positions import read_yaml
-from convergence_core.config.problems import meant_by, problems_of
-from convergence_core.config.repair import repair
-from convergence_core.config.report import Report
-from convergence_core.config.shown import shown
-from convergence_core.config.source import ConfigSource, Path, texts_of
+from convergence_core.config.problems import Report, meant_by, path_of, problems_of, value_at
+from convergence_core.config.rules import check
+from convergence_core.config.secrecy import shown
+from convergence_core.config.source import (
+    MAX_DEPTH,
+    MAX_NODES,
+    ConfigSource,
+    Path,
+    read_yaml,
+    texts_of,
+)
 from convergence_core.errors import ConfigurationError, Problem
 
 
@@ -27,9 +33,9 @@ def parse_configuration(
     """Read a configuration from YAML (or JSON) text.
 
     Args:
-        text: The file's text, or its bytes (UTF-8, with or without a byte order mark).
-        file: Its path as the user gave it, for messages.
-        allow_callable: Whether target and evaluator may be passed as Python callables, so that
+        text: the file's text, or its bytes (UTF-8, with or without a byte order mark).
+        file: its path as the user gave it, for messages.
+        allow_callable: whether target and evaluator may be passed as Python callables, so that
             ``api.function`` and the functions of metrics may be absent.
 
     Raises:
@@ -44,14 +50,16 @@ def parse_mapping(
     """Read a configuration from Python data of the same form.
 
     Args:
-        mapping: Plain mappings, lists and scalars; stays as it is.
-        file: Named in messages, without lines.
-        allow_callable: As for ``parse_configuration``.
+        mapping: plain mappings, lists and scalars; stays as it is.
+        file: named in messages, without lines.
+        allow_callable: as for ``parse_configuration``.
 
     Raises:
         ConfigurationError: holds all problems.
     """
-    return configuration_of(read_mapping(mapping, file), allow_callable=allow_callable)
+    source = ConfigSource(file=file)
+    source.data = _Reader(source).convert(mapping, ())
+    return configuration_of(source, allow_callable=allow_callable)
 
 
 def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> Configuration:
@@ -67,15 +75,19 @@ def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> C
         if configuration is not None and not problems:
             return configuration
     elif not problems:
-        problems.append(
-            source.problem(
-                (),
-                "the file must be a mapping of sections",
-                "Begin with `api:`, `search_space:` and `evaluation:`.",
-                value=shown(source.data),
-            )
-        )
-    raise ConfigurationError(sorted(_distinct(problems), key=_place))
+        rule = "the file must be a mapping of sections"
+        fix = "Begin with `api:`, `search_space:` and `evaluation:`."
+        problems.append(source.problem((), rule, fix, value=shown(source.data)))
+    distinct: dict[object, Problem] = {}
+    for found in problems:  # the first of several that say the same of the same place
+        distinct.setdefault((found.key, found.rule, found.line, found.column), found)
+    raise ConfigurationError(sorted(distinct.values(), key=_order))
+
+
+def _order(problem: Problem) -> tuple[float, float, str]:
+    line = math.inf if problem.line is None else problem.line
+    column = math.inf if problem.column is None else problem.column
+    return line, column, problem.key
 
 
 def _nul_problems(source: ConfigSource) -> list[Problem]:
@@ -90,20 +102,8 @@ def _nul_problems(source: ConfigSource) -> list[Problem]:
 
 def _is_in_case(path: Path) -> bool:
     at = path[2:]
-    return path[:2] == ("evaluation", "test_cases") and (
-        len(at) > 1 or (len(at) == 1 and isinstance(at[0], int))
-    )
-
-
-def _distinct(problems: list[Problem]) -> list[Problem]:
-    """Keep the first of several problems that say the same of the same place."""
-    return list({(p.key, p.rule, p.line, p.column): p for p in reversed(problems)}.values())[::-1]
-
-
-def _place(problem: Problem) -> tuple[float, float, str]:
-    line = math.inf if problem.line is None else problem.line
-    column = math.inf if problem.column is None else problem.column
-    return line, column, problem.key
+    is_below = len(at) > 1 or (len(at) == 1 and isinstance(at[0], int))
+    return path[:2] == ("evaluation", "test_cases") and is_below
 
 
 def _validate(
@@ -115,7 +115,8 @@ def _validate(
     normalized = normalize(raw, source, allow_callable=allow_callable)
     problems += normalized.problems
     broken += normalized.broken
-    broken += [path for path in source.values if _is_lost(path, source)]
+    refused = {(problem.line, problem.column) for problem in source.problems}
+    broken += [path for path, at in source.values.items() if at in refused]
     configuration: Configuration | None
     try:
         configuration = Configuration.model_validate(normalized.data)
@@ -123,7 +124,7 @@ def _validate(
         found = problems_of(error, normalized.data, source, normalized.origin)
         broken += meant_by(error, normalized.data)
         problems += [found[path] for path in found if path not in broken]
-        configuration = repair(normalized.data, error, broken)
+        configuration = _repair(normalized.data, error, broken)
     if configuration is not None:
         report = Report(source=source, origin=normalized.origin, broken=tuple(broken))
         check(configuration, report, allow_callable=allow_callable)
@@ -131,7 +132,131 @@ def _validate(
     return configuration, problems
 
 
-def _is_lost(path: Path, source: ConfigSource) -> bool:
-    """Whether the reader already refused the value at this path."""
-    at = source.values[path]
-    return any((p.line, p.column) == (at.line, at.column) for p in source.problems)
+# -- Python data
+
+
+class _Reader:
+    """Copies Python data and notes what JSON could not carry."""
+
+    def __init__(self, source: ConfigSource) -> None:
+        self._source = source
+        self._n_nodes = 0
+
+    def convert(self, value: Any, path: Path) -> Any:
+        """Return plain data; what is wrong with it is in ``problems`` of the source."""
+        self._n_nodes += 1
+        if len(path) > MAX_DEPTH or self._n_nodes > MAX_NODES:
+            if not self._source.problems:
+                rule = f"must not nest deeper than {MAX_DEPTH} levels or hold itself"
+                if self._n_nodes > MAX_NODES:
+                    rule = f"must not hold more than {MAX_NODES:,} values"
+                self._source.add(path[:5], rule, "Shorten it.")
+            return None
+        if isinstance(value, Mapping):
+            return self._mapping(value, path)
+        if isinstance(value, list | tuple):
+            return [self.convert(item, (*path, i)) for i, item in enumerate(value)]
+        return self._scalar(value, path)
+
+    def _mapping(self, value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
+        copied: dict[str, Any] = {}
+        for key, item in value.items():
+            if isinstance(key, str):
+                copied[str(key)] = self.convert(item, (*path, str(key)))
+            else:
+                rule = f"must have texts as keys, but one of them is a {type(key).__name__}"
+                self._source.add(path, rule, "Use str keys.")
+        return copied
+
+    def _scalar(self, value: Any, path: Path) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, PurePath):
+            return str(value)
+        if type(value) is datetime.date:  # what YAML 1.1 makes of an unquoted 2024-10-21
+            return value.isoformat()
+        # Subclasses such as enums and numpy's float64, too.
+        kind = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
+        if kind is None:
+            rule = f"must be a value that JSON can carry, not a {type(value).__name__}"
+            fix = "Pass mappings, lists, texts, numbers and booleans only."
+            self._source.add(path, rule, fix)
+            return None
+        plain: str | int | float = kind(value)
+        if isinstance(plain, str) or abs(plain) <= sys.float_info.max:
+            return plain
+        rule, fix = "must be a finite number", "Pass a number."
+        if isinstance(plain, int):
+            rule, fix = "must be a number of moderate size", "Pass a smaller number."
+        self._source.add(path, rule, fix, value=shown(plain))
+        return None
+
+
+# -- repair
+#
+# A valid configuration out of a broken one, so that the remaining rules can be checked and one run
+# reports all problems of a file. Wrong values are taken out, missing ones filled in, and what is then
+# said about a repaired place is dropped.
+
+_MAX_ROUNDS = 50
+
+_API = {"name": "_", "kind": "function", "function": "_:_"}
+_PARAMETERS = {"_": {"type": "boolean"}}
+_CASES: Any = {"inline": [{}]}
+_METRICS = {"_": {"type": "success_rate", "direction": "higher"}}
+_FILLERS: dict[Path, Any] = {
+    ("api",): _API,
+    ("api", "name"): "_",
+    ("api", "kind"): "function",
+    ("search_space",): {"parameters": _PARAMETERS},
+    ("search_space", "parameters"): _PARAMETERS,
+    ("evaluation",): {"test_cases": _CASES, "metrics": _METRICS},
+    ("evaluation", "test_cases"): _CASES,
+    ("evaluation", "metrics"): _METRICS,
+}
+_NAMED = {
+    ("search_space", "parameters"),
+    ("search_space", "templates"),
+    ("evaluation", "metrics"),
+    ("api", "models"),
+}
+
+
+def _repair(
+    data: dict[str, Any], error: ValidationError, broken: list[Path]
+) -> Configuration | None:
+    """Return a valid configuration near ``data``; adds each repaired path to ``broken``."""
+    data = copy.deepcopy(data)
+    for _ in range(_MAX_ROUNDS):
+        found = error.errors(include_url=False)
+        targets = {_target(path_of(item, data), item["type"] == "missing") for item in found}
+        for path in sorted(targets, key=lambda p: (len(p), str(p))):
+            _mend(data, path)
+        broken += targets
+        try:
+            return Configuration.model_validate(data)
+        except ValidationError as again:
+            error = again
+    return None
+
+
+def _target(path: Path, is_missing: bool) -> Path:
+    """Return what must go, or be filled in, when something is wrong at a path."""
+    if path in _FILLERS:
+        return path
+    if is_missing and len(path) > 1:
+        path = path[:-1]
+    index = next((i for i, part in enumerate(path) if isinstance(part, int)), len(path))
+    path = path[:index]
+    return path[:3] if path[:2] in _NAMED else path
+
+
+def _mend(data: dict[str, Any], path: Path) -> None:
+    """Fill in what is required at a path, take out what is not."""
+    holder = value_at(data, path[:-1])
+    if not isinstance(holder, dict):
+        return
+    if path in _FILLERS:
+        holder[str(path[-1])] = copy.deepcopy(_FILLERS[path])
+    else:
+        holder.pop(str(path[-1]), None)

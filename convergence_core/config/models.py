@@ -1,21 +1,147 @@
-"""The whole configuration, as one frozen value."""
+"""The whole configuration, and its sections on budget, storage, output and promotion."""
 
 import json
+import re
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from convergence_core.config.api import ApiConfig
-from convergence_core.config.base import Section
-from convergence_core.config.budget import BudgetConfig, CacheConfig, LlmConfig, PriceConfig
-from convergence_core.config.evaluation import EvaluationConfig
-from convergence_core.config.optimization import (
-    OptimizationConfig,
-    OutputConfig,
-    StorageConfig,
-)
-from convergence_core.config.promotion import PromotionConfig
+from convergence_core.config.base import Section, Text
+from convergence_core.config.evaluation import EvaluationConfig, LlmConfig
+from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
 from convergence_core.config.search_space import SearchSpaceConfig
-from convergence_core.config.society import SocietyConfig
+from convergence_core.visualization import VISUALIZATIONS, Visualization
+
+OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
+
+EPOCH_PATTERN = r"^(run|off|forever|[1-9][0-9]{0,4}[smhdw])$"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class BudgetConfig(Section):
+    """What a run may spend: over its targets, judges and all other calls together."""
+
+    max_usd: float | None = Field(default=None, gt=0, le=1e9)
+    """US dollars at most. Before each call its worst case is reserved. Absent: no limit."""
+    max_calls: int | None = Field(default=None, ge=1, le=10**15)
+    """Calls at most, retries included. Absent: no limit."""
+    max_tokens: int | None = Field(default=None, ge=1, le=10**15)
+    """Tokens at most, prompts and answers. Absent: no limit."""
+    max_minutes: float | None = Field(default=None, gt=0, le=525_600)
+    """Minutes of work at most, from when the run begins or goes on: what Prefect needs to start does
+    not count, nor does the time between a stop and its resume. Absent: no limit."""
+    allow_unknown_prices: bool = False
+    """Whether calls whose price is unknown may be made under `max_usd`; they count as nothing
+    there, and are counted apart."""
+
+
+class CacheConfig(Section):
+    """Which stored answers are used again; a plain `7d` stands for `{epoch: 7d}`."""
+
+    epoch: str = Field(default="run", pattern=EPOCH_PATTERN)
+    """`run`: answers of this run (also after a resume); `off`: of the same evaluation only, after
+    a resume; `forever`: of any run in this store; a duration like `7d` or `12h`: of any run, if
+    they are not older when this run begins. Failures are never used again."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether answers of other runs may be used."""
+        return self.epoch not in ("run", "off")
+
+    @property
+    def max_age_s(self) -> float | None:
+        """Age in seconds beyond which an answer of another run is not used; ``None``: none."""
+        found = re.fullmatch(r"([0-9]+)([smhdw])", self.epoch)
+        return None if found is None else float(found[1]) * _SECONDS[found[2]]
+
+
+class PriceConfig(Section):
+    """Prices of one model, or of a kind of target (`http`, `function`, by `request` only)."""
+
+    input: float | None = Field(default=None, ge=0, le=1e9)
+    """US dollars per million tokens of the prompt; stands beside `output`."""
+    output: float | None = Field(default=None, ge=0, le=1e9)
+    """US dollars per million tokens of the answer, reasoning included."""
+    cached_input: float | None = Field(default=None, ge=0, le=1e9)
+    """The same for tokens of the prompt read from the provider's cache. Absent: as `input`."""
+    cache_write: float | None = Field(default=None, ge=0, le=1e9)
+    """The same for tokens of the prompt written to the provider's cache. Absent: as `input`."""
+    request: float | None = Field(default=None, ge=0, le=1e9)
+    """US dollars for each request, whatever its length. Absent: as the shipped table says, or
+    none."""
+    batch_factor: float | None = Field(default=None, ge=0, le=1)
+    """What batch requests cost relative to others. Absent: there is no batch price."""
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Longest answer of the model; bounds a call that sets no limit of its own."""
+
+
+class StorageConfig(Section):
+    """Where runs are kept."""
+
+    path: Text = "./convergence-data"
+    """Folder of tables and journal, relative to the configuration; or an address of object storage
+    (`s3://`, `gs://`, `az://`), to which the tables are published."""
+    local: Text | None = None
+    """With an address: folder of its working copy, of journal and runtime state, relative to the
+    configuration. Absent: `./convergence-data`."""
+    journal: Text | None = Field(default=None, pattern=r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
+    """`${ENV_NAME}` of a variable that holds a `postgresql://` URL: the journal of calls is kept
+    there, for several machines. Absent: a file in the folder."""
+
+    keep_text: bool = True
+    """Whether requests and answers are kept as text; `false`: as hashes only."""
+
+    @property
+    def folder(self) -> str:
+        """Folder of the store on this machine, relative to the configuration."""
+        return self.path if self.remote is None else self.local or "./convergence-data"
+
+    @property
+    def remote(self) -> str | None:
+        """Address of object storage; ``None``: the tables stay in the folder."""
+        return self.path if "://" in self.path else None
+
+
+class ExportConfig(Section):
+    """The best configuration in a form that programs can use."""
+
+    enabled: bool = True
+    """Whether it is written."""
+    format: Literal["python", "json", "yaml"] = "python"
+    """Form of the file."""
+    output_path: Text | None = None
+    """File, relative to the configuration. Absent: `best_config.<ending>` in `save_path`."""
+
+
+class OutputConfig(Section):
+    """What is written at the end of a run."""
+
+    save_path: Text = "./results"
+    """Folder of the results, relative to the configuration."""
+    formats: list[OutputFormat] = Field(default_factory=lambda: list(get_args(OutputFormat)))
+    """Kinds of files."""
+    save_all_experiments: bool = True
+    """Whether `detailed_results.json` and `experiments.csv` hold every candidate; `false`: each
+    generation's first, the winner and the default only."""
+    visualizations: list[Visualization] = Field(default_factory=lambda: list(VISUALIZATIONS))
+    """Plots of the report. The original's `score_over_time`, `parameter_importance`,
+    `pareto_front` and `cost_vs_quality` are read too."""
+    export_best_config: ExportConfig = Field(default_factory=ExportConfig)
+
+
+class PromotionConfig(Section):
+    """When the candidate handed over may replace the champion."""
+
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    """Largest probability of promoting what is not ahead, however often one looks."""
+    mode: Literal["paired"] = "paired"
+    """How they are compared: on the same held-out cases."""
+    min_effect: float = Field(default=0.0, ge=0, lt=1)
+    """Least difference in mean reward that is worth a promotion."""
+    require_adoption: bool = True
+    """Whether a person has to adopt it by `convergence promote`; `false`: a run whose gate says
+    promote makes its candidate the champion."""
 
 
 class Configuration(Section):

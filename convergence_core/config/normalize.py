@@ -1,35 +1,77 @@
-"""Both spellings of the original, and all shorthands, → the one form of the models.
+"""Spellings and shorthands of a file, brought to the one form of the models.
 
 Works on plain data before it is validated, so every value may still be of any type: what is not
 understood is left as it stands, for the models to refuse.
 """
 
 import copy
+from dataclasses import dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from convergence_core.config.evaluation import MetricType
-from convergence_core.config.normalize_calls import read_auth, read_cache, read_llms
-from convergence_core.config.normalized import Normalized, mapping_at
-from convergence_core.config.shown import shown
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.evaluation import MetricType, provider_of
+from convergence_core.config.schema import (
+    ALGORITHMS,
+    ALSO_READ,
+    DIRECTIONS,
+    PARAMETER_TYPES,
+    VISUALIZATIONS,
+)
+from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
+from convergence_core.errors import Problem
 
 METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
-PARAMETER_TYPES = {"continuous": "float", "bool": "boolean"}
-DIRECTIONS = {"higher_is_better": "higher", "lower_is_better": "lower"}
-ALGORITHMS = {"genetic": "evolution", "mab_only": "thompson"}
-VISUALIZATIONS = {
-    "score_over_time": "learning_curve",
-    "parameter_importance": "parameter_effects",
-    "pareto_front": "tradeoffs",
-    "cost_vs_quality": "tradeoffs",
-}
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
 _LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
 """Keys of the original that say such a value, and the types they are read for."""
 _PLAIN_FUNCTIONS = ("exact_match", "similarity")
+_KEY_HEADERS = {"azure": "api-key", "gemini": "x-goog-api-key"}
+"""Headers in which providers of their own form take keys."""
+_OF_ENDPOINT = ("endpoint", "api_key_env")
+"""Keys of ``llm`` that belong together: a key is for one endpoint."""
+
+
+@dataclass(slots=True)
+class Normalized:
+    """Data in the models' form, and what the user wrote for each part of it."""
+
+    source: ConfigSource
+    data: dict[str, Any]
+    renamed: dict[Path, Path] = field(default_factory=dict)
+    """New path → path as written."""
+    problems: list[Problem] = field(default_factory=list)
+    broken: list[Path] = field(default_factory=list)
+    """Paths whose value was refused and removed."""
+
+    def origin(self, path: Path) -> Path:
+        """Return the path the user wrote for a path of the normalized data."""
+        for end in range(len(path), 0, -1):
+            written = self.renamed.get(path[:end])
+            if written is not None:
+                return (*written, *path[end:]) if len(written) >= end else written
+        return path
+
+    def rename(self, holder: dict[str, Any], path: Path, old: str, new: str) -> None:
+        """Give a key its name of today; both spellings at once are a problem."""
+        if old not in holder:
+            return
+        if new in holder:
+            rule = f"must not stand beside `{new}`, which means the same"
+            self.refuse(holder, (*path, old), rule, "Remove one of them.")
+            return
+        holder[new] = holder.pop(old)
+        self.renamed[(*path, new)] = self.origin((*path, old))
+
+    def refuse(self, holder: dict[str, Any], path: Path, rule: str, fix: str) -> None:
+        """Note a problem with a key and take the key out."""
+        key = str(path[-1])
+        value = shown(holder.pop(key), key)
+        self.problems.append(self.source.problem(self.origin(path), rule, fix, value=value))
+        self.broken.append(path)
 
 
 def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: bool) -> Normalized:
@@ -39,10 +81,17 @@ def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: boo
     _api(n, allow_callable=allow_callable)
     _parameters(n)
     _evaluation(n, allow_callable=allow_callable)
-    read_auth(n)
-    read_cache(n)
-    read_llms(n)
+    _auth(n)
+    _cache(n)
+    _llms(n)
     return n
+
+
+def mapping_at(holder: Any, *keys: str) -> dict[str, Any]:
+    """Return the mapping at these keys; an unconnected empty one when there is none."""
+    for key in keys:
+        holder = holder.get(key) if isinstance(holder, dict) else None
+    return holder if isinstance(holder, dict) else {}
 
 
 def _sections(n: Normalized) -> None:
@@ -62,9 +111,12 @@ def _sections(n: Normalized) -> None:
         output["visualizations"] = [p for i, p in enumerate(named) if p not in named[:i]]
 
 
+# -- api
+
+
 def _api(n: Normalized, *, allow_callable: bool) -> None:
     api = mapping_at(n.data, "api")
-    for key in ("adapter_enabled", "mock_mode"):  # refused unless false
+    for key in ALSO_READ["ApiConfig"]:  # refused unless false
         api.pop(key, None)
     n.rename(mapping_at(api, "auth"), ("api", "auth"), "api_key_header", "header_name")
     response = mapping_at(api, "response")
@@ -77,19 +129,16 @@ def _api(n: Normalized, *, allow_callable: bool) -> None:
 def _guess_kind(api: dict[str, Any], *, allow_callable: bool) -> str:
     if api.get("function") is not None:
         return "function"
-    endpoints = [api.get("endpoint")]
-    endpoints += [
-        mapping_at(entry).get("endpoint") for entry in mapping_at(api, "models").values()
-    ]
+    models = mapping_at(api, "models").values()
+    endpoints = [api.get("endpoint"), *(mapping_at(entry).get("endpoint") for entry in models)]
     written = [item for item in endpoints if isinstance(item, str)]
     if not written:
         has_none = api.get("endpoint") is None and api.get("models") is None
         return "function" if allow_callable and has_none else "http"
     request, response = mapping_at(api, "request"), mapping_at(api, "response")
-    is_http = any(request.get(key) is not None for key in ("method", "body"))
-    is_http = is_http or any(
-        response.get(key) is not None for key in ("success_field", "result_field", "error_field")
-    )
+    of_http = [request.get(key) for key in ("method", "body")]
+    of_http += [response.get(key) for key in ("success_field", "result_field", "error_field")]
+    is_http = any(value is not None for value in of_http)
     return "openai" if not is_http and all(map(_is_chat_url, written)) else "http"
 
 
@@ -99,6 +148,22 @@ def _is_chat_url(url: str) -> bool:
     except ValueError:
         return False
     return path.endswith(("/v1", "/chat/completions"))
+
+
+def _auth(n: Normalized) -> None:
+    """Choose the kind's own way to send a key where only the key's variable is written."""
+    api = mapping_at(n.data, "api")
+    auth, kind = mapping_at(api, "auth"), api.get("kind")
+    if not isinstance(kind, str) or kind not in CHAT_KINDS:
+        return
+    if auth.get("type") is None and auth.get("token_env") is not None:
+        is_own = kind == "azure" or (kind == "gemini" and api.get("protocol") == "native")
+        auth["type"] = "api_key" if is_own else "bearer"
+    if auth.get("type") == "api_key" and auth.get("header_name") is None and kind in _KEY_HEADERS:
+        auth["header_name"] = _KEY_HEADERS[kind]
+
+
+# -- search_space
 
 
 def _parameters(n: Normalized) -> None:
@@ -130,24 +195,25 @@ def _parameter(n: Normalized, parameter: dict[str, Any], path: Path) -> None:
                 n.renamed[(*path, "when", name, 0)] = (*path, "when", name)
 
 
+# -- evaluation
+
+
 def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
     evaluation = mapping_at(n.data, "evaluation")
     cases = evaluation.get("test_cases")
-    at: Path = ("evaluation", "test_cases")
     if isinstance(cases, str | list):
         key = "path" if isinstance(cases, str) else "inline"
         evaluation["test_cases"] = {key: cases}
-        n.renamed[(*at, key)] = at
+        n.renamed["evaluation", "test_cases", key] = ("evaluation", "test_cases")
     elif isinstance(cases, dict):
         cases.pop("augmentation", None)  # refused unless it is switched off
     evaluator = evaluation.get("custom_evaluator")
-    has_evaluator = isinstance(evaluator, dict)
     if isinstance(evaluator, dict):
         if evaluator.get("enabled") is None:
             evaluator["enabled"] = evaluator.get("module") is not None
         if evaluator["enabled"] is False:
             del evaluation["custom_evaluator"]
-            has_evaluator = False
+    has_evaluator = isinstance(evaluation.get("custom_evaluator"), dict)
     for name, metric in mapping_at(evaluation, "metrics").items():
         if isinstance(metric, dict):
             _metric(n, name, metric, has_function=has_evaluator or allow_callable)
@@ -158,9 +224,9 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
     _read_direction(n, metric, path)
     if metric.get("type") is None:
         metric.pop("type", None)
-        kind = _guess_metric(name, metric, has_function=has_function)
-        if kind is not None:
-            metric["type"] = kind
+        guess = _guess_metric(name, metric, has_function=has_function)
+        if guess is not None:
+            metric["type"] = guess
     if metric.get("function") in ("custom", *_PLAIN_FUNCTIONS):  # the original's words
         del metric["function"]
     kind = metric.get("type")
@@ -174,7 +240,10 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
         lower, bad = metric.get("direction") in (None, "lower"), _BAD[kind]
         metric["scale"] = {"good": 0.0, "bad": bad} if lower else {"good": bad, "bad": 0.0}
     if metric.get("direction") is None:
-        metric["direction"] = _direction(metric)
+        scale = mapping_at(metric, "scale")
+        worth: tuple[Any, Any] = scale.get("good"), scale.get("bad")
+        is_known = all(isinstance(value, int | float) for value in worth)
+        metric["direction"] = "lower" if is_known and not worth[0] > worth[1] else "higher"
 
 
 def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:
@@ -196,14 +265,12 @@ def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> s
     function = metric.get("function")
     if name in {*_BAD, "success_rate"}:
         return name
-    if isinstance(function, str) and function in _PLAIN_FUNCTIONS:
-        return function
     if function is not None:
-        return "function"
-    if name in METRIC_TYPES:
-        return name
+        return function if function in _PLAIN_FUNCTIONS else "function"
     if name == "accuracy":
         return "exact_match"
+    if name in METRIC_TYPES:
+        return name
     return "function" if has_function else None
 
 
@@ -222,9 +289,50 @@ def _read_limit(n: Normalized, metric: dict[str, Any], path: Path, key: str) -> 
         n.renamed[(*path, "scale")] = (*path, key)
 
 
-def _direction(metric: dict[str, Any]) -> str:
-    scale = mapping_at(metric, "scale")
-    good, bad = scale.get("good"), scale.get("bad")
-    if isinstance(good, int | float) and isinstance(bad, int | float):
-        return "higher" if good > bad else "lower"
-    return "higher"
+# -- cache and llm
+
+
+def _cache(n: Normalized) -> None:
+    """Read a plain value as the epoch, and the ``off`` of YAML 1.1, which is ``false``."""
+    cache = n.data.get("cache")
+    if isinstance(cache, str | int | float):
+        cache = n.data["cache"] = {"epoch": cache}
+        n.renamed[("cache", "epoch")] = ("cache",)
+    if isinstance(cache, dict) and cache.get("epoch") is False:
+        cache["epoch"] = "off"
+
+
+def _llms(n: Normalized) -> None:
+    """Read ``society.llm`` as ``llm``, and complete the judges' own ``llm`` from it."""
+    society = mapping_at(n.data, "society")
+    if society.get("llm") is None:
+        society.pop("llm", None)
+    elif n.data.get("llm") is not None:
+        rule = "must not stand beside `llm`, which means the same"
+        n.refuse(society, ("society", "llm"), rule, "Remove one of them.")
+    else:
+        n.data["llm"] = society.pop("llm")
+        n.renamed[("llm",)] = ("society", "llm")
+    general = n.data.get("llm")
+    if isinstance(general, dict):
+        n.rename(general, ("llm",), "base_url", "endpoint")
+    for name, metric in mapping_at(n.data, "evaluation", "metrics").items():
+        own = metric.get("llm") if isinstance(metric, dict) else None
+        if isinstance(own, dict):
+            path: Path = ("evaluation", "metrics", name, "llm")
+            n.rename(own, path, "base_url", "endpoint")
+            if isinstance(general, dict):
+                _complete(n, own, general, path)
+
+
+def _complete(n: Normalized, own: dict[str, Any], general: dict[str, Any], path: Path) -> None:
+    """Take the keys that are not written from the general ``llm``; a key stays with its endpoint."""
+    model = own.get("model")
+    is_elsewhere = own.get("endpoint") is not None or (
+        model is not None and provider_of(model) != provider_of(general.get("model"))
+    )
+    for key, value in general.items():
+        is_written = own.get(key) is not None or (key == "temperature" and key in own)
+        if not is_written and not (is_elsewhere and key in _OF_ENDPOINT):
+            own[key] = value
+            n.renamed[(*path, key)] = n.origin(("llm", key))

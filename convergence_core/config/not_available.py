@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from convergence_core.config.shown import shown
+from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
 
@@ -25,18 +25,9 @@ def _is_false(value: Any) -> bool:
     return value is False or value is None
 
 
-def _is_only_disabled(value: Any) -> bool:
-    return value is None or value == {"enabled": False}
-
-
-def _never(_value: Any) -> bool:
-    return False
-
-
-def _is_known_place(value: Any) -> bool:
-    if not isinstance(value, str) or "://" not in value:
-        return True
-    return value.startswith(("s3://", "gs://", "az://"))
+def _is_known_address(value: Any) -> bool:
+    is_address = isinstance(value, str) and "://" in value
+    return not is_address or value.startswith(("s3://", "gs://", "az://"))
 
 
 def _is_none_of(*words: str) -> Callable[[Any], bool]:
@@ -53,12 +44,12 @@ class Refusal:
     """Why, as the rule of the problem."""
     fix: str
     """What to write instead."""
-    unless: Callable[[Any], bool] = _never
+    unless: Callable[[Any], bool] = lambda _value: False
     """Values that are not refused."""
 
 
-_REMOVE = "Remove it."
-_GATEWAY = "Use `kind: openai` with a gateway's OpenAI-compatible `endpoint`, or `kind: http`."
+_NO_EFFECT = f"{GONE}: it had no effect"
+_NO_CONNECTOR = f"{LATER}: there is no connector"
 _NO_SOCIETY = "Remove it; `society` knows `enabled`, `learning`, `rlp` and `sao`."
 
 REFUSALS: tuple[Refusal, ...] = (
@@ -75,10 +66,15 @@ REFUSALS: tuple[Refusal, ...] = (
         "Run `convergence optimize --offline`, and remove it.",
         _is_false,
     ),
-    Refusal("api.kind", LATER, _GATEWAY, _is_none_of("anthropic")),
     Refusal(
         "api.kind",
-        f"{LATER}: there is no connector",
+        LATER,
+        "Use `kind: openai` with a gateway's OpenAI-compatible `endpoint`, or `kind: http`.",
+        _is_none_of("anthropic"),
+    ),
+    Refusal(
+        "api.kind",
+        _NO_CONNECTOR,
         "Use `kind: http`, or `kind: function` with a function that calls it.",
         _is_none_of("browserbase", "agno"),
     ),
@@ -102,7 +98,7 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     Refusal(
         "optimization.execution.experiments_per_generation",
-        f"{GONE}: it had no effect",
+        _NO_EFFECT,
         "Use `optimization.evolution.population_size`.",
     ),
     Refusal(
@@ -116,9 +112,10 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE} here: what is used again is no limit",
         "Write `cache:` at top level, e.g. `cache: {epoch: 7d}`.",
     ),
-    Refusal("society.auto_generate_agents", f"{GONE}: it had no effect", _NO_SOCIETY),
-    Refusal("society.agents", f"{GONE}: it had no effect", _NO_SOCIETY),
-    Refusal("society.collaboration", f"{GONE}: it had no effect", _NO_SOCIETY),
+    *(
+        Refusal(f"society.{key}", _NO_EFFECT, _NO_SOCIETY)
+        for key in ("auto_generate_agents", "agents", "collaboration")
+    ),
     Refusal(
         "society.rlp.both_orders",
         f"{GONE}: no channel asks for its options in two orders",
@@ -141,9 +138,9 @@ REFUSALS: tuple[Refusal, ...] = (
         "legacy",
         f"{GONE}: every run is kept in `storage.path` and can be queried",
         "Remove it; `convergence runs` and `convergence query` show earlier runs.",
-        _is_only_disabled,
+        lambda value: value is None or value == {"enabled": False},
     ),
-    Refusal("agent", f"{LATER}: there is no connector", "Use `api.models` and `kind: http`."),
+    Refusal("agent", _NO_CONNECTOR, "Use `api.models` and `kind: http`."),
     Refusal(
         "runner",
         f"{GONE} in a file",
@@ -159,15 +156,13 @@ REFUSALS: tuple[Refusal, ...] = (
         "storage.path",
         f"{LATER} for this kind of storage",
         "Write a local folder, or an address that begins with s3://, gs:// or az://.",
-        _is_known_place,
+        _is_known_address,
     ),
-    Refusal(
-        "storage.backend", f"{GONE}: there is one kind of storage", "Use `storage.path` alone."
+    *(
+        Refusal(key, f"{GONE}: there is one kind of storage", "Use `storage.path` alone.")
+        for key in ("storage.backend", "storage.provider")
     ),
-    Refusal(
-        "storage.provider", f"{GONE}: there is one kind of storage", "Use `storage.path` alone."
-    ),
-    Refusal("storage.cache_enabled", f"{GONE}: it had no effect", _REMOVE),
+    Refusal("storage.cache_enabled", _NO_EFFECT, "Remove it."),
 )
 
 
@@ -176,18 +171,15 @@ def refuse(data: dict[str, Any], source: ConfigSource) -> tuple[list[Problem], l
     problems: list[Problem] = []
     paths: list[Path] = []
     for refusal in REFUSALS:
-        parts = refusal.pattern.split(".")
-        for holder, path in _holders(data, parts[:-1], ()):
-            key = parts[-1]
-            if key not in holder or refusal.unless(holder[key]):
-                continue
-            value = holder.pop(key)
-            here = (*path, key)
-            paths.append(here)
-            told = shown(value, key) if not isinstance(value, dict | list) else ""
-            problems.append(
-                source.problem(here, refusal.rule, refusal.fix, value=told, of_key=True)
-            )
+        *above, key = refusal.pattern.split(".")
+        for holder, path in _holders(data, above, ()):
+            if key in holder and not refusal.unless(holder[key]):
+                value = holder.pop(key)
+                text = "" if isinstance(value, dict | list) else shown(value, key)
+                paths.append((*path, key))
+                problems.append(
+                    source.problem(paths[-1], refusal.rule, refusal.fix, value=text, of_key=True)
+                )
     return problems, paths
 
 
@@ -196,10 +188,9 @@ def _holders(data: Any, parts: list[str], path: Path) -> list[tuple[dict[str, An
         return []
     if not parts:
         return [(data, path)]
-    names = list(data) if parts[0] == "*" else [parts[0]]
     return [
         found
-        for name in names
+        for name in (list(data) if parts[0] == "*" else parts[:1])
         if name in data
         for found in _holders(data[name], parts[1:], (*path, name))
     ]

@@ -1,21 +1,83 @@
-"""Pydantic's errors → problems that name key, rule, value and fix."""
+"""Problems of a configuration: pydantic's errors in words, and what rules report.
+
+Each names key, rule, value and fix.
+"""
 
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, get_args, get_origin
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from convergence_core.config.secrecy import HIDDEN
-from convergence_core.config.shown import shown
+from convergence_core.config.schema import fields_of, homes, known_keys, sections_at
+from convergence_core.config.secrecy import HIDDEN, shown
 from convergence_core.config.source import ConfigSource, Path
-from convergence_core.config.tree import fields_of, homes, known_keys, sections_at
 from convergence_core.errors import Problem
 
 Origin = Callable[[Path], Path]
 """Maps a path of the normalized data to the path the user wrote."""
+Place: TypeAlias = str | Path
+"""A path, or keys joined by dots where none of them is a name of the user's."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects what rules find, without what follows from a broken place."""
+
+    source: ConfigSource
+    origin: Origin
+    broken: tuple[Path, ...] = ()
+    """Paths already reported; a rule that reads one of them has nothing to add."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(
+        self,
+        place: Place,
+        rule: str,
+        fix: str,
+        *,
+        value: str = "",
+        of_key: bool = False,
+        about: tuple[Place, ...] = (),
+    ) -> None:
+        """Note that a rule does not hold.
+
+        Args:
+            place: where, in the models' form.
+            rule: what must hold.
+            fix: what to write instead.
+            value: the offending value, already fit to be shown.
+            of_key: whether the key rather than the value is at fault.
+            about: other places that the rule reads.
+        """
+        if not any(self.is_broken(_path(one)) for one in (place, *about)):
+            written = self.origin(_path(place))
+            found = self.source.problem(written, rule, fix, value=value, of_key=of_key)
+            self.problems.append(found)
+
+    def require(self, place: Place, why: str, fix: str, *, about: tuple[Place, ...] = ()) -> None:
+        """Note that a key is missing."""
+        self.add(place, f"is required {why}", fix, of_key=True, about=about)
+
+    def no_effect(
+        self, place: Place, why: str, fix: str, *, about: tuple[Place, ...] = ()
+    ) -> None:
+        """Note that a key is written in vain."""
+        self.add(place, f"has no effect {why}", fix, of_key=True, about=about)
+
+    def is_broken(self, path: Path) -> bool:
+        """Whether the place, a part of it or what holds it was already reported."""
+        return any(path[: len(one)] == one or one[: len(path)] == path for one in self.broken)
+
+
+def _path(place: Place) -> Path:
+    return tuple(place.split(".")) if isinstance(place, str) else place
+
+
+# -- pydantic's errors
 
 
 def problems_of(
@@ -35,11 +97,10 @@ def meant_by(error: ValidationError, data: Any) -> list[Path]:
     meant: list[Path] = []
     for item in error.errors(include_url=False):
         if item["type"] == "extra_forbidden":
-            path = path_of(item, data)
-            guess = nearest(str(path[-1]), known_keys(sections_at(path[:-1], data)))
-            here = value_at(data, path[:-1])
-            if guess and guess not in here:
-                meant.append((*path[:-1], guess))
+            *above, key = path_of(item, data)
+            guess = nearest(str(key), known_keys(sections_at(tuple(above), data)))
+            if guess and guess not in value_at(data, tuple(above)):
+                meant.append((*above, guess))
     return meant
 
 
@@ -48,17 +109,13 @@ def path_of(item: ErrorDetails, data: Any) -> Path:
     loc = item["loc"]
     if loc[:2] == ("search_space", "parameters") and len(loc) > 3:
         loc = (*loc[:3], *loc[4:])
-    path: Path = ()
     here = data
     for i, part in enumerate(loc):
-        if _has(here, part):
-            here = here[part]
-        elif item["type"] == "missing" and i == len(loc) - 1:
-            return (*path, part)
-        else:
-            break
-        path = (*path, part)
-    return path
+        if not _has(here, part):
+            is_missing = item["type"] == "missing" and i == len(loc) - 1
+            return loc[: i + is_missing]
+        here = here[part]
+    return loc
 
 
 def _has(container: Any, part: str | int) -> bool:
@@ -83,6 +140,12 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
     return lowered[close[0]] if close else None
 
 
+def guessed(word: str, known: Sequence[str], fix: str) -> str:
+    """Return a fix, and before it the known word that was most likely meant."""
+    guess = nearest(word, known)
+    return f"Did you mean `{guess}`? {fix}" if guess else fix
+
+
 def listing(words: Sequence[str]) -> str:
     """Return words in backquotes, separated by commas."""
     return ", ".join(f"`{word}`" for word in words)
@@ -92,114 +155,105 @@ def _problem(
     item: ErrorDetails, path: Path, data: Any, source: ConfigSource, origin: Origin
 ) -> Problem:
     kind, written = item["type"], origin(path)
-    value = item["input"]
     if kind == "missing":
         return source.problem(written, "is required", _missing_fix(path, data), of_key=True)
     if kind == "extra_forbidden":
-        rule, fix = "is not a known key", unknown_key_fix(path, data)
-        return source.problem(written, rule, fix, of_key=True)
+        fix = _unknown_key_fix(path, data)
+        return source.problem(written, "is not a known key", fix, of_key=True)
     if kind.startswith("union_tag"):
         return _tag_problem(path, data, source, origin)
     key = str(path[-1]) if path else ""
     if key.endswith("_env"):
         rule = "must be the name of an environment variable"
-        return source.problem(written, rule, env_fix(), value=HIDDEN)
+        return source.problem(written, rule, ENV_FIX, value=HIDDEN)
     if path == ("storage", "journal"):
         rule = "must be `${…}` with the name of an environment variable"
         return source.problem(written, rule, _JOURNAL_FIX, value=HIDDEN)
-    rule, fix = _rule(item, path, data)
-    return source.problem(written, rule, fix, value=shown(value, key))
+    rule, fix = _special_rule(path, data) or _rule(item, path, data)
+    return source.problem(written, rule, fix, value=shown(item["input"], key))
 
 
 def _tag_problem(path: Path, data: Any, source: ConfigSource, origin: Origin) -> Problem:
-    known = ["float", "int", "categorical", "boolean", "text"]
-    here = value_at(data, path)
-    written = origin((*path, "type"))
+    names = ["float", "int", "categorical", "boolean", "text"]
+    known = listing(names)
+    here, written = value_at(data, path), origin((*path, "type"))
     kind = here.get("type") if isinstance(here, dict) else None
     if kind is None:
-        fix = f"Add `type:` with one of {listing(known)}."
+        fix = f"Add `type:` with one of {known}."
         return source.problem(written, "is required", fix, of_key=True)
-    guess = nearest(str(kind), known)
-    fix = f"Did you mean `{guess}`?" if guess else f"Write one of {listing(known)}."
-    return source.problem(
-        written, f"must be one of {listing(known)}", fix, value=shown(kind, "type")
-    )
+    guess = nearest(str(kind), names)
+    fix = f"Did you mean `{guess}`?" if guess else f"Write one of {known}."
+    return source.problem(written, f"must be one of {known}", fix, value=shown(kind, "type"))
 
 
-def env_fix() -> str:
-    """Return what to write where the name of an environment variable belongs."""
-    return (
-        "Put the secret into an environment variable and write the variable's name here, "
-        "e.g. `OPENAI_API_KEY`, without `$`."
-    )
-
-
+ENV_FIX = (
+    "Put the secret into an environment variable and write the variable's name here, "
+    "e.g. `OPENAI_API_KEY`, without `$`."
+)
+"""What to write where the name of an environment variable belongs."""
 _JOURNAL_FIX = (
     "Put the `postgresql://…` URL into an environment variable and write e.g. `${JOURNAL_URL}`."
 )
 
 
-def unknown_key_fix(path: Path, data: Any) -> str:
+def _unknown_key_fix(path: Path, data: Any) -> str:
     """Return the nearest known key, where the key belongs, and all known keys."""
     key = str(path[-1])
     known = known_keys(sections_at(path[:-1], data))
     guess = nearest(key, known)
-    places = [place for place in homes().get(key, ()) if place]
+    sections = [section for section in homes().get(key, ()) if section]
     if path[:2] == ("api", "auth") and guess is None:
-        hint = "Secrets are named by environment variable: see `token_env`, `password_env`. "
+        hint = "Secrets are named by environment variable: see `token_env`, `password_env`."
     elif guess:
-        hint = f"Did you mean `{guess}`? "
-    elif places:
-        hint = f"It belongs into `{places[0]}`. "
+        hint = f"Did you mean `{guess}`?"
     else:
-        hint = "Remove it. "
-    return f"{hint}Known keys here: {listing(known)}."
+        hint = f"It belongs into `{sections[0]}`." if sections else "Remove it."
+    return f"{hint} Known keys here: {listing(known)}."
 
 
 def _missing_fix(path: Path, data: Any) -> str:
-    example = _EXAMPLES.get(str(path[-1]))
-    if example:
-        return example
-    models = sections_at(path[:-1], data)
-    infos = [fields_of(model).get(str(path[-1])) for model in models]
+    key = str(path[-1])
+    if key in _EXAMPLES:
+        return f"Add `{key}:`{_EXAMPLES[key]}"
+    infos = [fields_of(model).get(key) for model in sections_at(path[:-1], data)]
     about = next((info.description for info in infos if info and info.description), None)
     what = " ".join(about.split()).partition(". ")[0].rstrip(".:") if about else ""
-    return f"Add `{path[-1]}:`" + (f" ({what})." if what else ".")
+    return f"Add `{key}:`" + (f" ({what})." if what else ".")
 
 
 _EXAMPLES = {
-    "api": "Add `api:` with a `name` and an `endpoint` or a `function`.",
-    "name": "Add `name:`, e.g. `name: support_bot`.",
-    "search_space": "Add `search_space:` with `parameters`.",
-    "parameters": "Add `parameters:`, e.g. `temperature: {type: float, min: 0, max: 1}`.",
-    "evaluation": "Add `evaluation:` with `test_cases` and `metrics`.",
-    "test_cases": "Add `test_cases:`, e.g. `{path: test_cases.json}`.",
-    "metrics": "Add `metrics:`, e.g. `{exact_match: {weight: 1}}`.",
-    "min": "Add `min:`, the smallest value.",
-    "max": "Add `max:`, the largest value.",
-    "model": "Add `model:`, e.g. `openai/gpt-4o-mini`.",
-    "choices": "Add `choices:`, e.g. `[small, large]`.",
-    "variants": "Add `variants:`, e.g. `[prompts/a.md, prompts/b.md]`.",
+    "api": " with a `name` and an `endpoint` or a `function`.",
+    "name": ", e.g. `name: support_bot`.",
+    "search_space": " with `parameters`.",
+    "parameters": ", e.g. `temperature: {type: float, min: 0, max: 1}`.",
+    "evaluation": " with `test_cases` and `metrics`.",
+    "test_cases": ", e.g. `{path: test_cases.json}`.",
+    "metrics": ", e.g. `{exact_match: {weight: 1}}`.",
+    "min": ", the smallest value.",
+    "max": ", the largest value.",
+    "model": ", e.g. `openai/gpt-4o-mini`.",
+    "choices": ", e.g. `[small, large]`.",
+    "variants": ", e.g. `[prompts/a.md, prompts/b.md]`.",
     "type": (
-        "Add `type:` with one of `exact_match`, `contains`, `regex`, `numeric`, `json_schema`, "
-        "`similarity`, `latency_ms`, `cost_usd`, `first_token_ms`, `success_rate`, `function`, "
-        "`llm_judge`."
+        " with one of `exact_match`, `contains`, `regex`, `numeric`, `json_schema`, `similarity`, "
+        "`latency_ms`, `cost_usd`, `first_token_ms`, `success_rate`, `function`, `llm_judge`."
     ),
 }
+"""What follows "Add `key:`" where a key is missing."""
 
-_TYPES: dict[str, tuple[str, str]] = {
+_Words: TypeAlias = tuple[str, str]
+"""Rule and fix."""
+_MAPPING: _Words = ("must be a mapping", "Write `key: value` pairs, indented below.")
+_TYPES: dict[str, _Words] = {
     "string_type": ("must be a text", 'Put it in quotes, e.g. "{value}".'),
     "list_type": ("must be a list", "Write a list: `[…]`, or one `- item` per line."),
-    "dict_type": ("must be a mapping", "Write `key: value` pairs, indented below."),
-    "model_type": ("must be a mapping", "Write `key: value` pairs, indented below."),
-    "model_attributes_type": ("must be a mapping", "Write `key: value` pairs, indented below."),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
     "too_short": ("must not be empty", "Add at least one entry."),
     "string_too_short": ("must not be empty", "Write a text, or remove the key."),
     "finite_number": ("must be a finite number", "Write a number."),
     "string_unicode": ("must be made of characters", "Remove the half of a pair of codes."),
 }
-
-_PATTERNS = {
+_PATTERNS: dict[str, _Words] = {
     "api_version": (
         "must be a date as `YYYY-MM-DD` or `YYYY-MM-DD-preview`",
         "Write e.g. `2024-10-21`.",
@@ -218,13 +272,35 @@ _PATTERNS = {
         "Write e.g. `my_module:answer`.",
     ),
 }
+_EPOCH: _Words = (
+    "must be `run`, `off`, `forever` or a duration",
+    "Write e.g. `7d`, `12h` or `30m`: a number and s, m, h, d or w.",
+)
+_SPECIAL: dict[Path, _Words] = {
+    ("cache",): _EPOCH,
+    ("cache", "epoch"): _EPOCH,
+    ("schema",): ("must be a JSON Schema or the path of one", "Write e.g. `schema: answer.json`."),
+    ("champion",): (
+        "must be `default` or a mapping of parameters to values",
+        "Write `default`, or e.g. `{temperature: 0.2, model: small}`.",
+    ),
+    ("custom_evaluator", "function"): (
+        "must be the name of a function in `module`",
+        "Write e.g. `score_answer`.",
+    ),
+}
+"""Ends of paths at which several types are right."""
+_BOUNDS: dict[str, tuple[str, str, str]] = {
+    "greater_than": ("gt", "must be above {}", "Write a larger number."),
+    "greater_than_equal": ("ge", "must be at least {}", "Write {} or more."),
+    "less_than": ("lt", "must be below {}", "Write a smaller number."),
+    "less_than_equal": ("le", "must be at most {}", "Write {} or less."),
+    "too_long": ("max_length", "must have at most {} entries", "Shorten the list."),
+}
 
 
-def _rule(item: ErrorDetails, path: Path, data: Any) -> tuple[str, str]:
+def _rule(item: ErrorDetails, path: Path, data: Any) -> _Words:
     kind, value = item["type"], item["input"]
-    special = _special_rule(path, data)
-    if special is not None:
-        return special
     if kind in _TYPES:
         rule, fix = _TYPES[kind]
         is_scalar = isinstance(value, bool | int | float)
@@ -235,70 +311,33 @@ def _rule(item: ErrorDetails, path: Path, data: Any) -> tuple[str, str]:
         return _literal_rule(path, data, value)
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(str(path[-1]), ("has a form that is not allowed", "Rename it."))
-    return _bound_rule(kind, item.get("ctx", {}))
-
-
-def _special_rule(path: Path, data: Any) -> tuple[str, str] | None:
-    """Return rule and fix of a place that takes several types; ``None`` for all others."""
-    if _is_choice(path, data):
-        return "must be a text, a number or a boolean", "Write one value, e.g. `small` or `0.5`."
-    if path[:2] == ("search_space", "parameters") and len(path) == 3:
-        return (
-            "must be a mapping or a list of choices",
-            "Write e.g. `{type: float, min: 0, max: 1}`.",
-        )
-    tails = [path] if path[:1] == ("cache",) else [path[-2:], path[-1:]]
-    return next((_SPECIAL[tail] for tail in tails if tail in _SPECIAL), None)
-
-
-_EPOCH = (
-    "must be `run`, `off`, `forever` or a duration",
-    "Write e.g. `7d`, `12h` or `30m`: a number and s, m, h, d or w.",
-)
-_SPECIAL: dict[Path, tuple[str, str]] = {
-    ("cache",): _EPOCH,
-    ("cache", "epoch"): _EPOCH,
-    ("schema",): (
-        "must be a JSON Schema or the path of one",
-        "Write e.g. `schema: answer.json`.",
-    ),
-    ("champion",): (
-        "must be `default` or a mapping of parameters to values",
-        "Write `default`, or e.g. `{temperature: 0.2, model: small}`.",
-    ),
-    ("custom_evaluator", "function"): (
-        "must be the name of a function in `module`",
-        "Write e.g. `score_answer`.",
-    ),
-}
-
-
-def _is_choice(path: Path, data: Any) -> bool:
-    if path[:2] != ("search_space", "parameters") or len(path) < 4:
-        return False
-    parameter = value_at(data, path[:3])
-    kind = parameter.get("type") if isinstance(parameter, dict) else None
-    if path[3] == "default":
-        return kind == "categorical"
-    return path[3] in {"choices", "when"} and len(path) > 4
-
-
-def _bound_rule(kind: str, context: dict[str, Any]) -> tuple[str, str]:
-    words = {
-        "greater_than": ("gt", "must be above {}", "Write a larger number."),
-        "greater_than_equal": ("ge", "must be at least {}", "Write {} or more."),
-        "less_than": ("lt", "must be below {}", "Write a smaller number."),
-        "less_than_equal": ("le", "must be at most {}", "Write {} or less."),
-        "too_long": ("max_length", "must have at most {} entries", "Shorten the list."),
-    }
-    if kind in words:
-        name, rule, fix = words[kind]
-        bound = shown(context.get(name))
+    if kind in _BOUNDS:
+        name, rule, fix = _BOUNDS[kind]
+        bound = shown(item.get("ctx", {}).get(name))
         return rule.format(bound), fix.format(bound)
     return "has a value that is not allowed", "Correct it; `convergence schema` has the rules."
 
 
-def _number_rule(kind: str, value: Any) -> tuple[str, str]:
+def _special_rule(path: Path, data: Any) -> _Words | None:
+    """Return rule and fix of a place that takes several types; ``None`` for all others."""
+    if path[:2] == ("search_space", "parameters"):
+        if _is_choice(path, data):
+            fix = "Write one value, e.g. `small` or `0.5`."
+            return "must be a text, a number or a boolean", fix
+        if len(path) == 3:
+            fix = "Write e.g. `{type: float, min: 0, max: 1}`."
+            return "must be a mapping or a list of choices", fix
+    tails = [path] if path[:1] == ("cache",) else [path[-2:], path[-1:]]
+    return next((_SPECIAL[tail] for tail in tails if tail in _SPECIAL), None)
+
+
+def _is_choice(path: Path, data: Any) -> bool:
+    if path[3:4] == ("default",):
+        return bool(value_at(data, (*path[:3], "type")) == "categorical")
+    return len(path) > 4 and path[3] in {"choices", "when"}
+
+
+def _number_rule(kind: str, value: Any) -> _Words:
     if kind == "bool_type":
         word = str(value).strip().lower()
         meant = "true" if word in {"yes", "on", "true", "1", "y"} else "false"
@@ -331,18 +370,16 @@ def _is_number(text: str) -> bool:
     return len(text) <= 40
 
 
-def _literal_rule(path: Path, data: Any, value: Any) -> tuple[str, str]:
-    in_list = isinstance(path[-1], int)
-    name = path[-2] if in_list else path[-1]
-    owners = sections_at(path[:-2] if in_list else path[:-1], data)
-    infos = [fields_of(model)[str(name)] for model in owners if name in fields_of(model)]
-    choices = [choice for info in infos for choice in _literals(info.annotation)]
+def _literal_rule(path: Path, data: Any, value: Any) -> _Words:
+    *above, name = path[:-1] if isinstance(path[-1], int) else path
+    infos = [fields_of(model).get(str(name)) for model in sections_at(tuple(above), data)]
+    choices = [choice for info in infos if info for choice in _literals(info.annotation)]
     words = [shown(choice).strip('"') for choice in dict.fromkeys(choices)]
     guess = nearest(value, words) if isinstance(value, str) else None
-    rule = f"must be {'one of ' if len(words) > 1 else ''}{listing(words)}"
-    if guess:
-        return rule, f"Did you mean `{guess}`?"
-    return rule, f"Write {'one of them' if len(words) > 1 else listing(words)}, or remove the key."
+    known = listing(words)
+    one_of, them = ("one of ", "one of them") if len(words) > 1 else ("", known)
+    fix = f"Did you mean `{guess}`?" if guess else f"Write {them}, or remove the key."
+    return f"must be {one_of}{known}", fix
 
 
 def _literals(annotation: Any) -> list[Any]:

@@ -1,20 +1,215 @@
-"""The configuration's JSON Schema for editors: our keys, and the spellings of the original.
+"""Tree of the models: sections by path, the reference of keys, and the JSON Schema.
 
-Rules between keys are not in it; ``convergence validate`` knows them.
+Rules between keys are not in the schema; ``convergence validate`` knows them.
 """
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from convergence_core.config.api import HOSTED_KINDS
+from convergence_core.config.base import Section
 from convergence_core.config.models import Configuration
-from convergence_core.config.normalize import ALGORITHMS, DIRECTIONS, VISUALIZATIONS
-from convergence_core.config.tree import GUESSED
+from convergence_core.config.source import Path
 
-Schema = dict[str, Any]
+ALSO_READ: Mapping[str, tuple[str, ...]] = {
+    "ApiConfig": ("adapter_enabled", "mock_mode"),
+    "AuthConfig": ("api_key_header",),
+    "CategoricalParam": ("values",),
+    "TestCasesConfig": ("augmentation",),
+    "MetricConfig": ("threshold", "budget_per_call"),
+    "SocietyConfig": ("llm",),
+    "LlmConfig": ("base_url",),
+}
+"""Keys of the original that ``normalize`` reads beside a section's own."""
+GUESSED: frozenset[tuple[str, str]] = frozenset(
+    {("ApiConfig", "kind"), ("MetricConfig", "type"), ("MetricConfig", "direction")}
+)
+"""Fields that may be left out of a file although the model requires them."""
+
+PARAMETER_TYPES = {"continuous": "float", "bool": "boolean"}
+DIRECTIONS = {"higher_is_better": "higher", "lower_is_better": "lower"}
+ALGORITHMS = {"genetic": "evolution", "mab_only": "thompson"}
+VISUALIZATIONS = {
+    "score_over_time": "learning_curve",
+    "parameter_importance": "parameter_effects",
+    "pareto_front": "tradeoffs",
+    "cost_vs_quality": "tradeoffs",
+}
+"""Words of the original and ours, here and above."""
+
+_LISTED_ELSEWHERE = frozenset({("MetricConfig", "llm")})
+"""Sections whose keys the reference lists at another place."""
+
+
+# -- sections and keys
+
+
+def sections_of(annotation: Any) -> list[type[Section]]:
+    """Return the sections an annotation allows, at any depth of unions and containers."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    if get_origin(annotation) is Annotated:
+        return sections_of(get_args(annotation)[0])
+    return [found for item in get_args(annotation) for found in sections_of(item)]
+
+
+def fields_of(model: type[Section]) -> dict[str, FieldInfo]:
+    """Return a section's fields by the key they have in a file."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def is_default(holder: Section, key: str) -> bool:
+    """Whether a section's key has its default value, written or not."""
+    info = fields_of(type(holder))[key]
+    default: Any = info.get_default(call_default_factory=True, validated_data={})
+    return bool(getattr(holder, key) == default)
+
+
+def known_keys(models: list[type[Section]]) -> list[str]:
+    """Return the keys that any of these sections reads, in their order."""
+    keys: dict[str, None] = {}
+    for model in models:
+        keys.update(dict.fromkeys([*fields_of(model), *ALSO_READ.get(model.__name__, ())]))
+    return list(keys)
+
+
+def sections_at(path: Path, data: Any) -> list[type[Section]]:
+    """Return the sections that may stand at a path; several where ``type`` decides and is wrong."""
+    models: list[type[Section]] = [Configuration]
+    inside = False  # between the name of a container's field and its entry
+    for part in path:
+        data = _child(data, part)
+        if inside:
+            inside = False
+        else:
+            infos = [fields_of(model)[str(part)] for model in models if part in fields_of(model)]
+            models = [found for info in infos for found in sections_of(info.annotation)]
+            inside = any(_is_container(info.annotation) for info in infos)
+        if len(models) > 1 and not inside:
+            kind = data.get("type") if isinstance(data, dict) else None
+            models = [model for model in models if kind in _kinds(model)] or models
+    return models
+
+
+def _child(data: Any, part: str | int) -> Any:
+    if isinstance(data, dict):
+        return data.get(part)
+    if isinstance(data, list) and isinstance(part, int) and part < len(data):
+        return data[part]
+    return None
+
+
+def _is_container(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin is Annotated or origin in {Union, UnionType}:
+        return any(_is_container(item) for item in get_args(annotation))
+    return origin in {dict, list}
+
+
+def _kinds(model: type[Section]) -> tuple[Any, ...]:
+    info = model.model_fields.get("type")
+    return get_args(info.annotation) if info else ()
+
+
+# -- the reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRow:
+    """One key of the configuration, for the documentation."""
+
+    key: str
+    type: str
+    default: str
+    description: str
+
+
+@cache
+def homes() -> dict[str, tuple[str, ...]]:
+    """Return, for each key, the sections (as dotted paths) where it belongs."""
+    found: dict[str, list[str]] = {}
+    for row in reference():
+        section, _, key = row.key.rpartition(".")
+        if "<" not in section:
+            found.setdefault(key, []).append(section)
+    return {key: tuple(dict.fromkeys(sections)) for key, sections in found.items()}
+
+
+def reference() -> list[ReferenceRow]:
+    """Return one row per key, in the order of the models, for ``docs/configuration.md``."""
+    return list(_rows(Configuration, ""))
+
+
+def _rows(model: type[Section], prefix: str) -> Iterator[ReferenceRow]:
+    for key, info in fields_of(model).items():
+        path = f"{prefix}{key}"
+        below = sections_of(info.annotation)
+        is_guessed = (model.__name__, key) in GUESSED
+        kind = _type_name(info.annotation)
+        text = info.description or (below[0].__doc__ if below else "") or ""
+        default = "see text" if is_guessed else _default(info)
+        description = " ".join(text.split())
+        yield ReferenceRow(key=path, type=kind, default=default, description=description)
+        if get_origin(info.annotation) is dict and len(below) > 1:
+            for option in below:
+                yield from _rows(option, f"{path}.<{'|'.join(map(str, _kinds(option)))}>.")
+        elif below and (model.__name__, key) not in _LISTED_ELSEWHERE:
+            entry = ".<name>" if _is_container(info.annotation) else ""
+            yield from _rows(below[0], f"{path}{'[]' if 'list' in kind else entry}.")
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True, validated_data={})
+    if value is None or value is PydanticUndefined:
+        return "absent"
+    if isinstance(value, Section):
+        return "its defaults"
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+_TYPE_NAMES = {
+    "str": "text",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "FloatParam": "float",
+    "IntParam": "int",
+    "CategoricalParam": "categorical",
+    "BooleanParam": "boolean",
+    "TextParam": "text",
+}
+
+
+def _type_name(annotation: Any) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(args[0])
+    if origin is Literal:
+        return " | ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in args)
+    if origin in {Union, UnionType}:
+        return " | ".join(dict.fromkeys(_type_name(x) for x in args if x is not NoneType))
+    if origin in {list, dict}:
+        return f"{'list' if origin is list else 'mapping'} of {_type_name(args[-1])}"
+    is_section = isinstance(annotation, type) and issubclass(annotation, Section)
+    name = getattr(annotation, "__name__", "")
+    return _TYPE_NAMES.get(name, "mapping" if is_section else "any JSON")
+
+
+# -- the JSON Schema
+
+Schema: TypeAlias = dict[str, Any]
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema (2020-12) of a configuration file."""
+    """Return the JSON Schema (2020-12) of a configuration file, with the original's spellings."""
     schema = Configuration.model_json_schema(by_alias=True, mode="validation")
     definitions: Schema = schema["$defs"]
     for model, key in GUESSED:
@@ -26,7 +221,13 @@ def json_schema() -> Schema:
     optimization = definitions["OptimizationConfig"]["properties"]
     optimization["algorithm"]["enum"] += list(ALGORITHMS)
     definitions["OutputConfig"]["properties"]["visualizations"]["items"]["enum"] += VISUALIZATIONS
-    schema["properties"]["legacy"] = _only_disabled("Of the original; only switched off.")
+    schema["properties"]["legacy"] = {
+        "description": "Of the original; only switched off.",
+        "type": "object",
+        "properties": {"enabled": {"const": False}},
+        "required": ["enabled"],
+        "additionalProperties": False,
+    }
     for holder in (schema, *definitions.values()):
         _allow_empty_sections(holder)
         _join_lines(holder)
@@ -38,14 +239,12 @@ def json_schema() -> Schema:
     return head | {key: value for key, value in schema.items() if key not in head}
 
 
-def _only_disabled(description: str) -> Schema:
-    return {
-        "description": description,
-        "type": "object",
-        "properties": {"enabled": {"const": False}},
-        "required": ["enabled"],
-        "additionalProperties": False,
-    }
+def _any_of(description: str, *options: Schema) -> Schema:
+    return {"anyOf": [*options], "description": description}
+
+
+def _ref(model: str) -> Schema:
+    return {"$ref": f"#/$defs/{model}"}
 
 
 def _allow_empty_sections(holder: Schema) -> None:
@@ -67,11 +266,10 @@ def _join_lines(holder: Schema) -> None:
 
 def _patch_api(definitions: Schema) -> None:
     api = definitions["ApiConfig"]
-    for key in ("adapter_enabled", "mock_mode"):
+    for key in ALSO_READ["ApiConfig"]:
         api["properties"][key] = {"const": False, "description": "Of the original; only `false`."}
-    api["anyOf"] = [{"required": [key]} for key in ("endpoint", "models", "function")]
     own = {"properties": {"kind": {"enum": sorted(HOSTED_KINDS)}}, "required": ["kind"]}
-    api["anyOf"].append(own)
+    api["anyOf"] = [*({"required": [key]} for key in ("endpoint", "models", "function")), own]
     auth = definitions["AuthConfig"]["properties"]
     auth["api_key_header"] = {**auth["header_name"], "description": "Same as `header_name`."}
     auth["api_key_header"].pop("default", None)
@@ -80,48 +278,39 @@ def _patch_api(definitions: Schema) -> None:
 def _patch_parameters(definitions: Schema) -> None:
     parameters = definitions["SearchSpaceConfig"]["properties"]["parameters"]
     choice = definitions["CategoricalParam"]["properties"]["choices"]["items"]
-    options = []
-    for model in ("FloatParam", "IntParam", "CategoricalParam", "BooleanParam", "TextParam"):
+    options = ["FloatParam", "IntParam", "CategoricalParam", "BooleanParam", "TextParam"]
+    for model in options:
         when = definitions[model]["properties"]["when"]
         when["additionalProperties"] = {
             "anyOf": [*choice["anyOf"], when["additionalProperties"]],
         }
-        options.append({"$ref": f"#/$defs/{model}"})
-    for model, spelling, base in (
-        ("ContinuousParam", "continuous", "FloatParam"),
-        ("DiscreteParam", "discrete", "IntParam"),
-        ("BoolParam", "bool", "BooleanParam"),
+    for model, spelling, base, key in (
+        ("ContinuousParam", "continuous", "FloatParam", None),
+        ("DiscreteParam", "discrete", "IntParam", None),
+        ("BoolParam", "bool", "BooleanParam", None),
+        ("ValuesParam", "categorical", "CategoricalParam", "values"),
+        ("DiscreteValuesParam", "discrete", "CategoricalParam", "values"),
+        ("DiscreteChoicesParam", "discrete", "CategoricalParam", "choices"),
     ):
-        definitions[model] = _respelt(definitions[base], model, spelling)
-        options.append({"$ref": f"#/$defs/{model}"})
-    for model, spelling, key in (
-        ("ValuesParam", "categorical", "values"),
-        ("DiscreteValuesParam", "discrete", "values"),
-        ("DiscreteChoicesParam", "discrete", "choices"),
-    ):
-        respelt = _respelt(definitions["CategoricalParam"], model, spelling)
-        respelt["properties"][key] = respelt["properties"].pop("choices")
-        respelt["required"] = ["type", key]
-        definitions[model] = respelt
-        options.append({"$ref": f"#/$defs/{model}"})
+        found = definitions[base]
+        properties = {**found["properties"], "type": {"const": spelling, "type": "string"}}
+        definitions[model] = {**found, "title": model, "properties": properties}
+        if key is not None:
+            properties[key] = properties.pop("choices")
+            definitions[model]["required"] = ["type", key]
+        options.append(model)
     plain = {"type": "array", "items": choice, "minItems": 1}
-    parameters["additionalProperties"] = {"anyOf": [*options, plain]}
+    parameters["additionalProperties"] = {"anyOf": [*map(_ref, options), plain]}
     parameters["propertyNames"] = {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,63}$"}
-
-
-def _respelt(base: Schema, title: str, spelling: str) -> Schema:
-    properties = {**base["properties"], "type": {"const": spelling, "type": "string"}}
-    return {**base, "title": title, "properties": properties}
 
 
 def _patch_evaluation(definitions: Schema) -> None:
     evaluation = definitions["EvaluationConfig"]["properties"]
     cases = definitions["TestCasesConfig"]["properties"]
     inline = next(item for item in cases["inline"]["anyOf"] if item.get("type") == "array")
-    evaluation["test_cases"] = {
-        "anyOf": [{"$ref": "#/$defs/TestCasesConfig"}, {"type": "string", "minLength": 1}, inline],
-        "description": "Where the test cases are: a path, a list, or a mapping.",
-    }
+    meaning = "Where the test cases are: a path, a list, or a mapping."
+    path = {"type": "string", "minLength": 1}
+    evaluation["test_cases"] = _any_of(meaning, _ref("TestCasesConfig"), path, inline)
     cases["augmentation"] = {
         "description": "Of the original; only switched off.",
         "type": "object",
@@ -130,33 +319,28 @@ def _patch_evaluation(definitions: Schema) -> None:
     metric = definitions["MetricConfig"]["properties"]
     metric["type"]["enum"] += list(DIRECTIONS)
     metric["function"]["anyOf"].append({"enum": ["custom", "exact_match", "similarity"]})
-    for key, meaning in (
-        ("threshold", "Of the original: `scale: {good: 0, bad: …}` of `latency_ms`."),
-        ("budget_per_call", "Of the original: `scale: {good: 0, bad: …}` of `cost_usd`."),
-    ):
+    for key, kind in zip(ALSO_READ["MetricConfig"], ("latency_ms", "cost_usd"), strict=True):
+        meaning = f"Of the original: `scale: {{good: 0, bad: …}}` of `{kind}`."
         metric[key] = {"type": "number", "exclusiveMinimum": 0, "description": meaning}
 
 
 def _patch_calls(schema: Schema, definitions: Schema) -> None:
     """Plain epochs, the original's place for ``llm``, and judges that complete theirs from it."""
-    cache = definitions["CacheConfig"]["properties"]
-    text = {key: cache["epoch"].pop(key) for key in ("type", "pattern")}
+    null = {"type": "null"}
+    cache_config, llm = definitions["CacheConfig"], definitions["LlmConfig"]
+    epoch = cache_config["properties"]["epoch"]
+    text = {key: epoch.pop(key) for key in ("type", "pattern")}
     plain = [text, {"const": False, "description": "The `off` of YAML 1.1."}]
-    cache["epoch"]["anyOf"] = plain
-    schema["properties"]["cache"] = {
-        "anyOf": [{"$ref": "#/$defs/CacheConfig"}, *plain, {"type": "null"}],
-        "description": definitions["CacheConfig"]["description"],
-    }
-    llm = definitions["LlmConfig"]
-    llm["properties"]["base_url"] = {
-        "anyOf": llm["properties"]["endpoint"]["anyOf"],
-        "description": "Of the original: same as `endpoint`.",
-    }
-    definitions["SocietyConfig"]["properties"]["llm"] = {
-        "anyOf": [{"$ref": "#/$defs/LlmConfig"}, {"type": "null"}],
-        "description": "Of the original: same as `llm` at top level.",
-    }
+    epoch["anyOf"] = plain
+    schema["properties"]["cache"] = _any_of(
+        cache_config["description"], _ref("CacheConfig"), *plain, null
+    )
+    llm["properties"]["base_url"] = _any_of(
+        "Of the original: same as `endpoint`.", *llm["properties"]["endpoint"]["anyOf"]
+    )
+    definitions["SocietyConfig"]["properties"]["llm"] = _any_of(
+        "Of the original: same as `llm` at top level.", _ref("LlmConfig"), null
+    )
     partial = {key: value for key, value in llm.items() if key != "required"}
     definitions["JudgeLlmConfig"] = {**partial, "title": "JudgeLlmConfig"}
-    metric = definitions["MetricConfig"]["properties"]["llm"]
-    metric["anyOf"][0] = {"$ref": "#/$defs/JudgeLlmConfig"}
+    definitions["MetricConfig"]["properties"]["llm"]["anyOf"][0] = _ref("JudgeLlmConfig")

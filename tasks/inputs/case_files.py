@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from convergence_core.config.positions import read_yaml, shown_key
-from convergence_core.config.shown import shown
+from convergence_core.config.secrecy import shown
+from convergence_core.config.source import read_yaml, shown_key
 from convergence_core.errors import Problem
 from tasks.json_values import NotJsonError, to_json
 from tasks.secrets.process_redaction import redacted_text

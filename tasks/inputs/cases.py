@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from convergence_core.config import EvaluationConfig
-from convergence_core.config.shown import shown
+from convergence_core.config.secrecy import shown
 from convergence_core.errors import Problem
 from convergence_core.records import Case, canonical_json, sha256_hex
 from tasks.inputs.case_files import RawCase, Reporter

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from convergence_core.config import Configuration, TextParam, parse_mapping
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.loader import configuration_of
-from convergence_core.config.positions import read_yaml
-from convergence_core.config.shown import dotted
-from convergence_core.config.source import ConfigSource, Path as KeyPath
+from convergence_core.config.secrecy import dotted
+from convergence_core.config.source import ConfigSource, Path as KeyPath, read_yaml
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.space import Space

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from convergence_core.config.shown import shown
+from convergence_core.config.secrecy import shown
 from convergence_core.errors import ConfigurationError, EvaluatorFault, Problem
 from convergence_core.records import Case, Params, Reply
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config import ApiConfig
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import LLM
 from tasks.providers.answers import ChatCompletion

@@ -6,7 +6,7 @@ from typing import TextIO
 
 import yaml
 
-from convergence_core.config.optimization import ExportConfig
+from convergence_core.config.models import ExportConfig
 from convergence_core.records import Json, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
 from tasks.report import phrases

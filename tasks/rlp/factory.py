@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from convergence_core.config import Configuration
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.ports import Row, RunRecord, Store
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay

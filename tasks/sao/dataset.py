@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from convergence_core.config.society import SaoConfig
+from convergence_core.config.optimization import SaoConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.judges.coverage.measures import WINDOW, Coverage, measure
 from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST

@@ -9,7 +9,7 @@ import yaml
 
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.config.search_space import TextParam
 from convergence_core.ports import Row, RunRecord, Store, Target
 from convergence_core.records import Json

@@ -265,7 +265,7 @@ def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
 def secret_names(configuration: "Configuration") -> tuple[str, ...]:
     """Return the environment variables that a configuration names, each once."""
     # A question in SQL writes texts as well, and has no configuration to read.
-    from convergence_core.config.check_llm import llms_of  # noqa: PLC0415 - a third of a command
+    from convergence_core.config.evaluation_rules import llms_of  # noqa: PLC0415 - a third of a command
 
     auth, journal = configuration.api.auth, journal_name(configuration)
     found = [auth.token_env, auth.password_env, journal]

@@ -12,7 +12,7 @@ from convergence_core.config import (
     ParameterConfig,
     TextParam,
 )
-from convergence_core.config.shown import dotted
+from convergence_core.config.secrecy import dotted
 from convergence_core.errors import Problem
 from convergence_core.records import Json
 from tasks.http.request_templates import placeholders

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from convergence_core.config import ApiConfig
-from convergence_core.config.shown import shown
+from convergence_core.config.secrecy import shown
 from convergence_core.errors import (
     Billed,
     CandidateFault,

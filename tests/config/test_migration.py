@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from convergence.compat.migration import migrate_text
 from convergence.compat.migration.yaml_text import scalar, to_yaml
 from convergence_core.config import Configuration, parse_configuration
-from convergence_core.config.positions import read_yaml
+from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError
 from tests.config.test_mutations import TEXT_MUTATIONS, mutate_nodes
 from tests.support.config_examples import EXAMPLES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from convergence_core.config import parse_configuration
-from convergence_core.config.positions import MAX_DEPTH, read_yaml
+from convergence_core.config.source import MAX_DEPTH, read_yaml
 from convergence_core.errors import ConfigurationError, Problem
 
 

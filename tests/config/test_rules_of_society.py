@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from convergence_core.config import RlpConfig, parse_mapping
-from convergence_core.config.society import SaoConfig, StrategyName
+from convergence_core.config.optimization import SaoConfig, StrategyName
 from convergence_core.rlp.strategies import STRATEGIES
 from tests.support.config_examples import MINIMAL, edited, problems_of
 

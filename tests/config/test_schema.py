@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from convergence_core.config import json_schema, parse_configuration, parse_mapping, reference
-from convergence_core.config.positions import read_yaml
+from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError
 from tests.support.config_examples import EXAMPLES, edited
 

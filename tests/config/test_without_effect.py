@@ -6,7 +6,7 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from convergence_core.config.optimization import Algorithm
-from convergence_core.config.without_effect import READ_BY, without_effect
+from convergence_core.config.rules import READ_BY, without_effect
 from convergence_core.errors import ConfigurationError
 from convergence_core.search.samplers import make_sampler
 from tests.support import problems

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from convergence_core.budget import Budget, Exhausted, Limits, Reservation, Spent, Wait, dollars
-from convergence_core.config.budget import BudgetConfig
+from convergence_core.config.models import BudgetConfig
 from convergence_core.ports import CallTotals, WorstCase
 
 CENT = WorstCase(usd=0.01, tokens=100)

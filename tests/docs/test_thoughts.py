@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from convergence_core.config.society import StrategyName
+from convergence_core.config.optimization import StrategyName
 from convergence_core.rlp.commitments import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from convergence.client import AsyncClient, Client, ServiceRefusedError
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from tasks.http.bodies import MAX_ERROR_BYTES, TOO_LARGE
 from tasks.http.clients import make_client

@@ -13,7 +13,7 @@ import pytest
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import MetricConfig
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import (
     CandidateFault,
     EvaluationFault,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import CandidateFault, ConfigurationError
 from tasks.providers import make_llm, split_model
 from tasks.secrets.redaction import Secrets

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from convergence.plugins.learning.sao import SAOConfig, SAOMixin, SyntheticDataset
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from tasks.providers import make_llm
 from tasks.secrets.redaction import Secrets
 from tests.support.planted_server import PlantedWorld, planted_server

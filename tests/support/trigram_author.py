@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from convergence.plugins.learning.sao import SAOConfig, SAOMixin
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.sao.templates import OPENING
 from tasks.providers import make_llm
 from tasks.secrets.redaction import Secrets

@@ -21,7 +21,7 @@ from convergence.compat.migration.optimization import (
 from convergence.compat.migration.search_space import migrate_search_space
 from convergence.compat.migration.yaml_text import to_yaml
 from convergence_core.config import parse_configuration
-from convergence_core.config.positions import read_yaml
+from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError
 
 _SECTIONS: dict[str, Callable[[Migrator, Section, Section], Section]] = {

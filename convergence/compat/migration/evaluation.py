@@ -4,7 +4,8 @@ from typing import Any
 
 from convergence.compat.migration.migrator import Migrator, Path, Section, number, take
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.config.normalize import DIRECTIONS, METRIC_TYPES
+from convergence_core.config.normalize import METRIC_TYPES
+from convergence_core.config.schema import DIRECTIONS
 
 _OWN = ("latency_ms", "cost_usd", "success_rate")
 _LATER = ("rouge",)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from convergence_core.config.tree import known_keys, sections_at
+from convergence_core.config.schema import known_keys, sections_at
 
 Section = dict[str, Any]
 Path = tuple[str, ...]

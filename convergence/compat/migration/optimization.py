@@ -3,9 +3,10 @@
 from typing import Any, get_args
 
 from convergence.compat.migration.migrator import Migrator, Path, Section, number, take
-from convergence_core.config.normalize import ALGORITHMS, VISUALIZATIONS
-from convergence_core.config.optimization import Algorithm, OutputFormat
-from convergence_core.config.without_effect import READ_BY, read_by
+from convergence_core.config.models import OutputFormat
+from convergence_core.config.optimization import Algorithm
+from convergence_core.config.rules import READ_BY, read_by
+from convergence_core.config.schema import ALGORITHMS, VISUALIZATIONS
 from convergence_core.visualization import Visualization
 
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from convergence_core.config.society import SaoConfig
+from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.coverage.measures import Coverage, measure
 from convergence_core.judges.trust.audit import Audit, Trust

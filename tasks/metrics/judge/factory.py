@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration, MetricConfig
-from convergence_core.config.budget import LlmConfig
-from convergence_core.config.shown import dotted
+from convergence_core.config.evaluation import LlmConfig
+from convergence_core.config.secrecy import dotted
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import LLM
 from convergence_core.records import Case, Params, canonical_json

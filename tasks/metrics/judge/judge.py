@@ -8,7 +8,7 @@ from typing import Final, Literal
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
 from convergence_core.config import MetricConfig
-from convergence_core.config.budget import LlmConfig
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import (
     CandidateFault,
     EvaluationFault,

@@ -1,14 +1,15 @@
 """Rules of ``search_space``: bounds, steps, defaults, conditions and constraints."""
 
+import ast
 import keyword
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
 
 from convergence_core.config.base import Choice
-from convergence_core.config.check_constraints import check_constraints, report_unknown
-from convergence_core.config.problems import listing
-from convergence_core.config.report import Report
+from convergence_core.config.expressions import parse
+from convergence_core.config.problems import Report, guessed, listing
 from convergence_core.config.search_space import (
     BooleanParam,
     CategoricalParam,
@@ -18,7 +19,7 @@ from convergence_core.config.search_space import (
     SearchSpaceConfig,
     TextParam,
 )
-from convergence_core.config.shown import shown
+from convergence_core.config.secrecy import shown
 from convergence_core.config.source import Path
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -27,7 +28,7 @@ _RESERVED = ("input", "templates")
 _MAX_STEPS = 2**53
 """More cannot be told apart by floating-point numbers."""
 
-Parameters = Mapping[str, ParameterConfig]
+Parameters: TypeAlias = Mapping[str, ParameterConfig]
 
 
 def check_space(space: SearchSpaceConfig, report: Report) -> None:
@@ -46,7 +47,7 @@ def check_space(space: SearchSpaceConfig, report: Report) -> None:
             report.add((*path, "default"), rule, fix, value=shown(parameter.default))
     _check_conditions(space.parameters, report)
     _check_defaults(space.parameters, report)
-    check_constraints(space, report)
+    _check_constraints(space, report)
 
 
 def same(a: Choice, b: Choice) -> bool:
@@ -64,15 +65,9 @@ def allows(parameter: ParameterConfig, value: Choice) -> bool:
         return value in parameter.variants
     if isinstance(value, bool | str) or not parameter.min <= value <= parameter.max:
         return False
-    return _is_on_step(parameter, value)
-
-
-def _is_on_step(parameter: FloatParam | IntParam, value: float) -> bool:
     if isinstance(parameter, IntParam) and value != int(value):
         return False
-    if parameter.step is None:
-        return True
-    steps = (value - parameter.min) / parameter.step
+    steps = 0.0 if parameter.step is None else (value - parameter.min) / parameter.step
     return steps > _MAX_STEPS or abs(steps - round(steps)) < 1e-6
 
 
@@ -115,10 +110,12 @@ def _check_range(parameter: FloatParam | IntParam, path: Path, report: Report) -
     if parameter.log and not low > 0:
         rule, fix = "must be above 0 when `log` is true", "Raise `min`, or remove `log`."
         report.add((*path, "min"), rule, fix, value=shown(low), about=((*path, "log"),))
-    if step is not None and step > high - low:
+    if step is None:
+        return
+    if step > high - low:
         rule = f"must not exceed the range, max - min = {high - low}"
         report.add((*path, "step"), rule, "Write a smaller step, or remove it.", value=shown(step))
-    elif step is not None and (high - low) / step > _MAX_STEPS:
+    elif (high - low) / step > _MAX_STEPS:
         rule = "must not be that small beside the range"
         report.add((*path, "step"), rule, "Write a larger step, or remove it.", value=shown(step))
 
@@ -126,12 +123,10 @@ def _check_range(parameter: FloatParam | IntParam, path: Path, report: Report) -
 def _check_choices(choices: list[Choice] | list[str], path: Path, report: Report) -> None:
     seen: dict[tuple[bool, Choice], int] = {}
     for i, choice in enumerate(choices):
-        key = (isinstance(choice, bool), choice)
-        if key in seen:
-            rule = f"must not repeat entry {seen[key] + 1}"
+        first = seen.setdefault((isinstance(choice, bool), choice), i)
+        if first != i:
+            rule = f"must not repeat entry {first + 1}"
             report.add((*path, i), rule, "Remove one of them.", value=shown(choice))
-        else:
-            seen[key] = i
 
 
 def _check_conditions(parameters: Parameters, report: Report) -> None:
@@ -147,7 +142,11 @@ def _check_conditions(parameters: Parameters, report: Report) -> None:
                 report.add(path, "must list at least one value", "Add one, or remove it.")
             else:
                 _check_values(parameters[other], values, path, report)
-    _check_cycles(parameters, report)
+    for name in parameters:
+        if _leads_back(name, parameters):
+            rule = "must not depend on itself by way of other conditions"
+            fix = "Remove one of the conditions of the circle."
+            report.add((*_PARAMETERS, name, "when"), rule, fix, of_key=True)
 
 
 def _check_values(
@@ -160,16 +159,8 @@ def _check_values(
             report.add((*path, i), rule, fix, value=shown(value))
 
 
-def _check_cycles(parameters: Parameters, report: Report) -> None:
-    """Report each parameter whose condition leads back to itself."""
-    for name in parameters:
-        if _leads_back(name, parameters):
-            path = (*_PARAMETERS, name, "when")
-            rule = "must not depend on itself by way of other conditions"
-            report.add(path, rule, "Remove one of the conditions of the circle.", of_key=True)
-
-
 def _leads_back(name: str, parameters: Parameters) -> bool:
+    """Whether a parameter's conditions lead back to it by way of others."""
     waiting = [other for other in parameters[name].when if other in parameters and other != name]
     seen: set[str] = set()
     while waiting:
@@ -185,14 +176,10 @@ def _leads_back(name: str, parameters: Parameters) -> bool:
 def _check_defaults(parameters: Parameters, report: Report) -> None:
     """Defaults are the baseline of the report, so either all that it needs are given, or none."""
     defaults = {name: p.default for name, p in parameters.items() if p.default is not None}
-    with_default = list(defaults)
-    if not with_default:
-        return
-    for name in parameters:
+    for name in parameters if defaults else ():
         if name not in defaults and is_active(name, parameters, defaults):
-            rule = f"needs a `default`, since {listing(with_default[:3])} has one"
-            if len(with_default) > 1:
-                rule = rule.replace(" has one", " have one")
+            have = "has" if len(defaults) == 1 else "have"
+            rule = f"needs a `default`, since {listing([*defaults][:3])} {have} one"
             fix = "Add it, or remove all defaults: together they are the configuration in use."
             report.add((*_PARAMETERS, name), rule, fix, of_key=True)
 
@@ -215,3 +202,96 @@ def is_active(
         if not any(same(value, item) for item in wanted):
             return False
     return True
+
+
+# -- constraints: known parameters, each used as what it is
+
+Use: TypeAlias = Literal["number", "truth"]
+
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def _check_constraints(space: SearchSpaceConfig, report: Report) -> None:
+    """Check that each constraint is an expression over parameters of the right types."""
+    for i, text in enumerate(space.constraints):
+        path: Path = ("search_space", "constraints", i)
+        try:
+            names = parse(text).names
+        except ValueError as error:
+            rule = f"must be an expression over parameters: {error}"
+            fix = "Write e.g. `min_tokens <= max_tokens`."
+            report.add(path, rule.rstrip("."), fix, value=shown(text))
+            continue
+        for name in sorted(names):
+            if name not in space.parameters:
+                report_unknown(path, name, space.parameters, report)
+            elif isinstance(space.parameters[name], TextParam):
+                rule, fix = "must not use text parameters", "Use parameters of other types."
+                report.add(path, rule, fix, value=f"`{name}`")
+        uses = _uses(ast.parse(text.strip(), mode="eval").body, "truth")
+        for name, use in sorted(set(uses)):
+            _check_use(path, name, use, space.parameters.get(name), report)
+
+
+def report_unknown(
+    path: Path, name: str, known: Parameters, report: Report, *, of_key: bool = False
+) -> None:
+    """Report a name that is no parameter's, unless that parameter was reported itself."""
+    broken = {str(place[2]) for place in report.broken if place[:2] == _PARAMETERS and place[2:]}
+    if name not in broken:
+        names = sorted({*known, *broken})
+        rule = "must name a parameter of `search_space.parameters`"
+        fix = guessed(name, names, f"Known are: {listing(names[:20])}.")
+        report.add(path, rule, fix, value=shown(name), of_key=of_key)
+
+
+def _check_use(
+    path: Path, name: str, use: Use, parameter: ParameterConfig | None, report: Report
+) -> None:
+    if parameter is None or isinstance(parameter, TextParam):
+        return
+    choices = parameter.choices if isinstance(parameter, CategoricalParam) else []
+    if use == "number":
+        rule = "must use numeric parameters only with + - * / // % < <= > >="
+        fix = f"Compare it by == or `in`, or make `{name}` a `float` or `int`."
+        is_right = isinstance(parameter, FloatParam | IntParam) or (
+            bool(choices) and not any(isinstance(choice, bool | str) for choice in choices)
+        )
+    else:
+        rule = "must use boolean parameters only where true or false is meant"
+        fix = f"Compare it, e.g. `{name} == 1`."
+        is_right = isinstance(parameter, BooleanParam) or (
+            bool(choices) and all(isinstance(choice, bool) for choice in choices)
+        )
+    if not is_right:
+        report.add(path, rule, fix, value=f"`{name}`")
+
+
+def _uses(node: ast.expr, use: Use | None) -> Iterator[tuple[str, Use]]:
+    """Yield each name that must be a number or a truth value, and which."""
+    if isinstance(node, ast.Name) and use is not None:
+        yield node.id, use
+    for child, its_use in _children(node):
+        yield from _uses(child, its_use)
+
+
+def _children(node: ast.expr) -> list[tuple[ast.expr, Use | None]]:
+    """Return the parts of an expression, each with what it must be there."""
+    match node:
+        case ast.BoolOp(values=values):
+            return [(value, "truth") for value in values]
+        case ast.UnaryOp(op=sign, operand=operand):
+            return [(operand, "truth" if isinstance(sign, ast.Not) else "number")]
+        case ast.BinOp(left=left, right=right):
+            return [(left, "number"), (right, "number")]
+        case ast.Compare(left=left, ops=ops, comparators=rights):
+            lefts = [left, *rights[:-1]]
+            return [
+                (side, "number" if isinstance(op, _ORDERS) else None)
+                for op, *sides in zip(ops, lefts, rights, strict=True)
+                for side in sides
+            ]
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return [(item, None) for item in items]
+        case _:
+            return []

@@ -1,0 +1,285 @@
+"""Rules of ``api``: what each kind of target needs, and what it does not read."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import parse_qsl, urlsplit
+
+from convergence_core.config.api import HOSTED_KINDS, ApiConfig, AuthConfig
+from convergence_core.config.base import Section
+from convergence_core.config.models import Configuration
+from convergence_core.config.problems import Report, guessed, listing, nearest
+from convergence_core.config.schema import is_default
+from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig
+from convergence_core.config.secrecy import HIDDEN, has_known_secret, is_secret_key, shown
+from convergence_core.config.source import Path, texts_of
+
+_RESPONSE = (
+    *("success_field", "result_field", "error_field", "result_required"),
+    *("cost_field", "tokens_in_field", "tokens_out_field"),
+)
+_AZURE = ("api_version", "deployment")
+_GEMINI = ("protocol",)
+
+
+def _chat(*of_others: str) -> dict[str, tuple[str, ...]]:
+    """Return what a chat kind does not read, with the keys that are other kinds' alone."""
+    unused = ("function", "workers", *of_others)
+    return {"": unused, "request": ("method", "body"), "response": _RESPONSE}
+
+
+_UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
+    "function": {
+        "": ("endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
+        "auth": ("type", "token_env", "header_name", "username", "password_env"),
+        "request": (
+            *("method", "headers", "body", "query", "messages", "options", "stream"),
+            *("unsupported", "connect_seconds", "first_byte_seconds", "max_response_bytes"),
+        ),
+        "response": _RESPONSE,
+    },
+    "http": {
+        "": ("function", "workers", "batch_prices", *_AZURE, *_GEMINI),
+        "request": ("messages", "options", "stream", "unsupported"),
+    },
+    "openai": _chat(*_AZURE, *_GEMINI),
+    "groq": _chat(*_AZURE, *_GEMINI),
+    "azure": _chat(*_GEMINI),
+    "gemini": _chat(*_AZURE),
+}
+"""What a kind does not read: section → keys."""
+
+_UNUSED_FIX = {
+    "body": "Use `request.messages` and `request.options`, or `kind: http`.",
+    "function": "Remove it, or write `kind: function`.",
+    "endpoint": "Remove it, or remove `function` and write `kind: http`.",
+    **dict.fromkeys(("messages", "options"), "Use `request.body`, or `kind: openai`."),
+    **dict.fromkeys(
+        ("stream", "unsupported", "batch_prices"),
+        "Remove it; it is for chat kinds: `openai`, `azure`, `groq` and `gemini`.",
+    ),
+    **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
+    **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
+}
+
+
+def check_api(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
+    """Check what the kind needs, URLs, headers, authentication and placeholders."""
+    api, space = configuration.api, configuration.search_space
+    _check_unused(api, report)
+    if api.kind != "function":
+        _check_endpoints(api, report)
+    elif api.function is None and not allow_callable:
+        fix = "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`."
+        report.require("api.function", "by kind `function`", fix, about=("api.kind",))
+    if api.models and api.kind != "function":
+        _check_models(api, space, report)
+    model = space.parameters.get("model")
+    if api.deployment is not None and not api.models and isinstance(model, CategoricalParam):
+        _check_deployment(api.deployment, model, report)
+    if api.kind != "function":
+        _check_auth(api.auth, report)
+    _check_headers(api, report)
+    first, total = api.request.first_byte_seconds, api.request.timeout_seconds
+    if first is not None and first > total:
+        rule = f"must not exceed `timeout_seconds` ({total:g})"
+        fix = f"Write {total:g} or less, or raise `timeout_seconds`."
+        about = ("api.request.timeout_seconds",)
+        report.add("api.request.first_byte_seconds", rule, fix, value=shown(first), about=about)
+    _check_placeholders(api, space, report)
+
+
+def _check_unused(api: ApiConfig, report: Report) -> None:
+    for section, keys in _UNUSED[api.kind].items():
+        holder: Section = getattr(api, section) if section else api
+        for key in keys:
+            # Of `result_required` is said what is said of `result_field`.
+            if key == "result_required" or is_default(holder, key):
+                continue
+            fix = _UNUSED_FIX.get(key, "Remove it, or write another `kind`.")
+            if (api.kind, section) == ("function", "response"):
+                fix = "Return `{result: …, success: …, cost_usd: …}` from the function instead."
+            path = ("api", section, key) if section else ("api", key)
+            report.no_effect(path, f"with kind `{api.kind}`", fix, about=("api.kind",))
+
+
+def _check_endpoints(api: ApiConfig, report: Report) -> None:
+    about = ("api.kind", "api.models", "api.function")
+    if api.endpoint is None and not api.models and api.kind not in HOSTED_KINDS:
+        why = f"by kind `{api.kind}`, unless there are `models`"
+        fix = "Add `endpoint:` with a URL, or `function:` for a Python function."
+        report.require("api.endpoint", why, fix, about=about)
+    elif api.endpoint is not None and api.models:
+        rule, value = "must not stand beside `models`", shown_url(api.endpoint)
+        report.add("api.endpoint", rule, "Remove one of them.", value=value, about=about)
+    for path, url in _urls(api):
+        check_url(path, url, report)
+        if api.kind == "azure" and "api-version" in url:
+            rule = "must not hold `api-version`, which has a key of its own"
+            fix = "Cut it off, and write `api.api_version`."
+            report.add(path, rule, fix, value=shown_url(url), about=("api.kind",))
+
+
+def _urls(api: ApiConfig) -> Iterator[tuple[Path, str]]:
+    if api.endpoint is not None:
+        yield ("api", "endpoint"), api.endpoint
+    for name, model in api.models.items():
+        yield ("api", "models", name, "endpoint"), model.endpoint
+
+
+def _check_models(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
+    path, about = ("search_space", "parameters", "model"), ("api.kind", "api.models")
+    parameter, names = space.parameters.get("model"), list(api.models)
+    if not isinstance(parameter, CategoricalParam):
+        rule = "must be a categorical parameter, since `api.models` is chosen by it"
+        fix = f"Add `model: {{type: categorical, choices: [{', '.join(names[:5])}]}}`."
+        report.add(path, rule, fix, of_key=True, about=about)
+        return
+    if parameter.when:
+        rule = "must always be active, since `api.models` is chosen by it"
+        report.add((*path, "when"), rule, "Remove `when`.", of_key=True, about=about)
+    for i, choice in enumerate(parameter.choices):
+        if choice not in api.models:
+            rule = "must be a name in `api.models`"
+            fix = guessed(str(choice), names, f"Known are: {listing(names[:20])}.")
+            report.add((*path, "choices", i), rule, fix, value=shown(choice), about=about)
+
+
+def _check_deployment(deployment: str, model: CategoricalParam, report: Report) -> None:
+    """One deployment is one model, so that several to choose from would all be the same."""
+    if len(model.choices) > 1:
+        rule = "must not stand beside several models to choose from: it would answer for each"
+        fix = "Remove it: each model's own name is its deployment's. Or use `api.models`."
+        about = ("api.kind", "search_space.parameters.model")
+        report.add("api.deployment", rule, fix, value=shown(deployment), about=about)
+
+
+# -- placeholders
+
+# As in tasks.http.request_templates: `{{name}}` is the plain text `{name}`.
+_PLACEHOLDER = re.compile(
+    r"\{(?P<plain>\{)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"(?P<rest>(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*)\}(?(plain)\})"
+)
+
+
+def _check_placeholders(api: ApiConfig, space: SearchSpaceConfig, report: Report) -> None:
+    request, path = api.request, ("api", "request")
+    texts = [*texts_of(request.body, (*path, "body"))]
+    texts += texts_of(request.options, (*path, "options"))
+    texts += texts_of(request.query, (*path, "query"))
+    for i, message in enumerate(request.messages or ()):
+        texts.append(((*path, "messages", i, "content"), message.content))
+    for place, text in texts:
+        for match in _PLACEHOLDER.finditer(text):
+            if not match["plain"]:
+                _check_placeholder(place, match, space, report)
+
+
+def _check_placeholder(
+    path: Path, match: re.Match[str], space: SearchSpaceConfig, report: Report
+) -> None:
+    name, rest, value = match["name"], match["rest"], shown(match.group())
+    if name == "input" or (name in space.parameters and not rest):
+        return
+    if name == "templates":
+        if rest.removeprefix(".") not in space.templates:
+            rule = "must name a template of `search_space.templates`"
+            fix = f"Known are: {listing(list(space.templates)) or 'none'}."
+            report.add(path, rule, fix, value=value, about=("search_space.templates",))
+        return
+    guess = nearest(name, [*space.parameters, "input"])
+    rule = "must hold placeholders of parameters or `{input}` only"
+    fix = f"Did you mean `{{{guess}}}`? " if guess and guess != name else ""
+    fix += f"For the plain text double the braces: `{{{match.group()}}}`."
+    report.add(path, rule, fix, value=value, about=(("search_space", "parameters", name),))
+
+
+# -- authentication and headers
+
+_NEEDED_KEYS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "bearer": ("token_env",),
+    "api_key": ("token_env",),
+    "basic": ("username", "password_env"),
+}
+_KEY_FIX = {
+    "token_env": "Write `type: bearer` or `type: api_key`, or remove it.",
+    "header_name": "Write `type: api_key`, or remove it.",
+    **dict.fromkeys(("username", "password_env"), "Write `type: basic`, or remove it."),
+}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def _check_auth(auth: AuthConfig, report: Report) -> None:
+    """Check what each type of authentication needs, and what it does not read."""
+    path, about = ("api", "auth"), ("api.auth.type", "api.kind")
+    needed = _NEEDED_KEYS[auth.type]
+    for key in needed:
+        if getattr(auth, key) is None:
+            fix = f"Add `{key}:` with the name of an environment variable, e.g. `API_KEY`."
+            fix = "Add `username:`." if key == "username" else fix
+            report.require((*path, key), f"by auth type `{auth.type}`", fix, about=about)
+    read = {*needed, "header_name"} if auth.type == "api_key" else {*needed}
+    if auth.type == "none" and "type" in auth.model_fields_set:
+        read.add("token_env")  # the original demanded it even then
+    for key, fix in _KEY_FIX.items():
+        if key not in read and not is_default(auth, key):
+            report.no_effect((*path, key), f"with auth type `{auth.type}`", fix, about=about)
+
+
+def _check_headers(api: ApiConfig, report: Report) -> None:
+    """Check names and values of headers, and that none is sent twice."""
+    sent = {"bearer": "authorization", "basic": "authorization"}.get(api.auth.type, "")
+    if api.auth.type == "api_key":
+        sent = api.auth.header_name.lower()
+    seen: dict[str, str] = {}
+    for name, value in api.request.headers.items():
+        path, lowered = ("api", "request", "headers", name), name.lower()
+        if _HEADER_NAME.fullmatch(name) is None:
+            rule = "must be the name of an HTTP header"
+            report.add(path, rule, "Use letters, digits and `-`.", of_key=True)
+        if re.search(r"[\r\n\0]", value) or not value.isascii():
+            rule, fix = "must be one line of ASCII text", "Remove line breaks and other letters."
+            text = "" if has_known_secret(value) else shown(value, name)
+            report.add(path, rule, fix, value=text)
+        if lowered in seen:
+            rule = f"must be written once, but `{seen[lowered]}` is the same header"
+            report.add(path, rule, "Remove one of them.", of_key=True)
+        elif lowered == sent:
+            rule = f"must not stand beside `api.auth`, whose type `{api.auth.type}` sets it"
+            report.add(path, rule, "Remove it.", of_key=True, about=("api.auth",))
+        seen[lowered] = name
+
+
+# -- URLs, wherever one is written
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as a message shows it: whatever stands before an ``@`` may be a secret."""
+    return HIDDEN if "@" in url else shown(url)
+
+
+def check_url(path: Path, url: str, report: Report, *, secret_fix: str = "") -> None:
+    """Check that a text is a URL without a secret; ``secret_fix`` says where its secret belongs."""
+    example, text = "Write e.g. `https://api.example.com/v1/chat`.", shown_url(url)
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        report.add(path, "must be a URL", example, value=text)
+        return
+    if parts.username is not None or parts.password is not None:
+        fix = secret_fix or "Use `api.auth` with `type: basic`."
+        report.add(path, "must hold no user name or password", fix, value=HIDDEN)
+    elif parts.scheme not in {"http", "https"} or not host or port == 0:
+        rule = "must be a URL that begins with http:// or https://"
+        report.add(path, rule, example, value=text)
+    elif re.search(r"[\s\\<>\"]", url):
+        report.add(path, "must be a URL without spaces or quotes", example, value=text)
+    elif parts.fragment:
+        report.add(path, "must be a URL without a `#` part", "Remove it.", value=text)
+    secret = [key for key, value in parse_qsl(parts.query) if value and is_secret_key(key)]
+    if secret:
+        rule = f"must hold no secret, but has the query parameter `{secret[0][:30]}`"
+        fix = secret_fix or "Use `api.auth` with `type: api_key` and `header_name`."
+        report.add(path, rule, fix)

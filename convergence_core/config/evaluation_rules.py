@@ -1,0 +1,315 @@
+"""Rules of ``evaluation`` and ``llm``: cases, metrics, judges, and what computes them."""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.api_rules import check_url
+from convergence_core.config.evaluation import LlmConfig, MetricConfig, MetricType, provider_of
+from convergence_core.config.models import Configuration
+from convergence_core.config.problems import Report, listing
+from convergence_core.config.secrecy import shown
+from convergence_core.config.source import Path
+from convergence_core.config.space_rules import allowed, allows, is_active, report_unknown
+
+_METRICS: Path = ("evaluation", "metrics")
+
+_COMPARING: tuple[MetricType, ...] = (
+    *("exact_match", "contains", "regex", "numeric"),
+    *("json_schema", "similarity", "function", "llm_judge"),
+)
+_READERS: dict[str, tuple[MetricType, ...]] = {
+    "field": _COMPARING,
+    "expected_field": _COMPARING,
+    "pattern": ("regex",),
+    "tolerance": ("numeric",),
+    "relative_tolerance": ("numeric",),
+    "json_schema": ("json_schema",),
+    "case_sensitive": ("exact_match", "contains", "regex", "similarity"),
+    "strip": ("exact_match", "contains", "similarity"),
+    "method": ("similarity",),
+    "function": ("function",),
+    **dict.fromkeys(
+        ("mode", "rubric", "rubric_path", "votes", "champion", "label_field", "llm"),
+        ("llm_judge",),
+    ),
+}
+"""Options of metrics and the types that read them."""
+
+
+def check_evaluation(
+    configuration: Configuration, report: Report, *, allow_callable: bool
+) -> None:
+    """Check test cases, each metric, and that something is optimized at all."""
+    evaluation = configuration.evaluation
+    _check_test_cases(configuration, report)
+    _check_evaluator(configuration, report, allow_callable=allow_callable)
+    for name, metric in evaluation.metrics.items():
+        path = (*_METRICS, name)
+        _check_metric(metric, path, report)
+        if metric.type == "llm_judge":
+            _check_judge(configuration, metric, path, report)
+        elif metric.type == "first_token_ms":
+            _check_first_token(configuration, path, report)
+    if not any(metric.weight > 0 for metric in evaluation.metrics.values()):
+        rule = "must have at least one metric with a weight above 0"
+        report.add(_METRICS, rule, "Write e.g. `weight: 1`.", of_key=True)
+    if evaluation.deterministic and evaluation.repeats > 1:
+        rule, fix = (
+            "must be 1 where `evaluation.deterministic` is true",
+            "Remove `repeats`, or `deterministic`.",
+        )
+        value, about = str(evaluation.repeats), ("evaluation.deterministic",)
+        report.add("evaluation.repeats", rule, fix, value=value, about=about)
+    _check_objective(configuration, report)
+
+
+def _check_objective(configuration: Configuration, report: Report) -> None:
+    evaluation = configuration.evaluation
+    metrics = evaluation.metrics.values()
+    if evaluation.objective == "pareto":
+        path = "evaluation.objective"
+        if sum(metric.weight > 0 for metric in metrics) == 1:
+            rule = "must be `reward` where only one metric has a weight above 0"
+            fix = "Give another metric a weight, or remove it."
+            report.add(path, rule, fix, value="pareto", about=(_METRICS,))
+        if configuration.optimization.algorithm == "evolution":
+            rule = "must be `reward` with `optimization.algorithm: evolution`"
+            fix = "Write `algorithm: mab_evolution`, or remove it."
+            report.add(path, rule, fix, value="pareto", about=("optimization.algorithm",))
+    is_constrained = any(m.min is not None or m.max is not None for m in metrics)
+    default = type(evaluation).model_fields["max_broken"].default
+    if evaluation.max_broken != default and not is_constrained:
+        rule = "has no effect: no metric has a `min` or `max`"
+        fix = "Remove it, or give a metric `min` or `max`."
+        report.add("evaluation.max_broken", rule, fix, of_key=True, about=(_METRICS,))
+
+
+def _check_test_cases(configuration: Configuration, report: Report) -> None:
+    cases = configuration.evaluation.test_cases
+    path, inline = "evaluation.test_cases.path", "evaluation.test_cases.inline"
+    if cases.path is not None and cases.inline is not None:
+        rule = "must not stand beside `inline`"
+        report.add(path, rule, "Remove one of them.", value=shown(cases.path))
+    elif cases.path is None and cases.inline is None:
+        rule = "is required, unless there are `inline` cases"
+        report.add(path, rule, "Write e.g. `path: cases.json`.", of_key=True, about=(inline,))
+    elif cases.inline is not None and not cases.inline:
+        rule = "must hold at least one test case"
+        report.add(inline, rule, "Write e.g. `- {input: …, expected: …}`.")
+
+
+def _check_evaluator(
+    configuration: Configuration, report: Report, *, allow_callable: bool
+) -> None:
+    evaluation = configuration.evaluation
+    evaluator, path = evaluation.custom_evaluator, ("evaluation", "custom_evaluator")
+    needing = [
+        name
+        for name, metric in evaluation.metrics.items()
+        if metric.type == "function" and metric.function is None
+    ]
+    if evaluator is None:
+        for name in () if allow_callable else needing:
+            fix = "Add `function:`, e.g. `metrics.py:quality`."
+            why = "by type `function` without a `custom_evaluator`"
+            report.require((*_METRICS, name, "function"), why, fix, about=(path,))
+        return
+    for key in ("module", "function"):
+        if getattr(evaluator, key) is None:
+            fix = f"Add `{key}:`, or write `enabled: false`."
+            report.require((*path, key), "by an enabled `custom_evaluator`", fix)
+    if not needing:
+        rule = "has no effect: no metric of type `function` leaves its function to it"
+        fix = "Remove it, or give a metric `type: function` without `function`."
+        report.add(path, rule, fix, of_key=True, about=(_METRICS,))
+
+
+def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
+    for name, readers in _READERS.items():
+        info = type(metric).model_fields[name]
+        if metric.type not in readers and getattr(metric, name) != info.default:
+            why = f"on a metric of type `{metric.type}`"
+            fix = f"Remove it; it is read for {listing(readers)}."
+            about = ((*path, "type"),)
+            report.no_effect((*path, info.alias or name), why, fix, about=about)
+    if metric.pattern is not None and metric.type == "regex":
+        _check_pattern(metric.pattern, (*path, "pattern"), report)
+    if metric.scale is not None:
+        good, bad = metric.scale.good, metric.scale.bad
+        value, scale = f"good={good}, bad={bad}", (*path, "scale")
+        if good == bad:
+            rule = "must have a `good` that differs from `bad`"
+            report.add(scale, rule, "Write two different values.", value=value)
+        elif (good > bad) != (metric.direction == "higher"):
+            rule = f"must agree with direction `{metric.direction}`"
+            fix = "Swap `good` and `bad`, or remove `direction`."
+            report.add(scale, rule, fix, value=value, about=((*path, "direction"),))
+    if metric.min is not None and metric.max is not None and metric.min > metric.max:
+        rule, value = "must not be below `min`", f"min={metric.min}, max={metric.max}"
+        report.add((*path, "max"), rule, "Swap them.", value=value)
+
+
+def _check_pattern(pattern: str, path: Path, report: Report) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        rule = f"must be a regular expression: {str(error)[:80] or 'it is too large'}"
+        report.add(path, rule, r"Escape special characters by `\`.", value=shown(pattern))
+
+
+def _check_first_token(configuration: Configuration, path: Path, report: Report) -> None:
+    api = configuration.api
+    if api.kind not in CHAT_KINDS:
+        rule = f"is not measured with kind `{api.kind}`: only chat kinds stream"
+        fix = "Use `latency_ms`, or remove it."
+        report.add(path, rule, fix, of_key=True, about=("api.kind",))
+    elif not api.request.stream:
+        rule = "is measured only while answers are streamed"
+        fix = "Add `stream: true` to `api.request`, or use `latency_ms`."
+        report.add(path, rule, fix, of_key=True, about=("api.request",))
+
+
+# -- judges
+
+
+def _check_judge(
+    configuration: Configuration, metric: MetricConfig, path: Path, report: Report
+) -> None:
+    """Check one metric of type ``llm_judge``."""
+    if metric.llm is None and configuration.llm is None:
+        why = "by type `llm_judge`, here or at top level"
+        fix = "Add e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
+        report.require((*path, "llm"), why, fix, about=("llm", "society.llm"))
+    _check_rubric(metric, path, report)
+    if metric.votes % 2 == 0:
+        rule, fix = "must be odd", f"Write {metric.votes + 1}, so that no vote is a tie."
+        report.add((*path, "votes"), rule, fix, value=str(metric.votes))
+    _check_range(metric, path, report)
+    _check_champion(configuration, metric, path, report)
+    if metric.label_field is not None and metric.mode == "pairwise":
+        why = "with mode `pairwise`: labels are of answers, not of pairs"
+        fix = "Remove it, or write `mode: rating` or `mode: pass_fail`."
+        report.no_effect((*path, "label_field"), why, fix, about=((*path, "mode"),))
+
+
+def _check_rubric(metric: MetricConfig, path: Path, report: Report) -> None:
+    rubric, file = (*path, "rubric"), (*path, "rubric_path")
+    about = (file, rubric)
+    if metric.rubric is None and metric.rubric_path is None:
+        why = "by type `llm_judge`, unless there is a `rubric_path`"
+        report.require(rubric, why, "Say in words what a good answer is.", about=about)
+    elif metric.rubric is not None and metric.rubric_path is not None:
+        rule = "must not stand beside `rubric`"
+        report.add(file, rule, "Remove one of them.", of_key=True, about=about)
+    elif metric.rubric is not None and not metric.rubric.strip():
+        report.add(rubric, "must not be empty", "Say what a good answer is.")
+
+
+def _check_range(metric: MetricConfig, path: Path, report: Report) -> None:
+    """Ratings are given from 1 to 10, but measured in [0, 1]; limits must be, too."""
+    limits: dict[Path, float | None] = {("min",): metric.min, ("max",): metric.max}
+    if metric.scale is not None:
+        limits |= {("scale", "good"): metric.scale.good, ("scale", "bad"): metric.scale.bad}
+    for keys, value in limits.items():
+        if value is None or 0 <= value <= 1:
+            continue
+        fix = "Write a share, e.g. 0.5."
+        if metric.mode == "rating" and 1 < value <= 10:
+            fix = f"Write {(value - 1) / 9:.3g} for a rating of {value:g}."
+        rule = "must lie between 0 and 1, where a judge's values do"
+        report.add((*path, *keys), rule, fix, value=shown(value))
+
+
+def _check_champion(
+    configuration: Configuration, metric: MetricConfig, path: Path, report: Report
+) -> None:
+    mode, champion = (*path, "mode"), (*path, "champion")
+    parameters = configuration.search_space.parameters
+    if metric.mode != "pairwise":
+        if metric.champion is not None:
+            fix = "Write `mode: pairwise`, or remove it."
+            report.no_effect(champion, f"with mode `{metric.mode}`", fix, about=(mode,))
+    elif isinstance(metric.champion, dict):
+        _check_params(configuration, metric.champion, champion, report)
+    elif all(parameter.default is None for parameter in parameters.values()):
+        rule = "must name parameters and their values, since none of them has a `default`"
+        fix = "Write e.g. `{" + ", ".join(f"{name}: …" for name in list(parameters)[:3]) + "}`."
+        about = (mode, "search_space.parameters")
+        report.add(champion, rule, fix, of_key=True, about=about)
+
+
+def _check_params(
+    configuration: Configuration, params: Mapping[str, JsonValue], path: Path, report: Report
+) -> None:
+    """Check that a mapping is a point of the space."""
+    known = configuration.search_space.parameters
+    for name, value in params.items():
+        if name not in known:
+            report_unknown((*path, name), name, known, report, of_key=True)
+        elif not isinstance(value, bool | int | float | str) or not allows(known[name], value):
+            rule = f"must be {allowed(known[name])} of `{name}`"
+            fix = "Write a value that the parameter can take."
+            about = (("search_space", "parameters", name),)
+            report.add((*path, name), rule, fix, value=shown(value), about=about)
+    for name in known:
+        if name not in params and is_active(name, known, params):
+            rule = f"must have a value of `{name}` too"
+            fix = f"Add `{name}: …`; the champion is a whole set of parameters."
+            about = (("search_space", "parameters", name),)
+            report.add(path, rule, fix, of_key=True, about=about)
+            return
+
+
+# -- the models that judge
+
+_KEY_NAMES = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_API_KEY"}
+
+
+def check_llm(configuration: Configuration, report: Report) -> None:
+    """Check each model that judges, and that the general one is used."""
+    for path, llm in llms_of(configuration):
+        _check_llm(llm, path, report)
+    society = configuration.society
+    judges = any(m.type == "llm_judge" for m in configuration.evaluation.metrics.values())
+    if configuration.llm is not None and not (society.thinks or society.prefers or judges):
+        rule = "has no effect: no metric of type `llm_judge` asks it, and nobody thinks or prefers"
+        fix = (
+            "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "
+            "`society: {enabled: true}`."
+        )
+        report.add("llm", rule, fix, of_key=True, about=(_METRICS,))
+
+
+def llms_of(configuration: Configuration) -> Iterator[tuple[Path, LlmConfig]]:
+    """Yield each model that judges, and where it stands."""
+    if configuration.llm is not None:
+        yield ("llm",), configuration.llm
+    for name, metric in configuration.evaluation.metrics.items():
+        if metric.llm is not None:
+            yield (*_METRICS, name, "llm"), metric.llm
+
+
+def _check_llm(llm: LlmConfig, path: Path, report: Report) -> None:
+    provider = provider_of(llm.model)
+    endpoint, model = (*path, "endpoint"), (*path, "model")
+    if llm.endpoint is not None:
+        fix = "Put the key into an environment variable and name it by `api_key_env`."
+        check_url(endpoint, llm.endpoint, report, secret_fix=fix)
+    elif provider == "azure":
+        fix = "Add `endpoint:` with the URL of your resource."
+        report.require(endpoint, "by models of `azure`", fix, about=(model,))
+    elif provider is None:
+        known = listing([f"{name}/" for name in _KEY_NAMES])
+        rule = f"must begin with {known} without an `endpoint`"
+        fix = "Write e.g. `openai/gpt-4o-mini`, or add `endpoint:` with a URL."
+        report.add(model, rule, fix, value=shown(llm.model), about=(endpoint,))
+    elif llm.api_key_env is None:
+        fix = f"Add `api_key_env: {_KEY_NAMES[provider]}`, or an `endpoint` that needs no key."
+        about = (endpoint, model)
+        report.require((*path, "api_key_env"), f"by models of `{provider}`", fix, about=about)

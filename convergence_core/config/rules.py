@@ -1,0 +1,327 @@
+"""Rules between keys, for a configuration whose types are right, and keys without effect."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from convergence_core.config.api import CHAT_KINDS, ApiKind
+from convergence_core.config.api_rules import check_api, shown_url
+from convergence_core.config.evaluation_rules import check_evaluation, check_llm, llms_of
+from convergence_core.config.models import Configuration, PriceConfig
+from convergence_core.config.problems import ENV_FIX, Report
+from convergence_core.config.schema import fields_of, is_default
+from convergence_core.config.search_space import TextParam
+from convergence_core.config.secrecy import (
+    ENV_NAME,
+    ENV_REFERENCE,
+    HIDDEN,
+    has_credentials,
+    has_known_secret,
+    is_env_name,
+    is_only_references,
+    is_secret_key,
+)
+from convergence_core.config.source import Path, texts_of
+from convergence_core.config.space_rules import check_space
+
+
+def check(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
+    """Check every rule; what does not hold is in the report."""
+    _check_secrets(configuration, report)
+    check_api(configuration, report, allow_callable=allow_callable)
+    check_space(configuration.search_space, report)
+    check_evaluation(configuration, report, allow_callable=allow_callable)
+    check_llm(configuration, report)
+    _check_prices(configuration, report)
+    _check_society(configuration, report)
+    _check_evolution(configuration, report)
+    _check_cost_aware(configuration, report)
+    _check_execution(configuration, report)
+    _check_rates(configuration, report)
+    _check_storage(configuration, report)
+
+
+# -- secrets: none is written out; each is named by its environment variable
+
+_REFERENCE_FIX = (
+    "Put the secret into an environment variable and name it by `api.auth.token_env`, or write "
+    "`${ENV_NAME}` in a header."
+)
+_HEADER_FIX = (
+    "Use `api.auth` with `token_env`, or read the environment: `Bearer ${MY_TOKEN}` for a token, "
+    "`${MY_KEY}` for a key."
+)
+
+
+def _check_secrets(configuration: Configuration, report: Report) -> None:
+    """Refuse secrets written out, without ever showing them."""
+    for path, name in _env_names(configuration):
+        if not is_env_name(name):
+            rule = "must be the name of an environment variable, not a secret"
+            report.add(path, rule, ENV_FIX, value=HIDDEN)
+    _check_headers(configuration, report)
+    seen = {problem.key for problem in report.problems}
+    for path, text in texts_of(configuration.model_dump(mode="json"), ()):
+        if path[:3] == ("evaluation", "test_cases", "inline"):
+            continue
+        has_url = path[-1] != "endpoint" and has_credentials(text)  # endpoints have own rules
+        if not has_url and not has_known_secret(text):
+            continue
+        rule = "must not hold a secret"
+        if has_url:
+            rule = "must hold no URL with a user name or password"
+        before = len(report.problems)
+        report.add(path, rule, _REFERENCE_FIX, value=HIDDEN)
+        if len(report.problems) > before and report.problems[-1].key in seen:
+            report.problems.pop()
+
+
+def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
+    """Yield each name of an environment variable, and where it stands."""
+    auth, journal = configuration.api.auth, configuration.storage.journal
+    found: dict[Path, str | None] = {
+        ("api", "auth", "token_env"): auth.token_env,
+        ("api", "auth", "password_env"): auth.password_env,
+        ("storage", "journal"): journal[2:-1] if journal else None,
+        **{(*path, "api_key_env"): llm.api_key_env for path, llm in llms_of(configuration)},
+    }
+    return ((path, name) for path, name in found.items() if name is not None)
+
+
+def _check_headers(configuration: Configuration, report: Report) -> None:
+    auth_header = configuration.api.auth.header_name.lower()
+    for name, value in configuration.api.request.headers.items():
+        path: Path = ("api", "request", "headers", name)
+        for reference in ENV_REFERENCE.findall(value):
+            if ENV_NAME.fullmatch(reference) is None or not is_env_name(reference):
+                rule = "must hold names of environment variables between `${` and `}`"
+                report.add(path, rule, "Write e.g. `${MY_TOKEN}`.", value=HIDDEN)
+        carries_secret = is_secret_key(name) or name.lower() == auth_header
+        if (carries_secret or has_known_secret(value)) and not is_only_references(value):
+            report.add(path, "must not be a secret written out", _HEADER_FIX, value=HIDDEN)
+
+
+# -- prices
+
+_BY_REQUEST: tuple[ApiKind, ...] = ("http", "function")
+"""Kinds of target that are priced by request."""
+_REQUEST_FIX = "Write only e.g. `request: 0.002`, US dollars for each request."
+
+
+def _check_prices(configuration: Configuration, report: Report) -> None:
+    for name, price in configuration.prices.items():
+        path: Path = ("prices", name)
+        if name in _BY_REQUEST:
+            _check_request_price(name, price, configuration.api.kind, report)
+        elif name in CHAT_KINDS:
+            rule = "must be the name of a model, not of a provider"
+            report.add(path, rule, "Write e.g. `gpt-4o-mini`.", of_key=True)
+        else:
+            _check_model_price(price, path, report)
+
+
+def _check_request_price(name: str, price: PriceConfig, kind: ApiKind, report: Report) -> None:
+    path: Path = ("prices", name)
+    if kind != name:
+        report.no_effect(path, f"with kind `{kind}`", "Remove it.", about=("api.kind",))
+        return
+    for key in fields_of(PriceConfig):
+        if key != "request" and not is_default(price, key):
+            why = f"on kind `{name}`, which is priced by request"
+            report.no_effect((*path, key), why, _REQUEST_FIX)
+    if price.request is None:
+        report.require((*path, "request"), f"by kind `{name}`", _REQUEST_FIX, about=(path,))
+
+
+def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
+    of_tokens = ("input", "output", "cached_input", "cache_write")
+    written = [key for key in of_tokens if getattr(price, key) is not None]
+    lacking = [key for key in ("input", "output") if key not in written]
+    if written and lacking:
+        about = ((*path, "input"), (*path, "output"))
+        fix = "Write both `input` and `output`, in US dollars per million tokens."
+        report.require((*path, lacking[0]), f"beside `{written[0]}`", fix, about=about)
+    elif all(is_default(price, key) for key in fields_of(PriceConfig)):
+        rule = "must tell a price, or something else of the model"
+        fix = "Write e.g. `{input: 0.15, output: 0.6}`, US dollars per million tokens."
+        report.add(path, rule, fix, of_key=True)
+
+
+# -- society
+
+
+def _check_society(configuration: Configuration, report: Report) -> None:
+    """Its texts are read again after a resume, so they must be kept."""
+    society = configuration.society
+    for name, parameter in configuration.search_space.parameters.items():
+        if isinstance(parameter, TextParam) and parameter.mutate and not society.prefers:
+            rule = "needs preferences to distil new variants from"
+            fix = (
+                "Write `society: {enabled: true, learning: {sao_enabled: true}}` and an `llm`, or "
+                "remove it and list all texts in `variants`."
+            )
+            report.add(("search_space", "parameters", name, "mutate"), rule, fix, value="true")
+    if not (society.thinks or society.prefers):
+        return
+    if not configuration.storage.keep_text:
+        rule = (
+            "must be true with `society.enabled`: thoughts and preferences are read again after a "
+            "resume"
+        )
+        fix = "Remove it, or write `society: {enabled: false}`."
+        report.add("storage.keep_text", rule, fix, value="false", about=("society.enabled",))
+    strategies = society.rlp.strategies
+    twice = next((name for name in strategies if strategies.count(name) > 1), None)
+    if twice is not None:
+        rule, fix = "must name each strategy once", f"Remove one `{twice}`."
+        report.add("society.rlp.strategies", rule, fix, value=twice)
+
+
+# -- optimization
+
+
+def _check_evolution(configuration: Configuration, report: Report) -> None:
+    evolution = configuration.optimization.evolution
+    path: Path = ("optimization", "evolution")
+    population, tournament = (*path, "population_size"), (*path, "tournament_size")
+    size, elite = evolution.population_size, evolution.elite_size
+    is_evolution = configuration.optimization.algorithm == "evolution"
+    if elite >= size and "elite_size" in evolution.model_fields_set:
+        rule, fix = f"must be below `population_size` ({size})", f"Write {size - 1} or less."
+        report.add((*path, "elite_size"), rule, fix, value=str(elite), about=(population,))
+    elif elite >= size and is_evolution:
+        rule = f"must exceed `elite_size` ({elite} unless written)"
+        fix = f"Write {elite + 1} or more, or a smaller `elite_size`."
+        report.add(population, rule, fix, value=str(size))
+    n_drawn = evolution.tournament_size
+    if n_drawn is not None and n_drawn > size:
+        rule, fix = f"must not exceed `population_size` ({size})", f"Write {size} or less."
+        report.add(tournament, rule, fix, value=str(n_drawn), about=(population,))
+    if evolution.selection == "rank" and not is_evolution:
+        why = f"with `optimization.algorithm: {configuration.optimization.algorithm}`"
+        fix = "Remove it, or write `algorithm: evolution`."
+        report.no_effect((*path, "selection"), why, fix, about=("optimization.algorithm",))
+    elif evolution.selection == "rank" and n_drawn is not None:
+        fix = "Remove it, or write `selection: tournament`."
+        report.no_effect(tournament, "with `selection: rank`", fix, about=((*path, "selection"),))
+
+
+def _check_cost_aware(configuration: Configuration, report: Report) -> None:
+    optimization, path = configuration.optimization, "optimization.cost_aware"
+    if optimization.cost_aware is None:
+        return
+    if optimization.algorithm in ("evolution", "random"):
+        why = f"with `optimization.algorithm: {optimization.algorithm}`"
+        fix = "Remove it, or write `algorithm: mab_evolution`."
+        report.no_effect(path, why, fix, about=("optimization.algorithm",))
+    elif configuration.evaluation.objective == "pareto":
+        why = "with `evaluation.objective: pareto`, which knows no leader"
+        fix = "Remove it, and give the metric `cost_usd` or `latency_ms` a weight."
+        report.no_effect(path, why, fix, about=("evaluation.objective",))
+
+
+_EXECUTION: Path = ("optimization", "execution")
+
+
+def _check_execution(configuration: Configuration, report: Report) -> None:
+    """Check that what stands beside a runner has an effect, and that each process can have a call."""
+    execution, about = configuration.optimization.execution, ((*_EXECUTION, "runner"),)
+    if execution.cluster is not None and execution.runner not in ("dask", "ray"):
+        why = f"with `runner: {execution.runner}`"
+        fix = "Remove it, or write `runner: dask` or `runner: ray`."
+        report.no_effect((*_EXECUTION, "cluster"), why, fix, about=about)
+    processes, workers = execution.processes, execution.parallel_workers
+    path = (*_EXECUTION, "processes")
+    if processes is not None and execution.runner == "threads":
+        fix = "Remove it, or write `runner: processes`."
+        report.no_effect(path, "with `runner: threads`", fix, about=about)
+    elif processes is not None and processes > workers:
+        rule = f"must not exceed `parallel_workers` ({workers})"
+        fix = f"Write {workers} or less, or more `parallel_workers`."
+        about = ((*_EXECUTION, "parallel_workers"),)
+        report.add(path, rule, fix, value=str(processes), about=about)
+
+
+_DEFAULT_HOSTS = frozenset({"api.openai.com", "api.groq.com", "generativelanguage.googleapis.com"})
+"""Where chat models are whose endpoint is not written."""
+
+
+def _check_rates(configuration: Configuration, report: Report) -> None:
+    """Refuse a host that nothing asks: its limit would have no effect."""
+    api = configuration.api
+    llms = [llm for _, llm in llms_of(configuration)]
+    urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
+    urls += [llm.endpoint for llm in llms]
+    hosts = {host for url in urls if url is not None and (host := _host(url))}
+    is_hosted = api.kind in CHAT_KINDS and not api.models and api.endpoint is None
+    if is_hosted or any(llm.endpoint is None for llm in llms):
+        hosts |= _DEFAULT_HOSTS
+    known = ", ".join(f"`{name}`" for name in sorted(hosts)) or "none: a function has none"
+    for host in configuration.optimization.execution.calls_per_second:
+        if host not in hosts:
+            rule = "must be a host that this configuration asks, as in its URL"
+            path = (*_EXECUTION, "calls_per_second", host)
+            report.add(path, rule, f"Hosts here: {known}.", of_key=True)
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL with its port; empty where it has none, which other rules say."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return ""
+
+
+_ADDRESS = r"[a-z0-9]+://[A-Za-z0-9_][^/\s?#]*(/[^\s?#]*)?$"
+"""Scheme, bucket and prefix."""
+
+
+def _check_storage(configuration: Configuration, report: Report) -> None:
+    storage, results = configuration.storage, configuration.output.save_path
+    if "://" in results:
+        rule, fix = "must be a local folder, not an address", "Write e.g. `./results`."
+        report.add("output.save_path", rule, fix, value=shown_url(results))
+    if storage.remote is not None and not re.match(_ADDRESS, storage.remote):
+        rule, fix = "must name a bucket after `://`", "Write e.g. `s3://bucket/nightly`."
+        report.add("storage.path", rule, fix, value=shown_url(storage.remote))
+    if storage.remote is None and storage.local is not None:
+        fix = "Remove it, or write an address as `storage.path`, e.g. `s3://bucket/nightly`."
+        why = "with a folder as `storage.path`"
+        report.no_effect("storage.local", why, fix, about=("storage.path",))
+
+
+# -- keys without effect
+#
+# They are shown, not refused: a configuration may be kept for several algorithms, and those of the
+# original write the rates of its genetic algorithm whatever searches.
+
+_RATES = ("mutation_rate", "crossover_rate", "elite_size", "selection", "tournament_size")
+READ_BY: dict[tuple[str, str, str], tuple[str, ...]] = {
+    **{("optimization", "evolution", key): ("evolution",) for key in _RATES},
+    ("optimization", "mab", "exploration_rate"): ("thompson", "mab_evolution"),
+}
+"""Key → algorithms that read it; what else an algorithm does not read is refused beside it."""
+
+
+def without_effect(configuration: Configuration) -> list[str]:
+    """Return a sentence for each key that is valid and without effect here, in their order."""
+    optimization = configuration.optimization
+    found = [
+        f"`{'.'.join(path)}` is read by {read_by(readers)} only"
+        for path, readers in READ_BY.items()
+        if optimization.algorithm not in readers
+        and path[-1] in getattr(optimization, path[1]).model_fields_set
+    ]
+    stopping = optimization.execution.early_stopping
+    if configuration.evaluation.objective == "pareto" and stopping.enabled:
+        found += [
+            f"`optimization.execution.early_stopping.{key}`: a `pareto` run never stops early"
+            for key in type(stopping).model_fields
+            if key in stopping.model_fields_set
+        ]
+    return found
+
+
+def read_by(algorithms: tuple[str, ...]) -> str:
+    """Return the algorithms in words."""
+    return " and ".join(f"`algorithm: {name}`" for name in algorithms)
