@@ -34,7 +34,9 @@ from convergence_core.budget.limits import Budget, Limits
 from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
 from tasks.calls.call_keys import Epoch
-from tasks.calls.session import EvaluationSession
+from tasks.calls.dispatcher import Workload
+from tasks.calls.paid_calls import CallLimits
+from tasks.calls.session import EvaluationSession, RunContext
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded, load_mapping
@@ -142,19 +144,22 @@ class Ours:
         self._journal = open_journal(folder)
         config = self._loaded.configuration
         self._session = EvaluationSession(
-            run_id="R",
-            target=make_target(self._loaded, self._world),
-            metrics=make_metrics(self._loaded, self._world),
-            rewards=RewardModel.from_config(config.evaluation.metrics),
-            cases=self._cases,
+            context=RunContext(
+                run_id="R",
+                epoch=Epoch(run_id="R", cache=config.cache, run_started_us=0),
+                redact=self._world.redactor(config),
+                keep_text=True,
+            ),
+            workload=Workload(
+                target=make_target(self._loaded, self._world),
+                timeout_s=config.api.request.timeout_seconds,
+                metrics=make_metrics(self._loaded, self._world),
+                rewards=RewardModel.from_config(config.evaluation.metrics),
+                cases=self._cases,
+            ),
+            limits=CallLimits(workers=WORKERS, max_retries=0),
             journal=self._journal,
             budget=Budget(Limits()),
-            epoch=Epoch(run_id="R", cache=config.cache, run_started_us=0),
-            workers=WORKERS,
-            max_retries=0,
-            timeout_s=config.api.request.timeout_seconds,
-            redact=self._world.redactor(config),
-            keep_text=True,
         )
 
     def ask(self, asked: Sequence[tuple[Candidate, list[Case]]]) -> float:

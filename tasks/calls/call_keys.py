@@ -1,4 +1,4 @@
-"""``call_key``: a hash of all that shapes an answer, and of who may use it again.
+"""Keys of calls: hashes of all that shapes an answer, and of who may use it again.
 
 No secret and no clock is in it. The epoch is: a nightly run that was fed last night's answers
 would never see drift, so by default answers are used again within their run alone.

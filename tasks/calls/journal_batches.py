@@ -1,39 +1,32 @@
-"""Group commit for a journal: many cells' claims and settlements in one durable transaction.
+"""Group commit for a journal: requests of many calls in one durable transaction.
 
-The journal blocks until its rows are on disk. One thread of ours waits there; while it does,
-further requests gather, and go together in the next transaction. In each round settlements come
-before claims, so that a worker which settles one cell and claims the next never holds two.
+The journal blocks until its rows are on disk. One thread waits there; while it does, further
+requests gather, and go together in the next transaction. In each round settlements come before
+claims, so that a worker which settles one cell and claims the next never holds two.
 """
 
 import asyncio
 import contextlib
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from convergence_core.ports import CallIntent, Claim, Journal, Settlement, StoredAnswer
 
-_Kind = Literal["settle", "claim", "look"]
-
-
-@dataclass(slots=True)
-class _Request:
-    kind: _Kind
-    subject: "CallIntent | Settlement | str"
-    future: "asyncio.Future[_Reply]"
-
-
-_Reply: TypeAlias = "Claim | StoredAnswer | None"
-
+_Kind: TypeAlias = Literal["settle", "claim", "look"]
+_KINDS: tuple[_Kind, ...] = ("settle", "claim", "look")
 
 GATHER_S = 0.0005
 """How long a request waits for others: little beside a call, and a commit costs more."""
 
 
-def _is_claim(request: "_Request | None") -> bool:
-    return request is not None and request.kind != "settle"
+class _Request(NamedTuple):
+    kind: _Kind
+    subject: Any
+    """A ``Settlement``, a ``CallIntent`` or the key of a call, by its kind."""
+    future: "asyncio.Future[Any]"
 
 
 class JournalQueue:
@@ -51,18 +44,16 @@ class JournalQueue:
 
     async def claim(self, intent: CallIntent) -> Claim:
         """Claim one call; see ``Journal.claim``. Earlier settlements of this loop are durable then."""
-        claim = await self._put("claim", intent)
-        assert isinstance(claim, Claim)  # noqa: S101 - of this kind
+        claim: Claim = await self._put("claim", intent)
         return claim
 
-    def settle(self, settlement: Settlement) -> "asyncio.Future[_Reply]":
+    def settle(self, settlement: Settlement) -> "asyncio.Future[None]":
         """Settle one attempt; the future is done when it is durable."""
         return self._put("settle", settlement)
 
     async def look(self, call_key: str) -> StoredAnswer | None:
         """Return a stored answer without claiming the call."""
-        answer = await self._put("look", call_key)
-        assert not isinstance(answer, Claim)  # noqa: S101 - of this kind
+        answer: StoredAnswer | None = await self._put("look", call_key)
         return answer
 
     def close(self) -> None:
@@ -70,10 +61,8 @@ class JournalQueue:
         self._queue.put(None)
         self._thread.join()
 
-    def _put(
-        self, kind: _Kind, subject: CallIntent | Settlement | str
-    ) -> "asyncio.Future[_Reply]":
-        future: asyncio.Future[_Reply] = self._loop.create_future()
+    def _put(self, kind: _Kind, subject: object) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = self._loop.create_future()
         self._queue.put(_Request(kind, subject, future))
         return future
 
@@ -86,11 +75,11 @@ class JournalQueue:
             if requests:
                 self._commit(requests)
 
-    def _gather(self) -> "list[_Request | None]":
+    def _gather(self) -> list[_Request | None]:
         """Wait for a request, then a moment for those of the other slots: they commit together."""
         batch = [self._queue.get()]
-        n_claims = int(_is_claim(batch[0]))
         deadline = time.monotonic() + GATHER_S
+        n_claims = int(_is_claim(batch[0]))
         with contextlib.suppress(Empty):
             while n_claims < self.n_slots and batch[-1] is not None:
                 batch.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
@@ -100,36 +89,36 @@ class JournalQueue:
         return batch
 
     def _commit(self, requests: list[_Request]) -> None:
-        replies: list[tuple[asyncio.Future[_Reply], _Reply | Exception]] = []
-        kinds: tuple[_Kind, ...] = ("settle", "claim", "look")
-        for kind in kinds:
+        replies: list[tuple[asyncio.Future[Any], Any]] = []
+        for kind in _KINDS:
             group = [request for request in requests if request.kind == kind]
             if not group:
                 continue
+            answers: Sequence[Any]
             try:
                 answers = self._ask(kind, [request.subject for request in group])
             except Exception as error:  # noqa: BLE001 - it is raised again where the futures are awaited
-                replies += [(request.future, error) for request in group]
-            else:
-                replies += zip((request.future for request in group), answers, strict=True)
-        try:
+                answers = [error] * len(group)
+            replies += zip((request.future for request in group), answers, strict=True)
+        # A closed loop waits for nothing any more, and the rows are durable.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_deliver, replies)
-        except RuntimeError:  # the loop is closed: nobody waits any more, and the rows are durable
-            return
 
-    def _ask(self, kind: _Kind, subjects: "list[CallIntent | Settlement | str]") -> list[_Reply]:
+    def _ask(self, kind: _Kind, subjects: list[Any]) -> Sequence[Any]:
         if kind == "settle":
-            self._journal.settle([s for s in subjects if isinstance(s, Settlement)])
+            self._journal.settle(subjects)
             return [None] * len(subjects)
         if kind == "claim":
-            intents = [s for s in subjects if isinstance(s, CallIntent)]
-            return list(self._journal.claim(intents, self._owner))
-        keys = [s for s in subjects if isinstance(s, str)]
-        found = self._journal.answers(keys)
-        return [found.get(key) for key in keys]
+            return self._journal.claim(subjects, self._owner)
+        found = self._journal.answers(subjects)
+        return [found.get(key) for key in subjects]
 
 
-def _deliver(replies: "list[tuple[asyncio.Future[_Reply], _Reply | Exception]]") -> None:
+def _is_claim(request: _Request | None) -> bool:
+    return request is not None and request.kind != "settle"
+
+
+def _deliver(replies: list[tuple["asyncio.Future[Any]", Any]]) -> None:
     for future, reply in replies:
         if future.done():
             continue

@@ -1,4 +1,4 @@
-"""What a metric may ask for: paid calls that are journaled, budgeted and retried like any other.
+"""Paid calls of metrics: journaled, budgeted and retried like any other.
 
 A metric that pays for its judgement gets an ``Asker``, bound to one evaluation, and never calls a
 provider itself.

@@ -1,12 +1,16 @@
-"""What the journal keeps of a call, and what is read back from it: equal, to the letter."""
+"""Outcomes of calls: what the journal keeps of them, reads back, and what they cost.
+
+What is read back equals what was written, to the letter.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from convergence_core.errors import CandidateFault, EvaluationFault
-from convergence_core.ports import StoredAnswer
-from convergence_core.records import Json, Reply, Usage, canonical_json, sha256_hex
+from convergence_core.budget.limits import Budget, Reservation
+from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.ports import CallIntent, Settlement, StoredAnswer
+from convergence_core.records import NO_USAGE, Json, Reply, Usage, canonical_json, sha256_hex
 from tasks.calls.scorer import CellScore
 from tasks.secrets.redaction import redact_json, shortened
 
@@ -15,9 +19,11 @@ Redact: TypeAlias = Callable[[str], str]
 MAX_MESSAGE_CHARS = 2000
 MAX_DETAILS_CHARS = 4000
 
+_FREE = Billed(usage=NO_USAGE, cost_usd=0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AttemptRecord:
     """The account of the call behind an evaluation, from the journal or as written to it."""
 
     started_us: int | None = None
@@ -25,6 +31,9 @@ class Record:
     attempt: int = 1
     cached: bool = False
     """Whether another evaluation paid for the answer."""
+
+
+# -- JSON forms
 
 
 def reply_outcome(reply: Reply) -> dict[str, Json]:
@@ -46,6 +55,21 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
     }
 
 
+def reply_of(outcome: Json) -> Reply | None:
+    """Return the reply that an outcome holds, ``None`` for a fault."""
+    found = outcome.get("reply") if isinstance(outcome, dict) else None
+    if not isinstance(found, dict):
+        return None
+    dropped = found.get("dropped")
+    return Reply(
+        **{  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
+            **found,
+            "usage": Usage.from_json(found.get("usage")),
+            "dropped": tuple(map(str, dropped)) if isinstance(dropped, list) else (),
+        }
+    )
+
+
 def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) -> Json:
     """Return the JSON form of a fault, redacted; without its details where no text is kept."""
     details = shortened(fault.details, MAX_DETAILS_CHARS, redact) if keep_text else ""
@@ -57,63 +81,119 @@ def fault_outcome(fault: EvaluationFault, redact: Redact, *, keep_text: bool) ->
     }
 
 
-def scored_outcome(reply: Reply, verdict: CellScore) -> Json:
-    """Return the JSON form of a reply whose text is not kept: its hash, and its verdict."""
-    value_sha256 = sha256_hex(canonical_json(reply.value))
-    kept = replace(reply, value={"sha256": value_sha256})
-    return {**reply_outcome(kept), "verdict": verdict.to_json()}
+def fault_of(outcome: Json) -> CandidateFault:
+    """Return the candidate's fault that an outcome holds."""
+    assert isinstance(outcome, dict)  # noqa: S101 - only ``fault_outcome`` writes it
+    message, kind, details = (str(outcome[key]) for key in ("message", "error_type", "details"))
+    return CandidateFault(message, error_type=kind, details=details)
 
 
-def verdict_of(outcome: Json) -> CellScore | None:
-    """Return the verdict that ``scored_outcome`` wrote, ``None`` for other outcomes."""
+def scored_outcome(reply: Reply, score: CellScore) -> Json:
+    """Return the JSON form of a reply whose text is not kept: its hash, and its score."""
+    kept = replace(reply, value={"sha256": sha256_hex(canonical_json(reply.value))})
+    return {**reply_outcome(kept), "verdict": score.to_json()}
+
+
+def score_of(outcome: Json) -> CellScore | None:
+    """Return the score that ``scored_outcome`` wrote, ``None`` for other outcomes."""
     if not isinstance(outcome, dict) or "verdict" not in outcome:
         return None
     return CellScore.from_json(outcome["verdict"])
 
 
-def reply_of(outcome: Json) -> Reply | None:
-    """Return the reply that an outcome holds, ``None`` for a fault."""
-    found = outcome.get("reply") if isinstance(outcome, dict) else None
-    if not isinstance(found, dict):
-        return None
-    rest = {name: value for name, value in found.items() if name not in ("usage", "dropped")}
-    dropped = found.get("dropped")
-    return Reply(
-        **rest,  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
-        usage=Usage.from_json(found.get("usage")),
-        dropped=tuple(str(item) for item in dropped) if isinstance(dropped, list) else (),
-    )
-
-
-_FAULT_KEYS = ("message", "error_type", "details")
-
-
-def fault_of(outcome: Json) -> CandidateFault:
-    """Return the candidate's fault that an outcome holds."""
-    assert isinstance(outcome, dict)  # noqa: S101 - only ``fault_outcome`` writes it
-    message, error_type, details = (str(outcome[key]) for key in _FAULT_KEYS)
-    return CandidateFault(message, error_type=error_type, details=details)
-
-
-_SAID = ("value", "model", "finish_reason", "extra")
-"""What of a reply are words of those who answered."""
+_REDACTED_FIELDS = ("value", "model", "finish_reason", "extra", "dropped")
+"""Texts of a reply that the endpoint wrote."""
 
 
 def redacted(reply: Reply, redact: Redact) -> Reply:
     """Return a reply without secrets: the one that is stored is the one that is scored."""
-    said = {name: getattr(reply, name) for name in _SAID}
-    clean = {name: redact_json(value, redact) for name, value in said.items()}
-    dropped = tuple(redact(text) for text in reply.dropped)
-    if clean == said and dropped == reply.dropped:
+    written = {name: getattr(reply, name) for name in _REDACTED_FIELDS}
+    written["dropped"] = [*reply.dropped]
+    clean = {name: redact_json(value, redact) for name, value in written.items()}
+    if clean == written:
         return reply
-    return replace(reply, **clean, dropped=dropped)  # type: ignore[arg-type]  # each of its own type
+    return replace(reply, **{**clean, "dropped": tuple(clean["dropped"])})  # type: ignore[arg-type]  # each of its own type
 
 
-def record_of(answer: StoredAnswer, run_id: str, eval_id: str | None) -> Record:
-    """Return the account of a stored answer, as seen by one evaluation."""
-    return Record(
+# -- the ledger and the budget
+
+
+def billed_of(ending: Reply | EvaluationFault) -> Billed | None:
+    """Return what an attempt cost; ``None``: unknown, so its worst case counts."""
+    if isinstance(ending, Reply):
+        return Billed(
+            usage=ending.usage,
+            cost_usd=ending.cost_usd,
+            price_version=ending.price_version,
+            model=ending.model,
+        )
+    if ending.billed is None and isinstance(ending, InfrastructureFault) and ending.may_be_billed:
+        return None
+    return ending.billed or _FREE
+
+
+def settlement_of(
+    intent: CallIntent, record: AttemptRecord, stored: Json, ending: Reply | EvaluationFault
+) -> Settlement:
+    """Return the journal's row of an attempt that ended.
+
+    Args:
+        intent: of the call.
+        record: of the attempt.
+        stored: what is kept of the ending.
+        ending: the answer, or the fault.
+    """
+    assert record.started_us is not None and record.ended_us is not None  # noqa: S101, PT018 - a call was made
+    billed = billed_of(ending)
+    known = billed or Billed(usage=NO_USAGE, cost_usd=None)
+    return Settlement(
+        call_key=intent.call_key,
+        attempt=record.attempt,
+        state="failed" if isinstance(ending, InfrastructureFault) else "done",
+        outcome=stored,
+        started_us=record.started_us,
+        ended_us=record.ended_us,
+        cost_usd=known.cost_usd,
+        maybe_usd=(intent.max_usd or 0.0) if billed is None else 0.0,
+        maybe_tokens=(intent.max_tokens or 0) if billed is None else 0,
+        usage=known.usage,
+        price_version=known.price_version,
+        model=known.model,
+    )
+
+
+def settle_reservation(
+    budget: Budget, reservation: Reservation, ending: Reply | EvaluationFault
+) -> None:
+    """Count in the budget what an attempt cost, or its worst case where that is unknown."""
+    billed = billed_of(ending)
+    if billed is _FREE:
+        budget.settle(reservation, usd=0.0, tokens=0)
+    elif billed is None:
+        budget.settle(reservation, usd=None, tokens=None)
+    else:
+        usage = billed.usage
+        # Half a report would count too little against ``max_tokens``.
+        is_whole = usage.prompt_tokens is not None and usage.completion_tokens is not None
+        tokens = usage.total if is_whole else None
+        budget.settle(reservation, usd=billed.cost_usd, tokens=tokens)
+
+
+def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
+    """Return the account of a stored answer, as seen by the evaluation of an intent."""
+    return AttemptRecord(
         started_us=answer.started_us,
         ended_us=answer.ended_us,
         attempt=answer.attempt,
-        cached=(answer.run_id, answer.eval_id) != (run_id, eval_id),
+        cached=not _is_own(answer, intent),
     )
+
+
+def is_usable(answer: StoredAnswer, intent: CallIntent) -> bool:
+    """Whether a stored answer is young enough for this call, or its own."""
+    since_us = intent.fresh_since_us
+    return since_us is None or answer.ended_us >= since_us or _is_own(answer, intent)
+
+
+def _is_own(answer: StoredAnswer, intent: CallIntent) -> bool:
+    return (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)

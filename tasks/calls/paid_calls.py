@@ -1,23 +1,24 @@
-"""Paid calls: one hard limit per lane, reserved in the budget, journaled, paced, retried.
+"""Paid calls: limited by lane, reserved in the budget, journaled, paced and retried.
 
-Everything here runs in one event loop, so its counters need no lock: between two ``await`` nobody
+Everything here runs in one event loop, so its counters need no lock: between two ``await`` nothing
 else runs. A call waits in the queue of its lane; a slot of the lane takes the next one that its
-endpoint's gate lets through, reserves its worst case in the budget, claims it in the journal,
+endpoint's limiter lets through, reserves its worst case in the budget, claims it in the journal,
 makes it, settles it, and goes on with the next. Claims are made just before the call and a slot
-holds one at a time, so a killed process leaves at most as many calls of unknown fate as there are
+holds one at a time, so a killed process leaves at most as many calls of unknown end as there are
 slots.
 
-A retry waits without a slot and then queues like everybody else. Every attempt is reserved and
-claimed anew. An answer is durable before anybody sees it.
+A retry waits without a slot and then queues like any other call. Every attempt is reserved and
+claimed anew. An answer is durable before it is used.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
 from convergence_core.budget.limits import Budget, Exhausted, Reservation, Wait
+from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import (
     CandidateFault,
     EndpointDownError,
@@ -28,17 +29,28 @@ from convergence_core.events import BudgetWarned
 from convergence_core.ports import StoredAnswer
 from convergence_core.records import Json, Reply
 from tasks.calls.journal_batches import JournalQueue
-from tasks.calls.lanes import CallOutcome, Lane, PendingCall
-from tasks.calls.outcomes import Record, Redact, fault_outcome, record_of, redacted, reply_outcome
-from tasks.calls.rate_limiter import ASTRAY, HELD, THROTTLED, EndpointLimiter
-from tasks.calls.settlements import (
+from tasks.calls.outcomes import (
+    AttemptRecord,
+    Redact,
+    fault_outcome,
     is_usable,
-    settle_place,
-    settlement_of_fault,
-    settlement_of_reply,
+    record_of,
+    redacted,
+    reply_outcome,
+    settle_reservation,
+    settlement_of,
 )
+from tasks.calls.pending_calls import (
+    JUDGE_LANE,
+    TARGET_LANE,
+    THOUGHT_LANE,
+    CallOutcome,
+    Lane,
+    PendingCall,
+)
+from tasks.calls.rate_limiter import HELD, NOT_FOUND, THROTTLED, EndpointLimiter, EndpointLimiters
 from tasks.http.retries import LONGEST_PAUSE_S, Backoff
-from tasks.http.stopwatch import checked_by
+from tasks.http.stopwatch import within_limits
 
 BUSY_LOOK_S = (0.05, 2.0)
 """First and longest pause before looking again at a call that another process makes."""
@@ -46,8 +58,37 @@ BUSY_LOOK_S = (0.05, 2.0)
 STOPPED = "the run was stopped before this was answered"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLimits:
+    """How many calls may be in flight, and how often each is tried."""
+
+    workers: int
+    """Most calls of the target in flight, over all assignments."""
+    judge_workers: int = 1
+    thought_workers: int = 1
+    max_retries: int
+    """Further tries of a call after a fault that a retry may heal."""
+    max_rate_limit_retries: int = ExecutionConfig().max_rate_limit_retries
+    """Further tries of a call after a rate limit, beside those; none where ``max_retries`` is 0."""
+    backoff: Backoff | None = None
+    """Pauses before retries; ``None``: the usual ones."""
+
+
 class Calls:
-    """Makes calls. All methods must be called in the loop's thread."""
+    """Makes calls. All methods must be called in the loop's thread.
+
+    Args:
+        loop: where everything runs.
+        journal: where calls are claimed and settled.
+        budget: what may still be spent, over all lanes.
+        limits: calls in flight and retries.
+        limiters: of the endpoints that are called.
+        keep_text: whether details of faults are stored.
+        redact: takes secrets out of a text.
+        now_us: clock, in microseconds since the epoch.
+        on_failure: called with an error that is no fault of a call; everything ends then.
+        on_warning: called when a limit of the budget comes near.
+    """
 
     def __init__(
         self,
@@ -55,51 +96,37 @@ class Calls:
         loop: asyncio.AbstractEventLoop,
         journal: JournalQueue,
         budget: Budget,
-        lanes: Mapping[str, int],
-        max_retries: int,
-        max_rate_limit_retries: int,
+        limits: CallLimits,
+        limiters: EndpointLimiters,
         keep_text: bool,
         redact: Redact,
         now_us: Callable[[], int],
-        backoff: Backoff,
         on_failure: Callable[[BaseException], None],
         on_warning: Callable[[BudgetWarned], None] | None = None,
     ) -> None:
-        """Prepare to make calls.
-
-        Args:
-            loop: where everything runs.
-            journal: where calls are claimed and settled.
-            budget: what may still be spent, over all lanes.
-            lanes: name → most calls in flight.
-            max_retries: further tries of a call after a fault that a retry may heal.
-            max_rate_limit_retries: further tries of a call after a rate limit, beside those; none
-                where ``max_retries`` is 0.
-            keep_text: whether details of faults are stored.
-            redact: takes secrets out of a text.
-            now_us: clock, in microseconds since the epoch.
-            backoff: pauses before retries.
-            on_failure: told of an error that is no fault of a call; everything ends then.
-            on_warning: told when a limit of the budget comes near.
-        """
         self._loop = loop
         self._journal = journal
         self._budget = budget
-        self._lanes = {name: Lane(limit) for name, limit in lanes.items()}
-        self._max_retries = max_retries
-        self._max_rate_limit_retries = max_rate_limit_retries if max_retries else 0
-        self._max_held = max_rate_limit_retries
+        # Judges first: they finish a cell.
+        self._lanes = {
+            JUDGE_LANE: Lane(limits.judge_workers),
+            TARGET_LANE: Lane(limits.workers),
+            THOUGHT_LANE: Lane(limits.thought_workers),
+        }
+        self._limits = limits
+        self._limiters = limiters
+        self._max_rate_limit_retries = limits.max_rate_limit_retries if limits.max_retries else 0
         self._keep_text = keep_text
         self._redact = redact
         self._now_us = now_us
-        self._backoff = backoff
+        self._backoff = limits.backoff or Backoff()
         self._on_failure = on_failure
         self._on_warning = on_warning
         self._rng = random.Random()  # noqa: S311 - jitter of pauses, no part of any result
-        self._under_way: set[PendingCall] = set()
-        """Calls that have a place in the budget, until they have ended or pause."""
+        self._in_flight: set[PendingCall] = set()
+        """Calls that hold a part of the budget, until they have ended or pause."""
         self._same: dict[str, list[PendingCall]] = {}
-        """Key of a call under way → others that wait for its answer."""
+        """Key of a call in flight → others that wait for its answer."""
         self._pausing: dict[PendingCall, asyncio.TimerHandle] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -107,20 +134,21 @@ class Calls:
 
     # -- life
 
-    @property
-    def stopping(self) -> bool:
-        """Whether no further call starts."""
-        return self._stopping
-
     def make(self, call: PendingCall) -> "asyncio.Future[CallOutcome]":
         """Queue a call behind all others of its lane; the future is done when it has ended."""
+        call.future = self._loop.create_future()
         if self._stopping:
             self._not_asked(call)
+            return call.future
+        if call.lane == THOUGHT_LANE:
+            call.limits = self._limiters.rate_of(call.endpoint)
         else:
-            lane = self._lanes[call.lane]
-            lane.ready.append(call)
-            lane.gates.add(call.gate)
-            self._loop.call_soon(self._dispatch)
+            call.limiter = self._limiters.of(call.endpoint, call.paid.credential)
+            call.limits = call.limiter
+        lane = self._lanes[call.lane]
+        lane.ready.append(call)
+        lane.limiters.add(call.limiter)
+        self._loop.call_soon(self._dispatch)
         return call.future
 
     def stop(self, grace_s: float) -> None:
@@ -175,7 +203,7 @@ class Calls:
     def _dispatch(self) -> None:
         """Open slots while there is work and room."""
         for lane in self._lanes.values():
-            for _ in range(min(len(lane.ready), lane.limit - len(lane.slots))):
+            for _ in range(min(len(lane.ready), lane.n_slots - len(lane.slots))):
                 call = self._take(lane)
                 if call is None:
                     break
@@ -211,62 +239,61 @@ class Calls:
             call = self._take(lane)
 
     def _take(self, lane: Lane) -> PendingCall | None:
-        """Return the next call that may be asked now, with its place in the budget."""
+        """Return the next call that may be asked now, with its reservation in the budget."""
         closed: set[EndpointLimiter | None] = set()
         index = 0
-        while index < len(lane.ready) and closed != lane.gates:
+        while index < len(lane.ready) and closed != lane.limiters:
             call = lane.ready[index]
             if (same := self._same.get(call.key)) is not None:
                 del lane.ready[index]
                 same.append(call)
                 continue
-            if call.gate is not None and (call.gate in closed or not self._enter(call.gate)):
-                closed.add(call.gate)
+            limiter = call.limiter
+            if limiter is not None and (limiter in closed or not self._enter(limiter)):
+                closed.add(limiter)
                 index += 1
                 continue
-            place = self._budget.reserve(call.worst, self._now_us() / 1e6)
-            if isinstance(place, Wait):
-                self._leave(call)
+            reservation = self._budget.reserve(call.paid.worst, self._now_us() / 1e6)
+            if not isinstance(reservation, Reservation):
+                self._leave_unused(call)
+            if isinstance(reservation, Wait):
                 return None  # what is reserved may be given back: whoever does looks here again
-            if isinstance(place, Exhausted):
-                self._leave(call)
-            call.place = place
+            call.reservation = reservation
             del lane.ready[index]
             self._same[call.key] = []
-            self._under_way.add(call)
+            self._in_flight.add(call)
             return call
         return None
 
-    def _enter(self, gate: EndpointLimiter) -> bool:
-        """Pass a gate, or make sure to look again when it opens."""
+    def _enter(self, limiter: EndpointLimiter) -> bool:
+        """Pass a limiter, or make sure to look again when it opens."""
+        now_s = self._loop.time()
         try:
-            delay_s = gate.enter(self._loop.time())
+            delay_s = limiter.enter(now_s)
         except EndpointDownError as error:
             self._on_failure(error)
             return False
         if delay_s is None:
             return True
-        if delay_s < float("inf") and (
-            self._timer is None
-            or self._timer.cancelled()
-            or self._timer.when() > self._loop.time() + delay_s
-        ):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(delay_s, self._look_at_gates)
+        timer = self._timer
+        is_later = timer is None or timer.cancelled() or timer.when() > now_s + delay_s
+        if delay_s < float("inf") and is_later:
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._loop.call_later(delay_s, self._look_at_limiters)
         return False
 
-    def _look_at_gates(self) -> None:
+    def _look_at_limiters(self) -> None:
         self._timer = None
         self._dispatch()
 
-    def _leave(self, call: PendingCall) -> None:
-        if call.gate is not None:
-            call.gate.leave_unused()
+    def _leave_unused(self, call: PendingCall) -> None:
+        if call.limiter is not None:
+            call.limiter.leave_unused()
 
     def _free(self, call: PendingCall) -> None:
         """Let others that want the same call look at its answer."""
-        self._under_way.discard(call)
+        self._in_flight.discard(call)
         for other in reversed(self._same.pop(call.key, ())):
             self._lanes[other.lane].ready.appendleft(other)
         self._dispatch()
@@ -286,14 +313,14 @@ class Calls:
     # -- one attempt
 
     async def _attempt(self, call: PendingCall) -> None:
-        place = call.place
-        if not isinstance(place, Reservation):
-            assert isinstance(place, Exhausted)  # noqa: S101 - taken with one or the other
+        reservation = call.reservation
+        if not isinstance(reservation, Reservation):
+            assert isinstance(reservation, Exhausted)  # noqa: S101 - taken with one or the other
             answer = await self._journal.look(call.key)
             if answer is not None and is_usable(answer, call.intent):
-                self._replay(call, answer)
+                self._end(call, self._replay(call, answer))
             else:
-                self._end(call, _refused(call, place))
+                self._end(call, _refused(call, reservation))
             self._free(call)
             return
         is_asked = False
@@ -302,89 +329,92 @@ class Calls:
             is_asked = claim.state == "granted" and not self._stopping
         finally:
             if not is_asked:
-                self._budget.release(place)
-                self._leave(call)
+                self._budget.release(reservation)
+                self._leave_unused(call)
         if claim.state == "granted":
-            await self._call(call, place, claim.attempt)
+            await self._call(call, reservation, claim.attempt)
         elif claim.answer is not None:
-            self._replay(call, claim.answer)
+            self._end(call, self._replay(call, claim.answer))
             self._free(call)
         else:
             first_s, longest_s = BUSY_LOOK_S
-            call.n_looks += 1
-            self._pause(call, min(longest_s, first_s * 2.0 ** min(call.n_looks - 1, 10)))
+            self._pause(call, min(longest_s, first_s * 2.0 ** min(call.n_busy, 10)))
+            call.n_busy += 1
 
-    async def _call(self, call: PendingCall, place: Reservation, attempt: int) -> None:
+    @staticmethod
+    def _replay(call: PendingCall, answer: StoredAnswer) -> CallOutcome:
+        """Return the end of a call that the journal has an answer of: exactly as the first time."""
+        return CallOutcome(record=record_of(answer, call.intent), stored=answer.outcome)
+
+    async def _call(self, call: PendingCall, reservation: Reservation, attempt: int) -> None:
         started_us = self._now_us()
         if self._stopping:
             fault = InfrastructureFault(STOPPED, error_type="stopped")
-            record = Record(started_us=started_us, ended_us=started_us, attempt=attempt)
-            durable = self._settle_fault(call, fault, record)
-            self._conclude(self._end_unsent(call, durable))
+            record = AttemptRecord(started_us=started_us, ended_us=started_us, attempt=attempt)
+            self._settle(call, record, self._stored(fault), fault, lambda: self._give_up(call))
             return
         call.n_tries += 1
         call.n_asked += 1
         ending: Reply | EvaluationFault
         broken: BaseException | None = None
         try:
-            with checked_by(call.gate or call.pace):
-                ending = redacted(await call.send(), self._redact)
+            with within_limits(call.limits):
+                ending = redacted(await call.paid.send(), self._redact)
         except EvaluationFault as error:
-            ending = self._doubted(call, error)
+            ending = self._maybe_wrong_address(call, error)
         except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
             broken = error
             ending = InfrastructureFault(str(error), error_type=type(error).__name__)
         except asyncio.CancelledError:
-            # Sent, and nobody will see its end: the journal keeps the claim, which counts as lost.
-            self._budget.settle(place, usd=None, tokens=None)
-            self._leave(call)
+            # Sent, and its end will not be seen: the journal keeps the claim, which counts as lost.
+            self._budget.settle(reservation, usd=None, tokens=None)
+            self._leave_unused(call)
             raise
-        record = Record(started_us=started_us, ended_us=self._now_us(), attempt=attempt)
-        self._pay(call, place, ending)
+        record = AttemptRecord(started_us=started_us, ended_us=self._now_us(), attempt=attempt)
+        self._pay(call, reservation, ending)
         # Each attempt is settled before this slot claims another.
         if isinstance(ending, Reply):
             stored = reply_outcome(ending) if call.keep is None else await call.keep(ending)
-            durable = self._journal.settle(settlement_of_reply(call, record, stored, ending))
-            self._conclude(
-                self._finish(
-                    call, CallOutcome(record=record, stored=stored, reply=ending), durable
-                )
-            )
+            outcome = CallOutcome(record=record, stored=stored, reply=ending)
+            self._settle(call, record, stored, ending, lambda: self._finish(call, outcome))
             return
-        durable = self._settle_fault(call, ending, record)
+        stored = self._stored(ending)
         if isinstance(ending, InfrastructureFault):
-            self._conclude(self._heal(call, ending, record, durable))
+            failed = ending
+            call.last = CallOutcome(record=record, fault=failed)
+            self._settle(call, record, stored, ending, lambda: self._retry(call, failed))
         else:
-            outcome = CallOutcome(record=record, stored=self._stored(ending))
-            self._conclude(self._finish(call, outcome, durable))
+            outcome = CallOutcome(record=record, stored=stored)
+            self._settle(call, record, stored, ending, lambda: self._finish(call, outcome))
         if broken is not None:
             raise broken
 
-    def _pay(self, call: PendingCall, place: Reservation, ending: Reply | EvaluationFault) -> None:
-        """Settle the reservation and tell the gate, as soon as the end is known."""
-        settle_place(self._budget, place, ending)
-        if call.gate is not None:
-            fault = None if isinstance(ending, Reply) else ending
-            call.gate.leave(
-                fault,
+    def _pay(
+        self, call: PendingCall, reservation: Reservation, ending: Reply | EvaluationFault
+    ) -> None:
+        """Settle the reservation and tell the limiter, as soon as the end is known."""
+        settle_reservation(self._budget, reservation, ending)
+        if call.limiter is not None:
+            call.limiter.leave(
+                None if isinstance(ending, Reply) else ending,
                 self._loop.time(),
                 candidate_id=call.candidate_id,
                 model=call.model_choice,
             )
-            self._check_address(call.gate)
+            self._check_address(call.limiter)
         if self._on_warning is not None:
             for share, text in self._budget.warnings(self._now_us() / 1e6):
                 self._on_warning(BudgetWarned(text=text, share=share))
         self._dispatch()
 
-    def _doubted(self, call: PendingCall, fault: EvaluationFault) -> EvaluationFault:
-        """Return a fault that shows a wrong address as the infrastructure's until somebody answers.
+    def _maybe_wrong_address(self, call: PendingCall, fault: EvaluationFault) -> EvaluationFault:
+        """Return a fault that shows a wrong address as the infrastructure's until an answer came.
 
         Only an endpoint that has answered another request shows that nothing is there for this one.
         """
-        gate = call.gate
-        is_astray = isinstance(fault, CandidateFault) and fault.error_type in ASTRAY
-        if gate is None or gate.has_answered or not is_astray:
+        limiter = call.limiter
+        is_not_found = isinstance(fault, CandidateFault) and fault.error_type in NOT_FOUND
+        if limiter is None or limiter.has_answered or not is_not_found:
             return fault
         return InfrastructureFault(
             self._redact(str(fault)),
@@ -393,57 +423,53 @@ class Calls:
             billed=fault.billed,
         )
 
-    def _check_address(self, gate: EndpointLimiter) -> None:
+    def _check_address(self, limiter: EndpointLimiter) -> None:
         """End everything where an address is wrong; before that, ask for other candidates first."""
-        missed = gate.candidates_missed
+        missed = limiter.candidates_missed
         if not missed:
             return
-        waits = [lane.postpone(gate, missed) for lane in self._lanes.values()]
-        under_way = any(
-            call.gate is gate and call.candidate_id not in missed for call in self._under_way
+        waits = [lane.postpone(limiter, missed) for lane in self._lanes.values()]
+        in_flight = any(
+            call.limiter is limiter and call.candidate_id not in missed for call in self._in_flight
         )
-        if gate.give_up_address(others_wait=any(waits) or under_way):
-            self._enter(gate)  # which tells whoever waits for its calls
+        if limiter.give_up_address(others_wait=any(waits) or in_flight):
+            self._enter(limiter)  # which ends whatever waits for its calls
 
     def _stored(self, fault: EvaluationFault) -> Json:
         return fault_outcome(fault, self._redact, keep_text=self._keep_text)
 
-    def _settle_fault(
-        self, call: PendingCall, fault: EvaluationFault, record: Record
-    ) -> "asyncio.Future[Any]":
-        return self._journal.settle(settlement_of_fault(call, record, self._stored(fault), fault))
-
     # -- after the attempt: no slot is held
 
-    def _conclude(self, work: Coroutine[Any, Any, None]) -> None:
-        self._start(self._settling, work)
+    def _settle(
+        self,
+        call: PendingCall,
+        record: AttemptRecord,
+        stored: Json,
+        ending: Reply | EvaluationFault,
+        then: Callable[[], None],
+    ) -> None:
+        """Write down how an attempt ended, and go on when that is durable."""
+        durable = self._journal.settle(settlement_of(call.intent, record, stored, ending))
 
-    async def _end_unsent(self, call: PendingCall, durable: "asyncio.Future[Any]") -> None:
-        await durable
+        async def go_on() -> None:
+            await durable
+            then()
+
+        self._start(self._settling, go_on())
+
+    def _give_up(self, call: PendingCall) -> None:
         self._not_asked(call)
         self._free(call)
 
-    async def _finish(
-        self, call: PendingCall, outcome: CallOutcome, durable: "asyncio.Future[Any]"
-    ) -> None:
-        await durable
+    def _finish(self, call: PendingCall, outcome: CallOutcome) -> None:
         self._free(call)
         self._end(call, outcome)
 
-    async def _heal(
-        self,
-        call: PendingCall,
-        fault: InfrastructureFault,
-        record: Record,
-        durable: "asyncio.Future[Any]",
-    ) -> None:
+    def _retry(self, call: PendingCall, fault: InfrastructureFault) -> None:
         """Ask again later, or end the call with its fault when that is of no use."""
-        await durable
-        call.last = CallOutcome(record=record, fault=fault)
         delay_s = self._delay_s(call, fault)
         if delay_s is None:
-            self._end(call, call.last)
-            self._free(call)
+            self._give_up(call)
         else:
             self._pause(call, delay_s)
 
@@ -453,47 +479,39 @@ class Calls:
         One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
         answers ask it to wait comes to ``LONGEST_PAUSE_S`` at most.
         """
+        max_retries, max_waits = self._limits.max_retries, self._max_rate_limit_retries
         is_held = fault.error_type == HELD
         is_limited = is_held or fault.error_type in THROTTLED
         if is_limited:
             call.n_throttled += 1
             # What was never sent is asked again even where nothing is retried.
-            most = self._max_held if is_held else self._max_rate_limit_retries
+            most = self._limits.max_rate_limit_retries if is_held else max_waits
             if call.n_throttled <= most:
                 call.n_tries -= 1  # it uses up none of the retries that faults have
-        call.asked_s += fault.retry_after_s or 0.0
+        call.waits_s += fault.retry_after_s or 0.0
         if not fault.retryable or self._stopping:
             return None
-        if call.n_tries > self._max_retries or call.asked_s > LONGEST_PAUSE_S:
+        if call.n_tries > max_retries or call.waits_s > LONGEST_PAUSE_S:
             return None
-        n_tries = call.n_tries + min(call.n_throttled, self._max_rate_limit_retries)
+        n_tries = call.n_tries + min(call.n_throttled, max_waits)
         delay_s = self._backoff.delay_s(n_tries, fault.retry_after_s, self._rng)
-        if is_limited and delay_s is not None and call.gate is not None:
-            call.gate.tell_wait(
-                delay_s,
-                self._loop.time(),
-                n_attempts=n_tries,
-                most=1 + self._max_retries + self._max_rate_limit_retries,
-            )
+        if is_limited and delay_s is not None and call.limiter is not None:
+            most = 1 + max_retries + max_waits
+            call.limiter.report_wait(delay_s, self._loop.time(), n_attempts=n_tries, most=most)
         return delay_s
 
-    def _replay(self, call: PendingCall, answer: StoredAnswer) -> None:
-        """End a call with an answer of the journal, exactly as the first time."""
-        record = record_of(answer, call.intent.run_id, call.intent.eval_id)
-        self._end(call, CallOutcome(record=record, stored=answer.outcome))
 
-
-def _refused(call: PendingCall, place: Exhausted) -> CallOutcome:
+def _refused(call: PendingCall, exhausted: Exhausted) -> CallOutcome:
     """Return how a call ends whose next attempt the budget refuses."""
     if call.last is None or call.last.fault is None:
-        return CallOutcome(not_asked=("budget", place.reason))
+        return CallOutcome(not_asked=("budget", exhausted.reason))
     attempts = (
         "its one attempt" if call.n_asked == 1 else f"the last of its {call.n_asked} attempts"
     )
     return replace(
         call.last,
         fault=InfrastructureFault(
-            f"{place.reason} A call was not made again after {attempts}: {call.last.fault}",
+            f"{exhausted.reason} A call was not made again after {attempts}: {call.last.fault}",
             error_type="budget",
         ),
     )

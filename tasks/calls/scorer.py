@@ -1,11 +1,11 @@
-"""From a reply to a verdict: metrics, reward, or the reason why there is none.
+"""Scores of replies: metrics and reward, or the reason why there is none.
 
-A verdict depends on the reply, the case and the parameters alone, so a resumed run that reads the
+A score depends on the reply, the case and the parameters alone, so a resumed run that reads the
 reply from the journal comes to the same one.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
@@ -19,8 +19,6 @@ MAX_ERROR_CHARS: Final = 4000
 
 CONSTRAINT: Final = "constraint"
 """Error type of an answer that is well and breaks a hard constraint: reward 0, status ``ok``."""
-
-_KINDS: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
 
 
 @runtime_checkable
@@ -59,28 +57,22 @@ class CellScore:
     """Message and original traceback, redacted and shortened."""
 
     def to_json(self) -> Json:
-        """Return a JSON value from which ``from_json`` makes an equal verdict."""
-        return {
-            "metrics": dict(self.metrics),
-            "reward": self.reward,
-            "fault": self.fault,
-            "error_type": self.error_type,
-            "error": self.error,
-        }
+        """Return a JSON value from which ``from_json`` makes an equal score."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Json) -> "CellScore":
-        """Rebuild a verdict from ``to_json``."""
+        """Rebuild a score from ``to_json``."""
         assert isinstance(value, dict)  # noqa: S101 - only ``to_json`` writes it
         return cls(**value)  # type: ignore[arg-type]  # as written
 
 
 def error_text(message: str, details: str, redact: Callable[[str], str]) -> str:
     """Return message and traceback as one redacted text of bounded length."""
-    told = shortened(message, MAX_ERROR_CHARS // 2, redact)
+    text = shortened(message, MAX_ERROR_CHARS // 2, redact)
     if details and details.rstrip() != message:
-        return f"{told}\n\n{shortened(details, MAX_ERROR_CHARS - len(told) - 2, redact)}"
-    return told
+        return f"{text}\n\n{shortened(details, MAX_ERROR_CHARS - len(text) - 2, redact)}"
+    return text
 
 
 class Scorer:
@@ -101,8 +93,8 @@ class Scorer:
             if isinstance(metric, FaultMetric)
         }
 
-    def verdict_of_fault(self, fault: EvaluationFault) -> CellScore:
-        """Return the verdict on a cell whose target or metric failed: 0 if it is the candidate's."""
+    def score_of_fault(self, fault: EvaluationFault) -> CellScore:
+        """Return the score of a cell whose target or metric failed: 0 if it is the candidate's."""
         is_candidates = fault.fault == "candidate"
         return CellScore(
             metrics=dict(self._failed) if is_candidates else {},
@@ -112,8 +104,8 @@ class Scorer:
             error=error_text(str(fault), fault.details, self._redact),
         )
 
-    async def verdict(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
-        """Measure a reply; faults of metrics become verdicts.
+    async def score(self, reply: Reply, case: Case, params: Params, asker: Asker) -> CellScore:
+        """Measure a reply; faults of metrics become scores.
 
         Args:
             reply: the answer, redacted.
@@ -129,14 +121,15 @@ class Scorer:
                 elif (value := await metric.measure(reply, case, params)) is not None:
                     metrics[metric.name] = value
             except EvaluatorFault as fault:
-                return replace(self.verdict_of_fault(fault), metrics=metrics)
+                return replace(self.score_of_fault(fault), metrics=metrics)
             except EvaluationFault as fault:
-                return replace(self.verdict_of_fault(fault), metrics={**metrics, **self._failed})
-        scored = self._rewards.score(metrics)
+                return replace(self.score_of_fault(fault), metrics={**metrics, **self._failed})
+        found = self._rewards.score(metrics)
+        kinds: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
         return CellScore(
             metrics=metrics,
-            reward=scored.reward,
-            fault=scored.fault,
-            error_type=_KINDS.get(scored.fault),
-            error=scored.reason,
+            reward=found.reward,
+            fault=found.fault,
+            error_type=kinds.get(found.fault),
+            error=found.reason,
         )

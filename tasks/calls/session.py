@@ -1,8 +1,8 @@
-"""Evaluates cells: asked under one hard limit, journaled, budgeted, retried, measured.
+"""Evaluation sessions: cells asked under limits, journaled, budgeted, retried and measured.
 
 One session belongs to one run in one process. An asyncio loop in a daemon thread makes the calls
-(``tasks.calls.paid_calls``) and measures the answers (``tasks.calls.dispatcher``); ``evaluate`` blocks its caller
-and may be called from many threads at once.
+(``tasks.calls.paid_calls``) and measures the answers (``tasks.calls.dispatcher``); ``evaluate``
+blocks its caller and may be called from many threads at once.
 """
 
 import asyncio
@@ -11,185 +11,132 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
-from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.events import BudgetWarned, TrafficChanged
-from convergence_core.objective.reward import RewardModel
-from convergence_core.ports import Journal, Metric, Target
-from convergence_core.records import (
-    Assignment,
-    Case,
-    Cell,
-    Evaluation,
-    Reply,
-    Trial,
-    eval_id_of,
-)
+from convergence_core.ports import Journal
+from convergence_core.records import Assignment, Cell, Evaluation, Reply, Trial, eval_id_of
 from tasks.calls.call_keys import Epoch
-from tasks.calls.cells import Job, PendingCell, unasked
-from tasks.calls.dispatcher import (
-    JUDGE_LANE,
-    TARGET_LANE,
-    THOUGHT_LANE,
-    Asking,
-    Dispatcher,
-    endpoint_of,
-)
+from tasks.calls.cells import Job, PendingCell, unrequested
+from tasks.calls.dispatcher import Dispatcher, Workload
 from tasks.calls.journal_batches import JournalQueue
-from tasks.calls.metric_calls import PaidCall, PaidMetric
-from tasks.calls.paid_calls import Calls
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.outcomes import Redact
+from tasks.calls.paid_calls import CallLimits, Calls
+from tasks.calls.pending_calls import TARGET_LANE, CallFactory
 from tasks.calls.rate_limiter import EndpointLimiters
 from tasks.calls.scorer import Closable, Scorer
-from tasks.calls.shared_rate import Pacing
-from tasks.http.retries import Backoff
+from tasks.calls.shared_rate import SharedRates
 
 T = TypeVar("T")
 
+STOP_GRACE_S = 10.0
+"""How long calls in flight may go on after ``stop``, so that their answers are kept."""
 
-class AskApart(Protocol):
-    """Makes a paid call for no evaluation; see ``Dispatcher.ask_apart``."""
+
+class AskStandalone(Protocol):
+    """Makes a paid call for no evaluation; see ``Dispatcher.ask_standalone``."""
 
     def __call__(
-        self, call: PaidCall, *, place: str, generation: int
+        self, call: PaidCall, *, label: str, generation: int
     ) -> Awaitable[tuple[Reply, int]]:
         """Return the reply, and when it was durable."""
         ...
 
 
-LEASE_MARGIN_S = 180.0
-"""How much longer than two time-outs (connecting, answering) a claim is held: a process may have to
-start first."""
-STOP_GRACE_S = 10.0
-"""How long calls in flight may go on after ``stop``, so that their answers are kept."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The run of a session, and what of its texts is kept."""
+
+    run_id: str
+    """Part of every call's key."""
+    label: str | None = None
+    """What `convergence resume` is to be given, for messages."""
+    epoch: Epoch
+    """Which stored answers are used again."""
+    redact: Redact
+    """Takes secrets out of a text; runs before anything is stored or scored."""
+    keep_text: bool
+    """Whether requests and answers are stored; without, only their metrics are."""
 
 
 class EvaluationSession:
     """Evaluates assignments of one run; see the module's docstring for its guarantees.
 
     Args:
-        run_id: the run; part of every call's key.
-        target: what is asked; closed with the session.
-        metrics: how answers are measured; closed with the session.
-        rewards: from metrics to a reward.
-        cases: all cases by id.
+        context: the run.
+        workload: what is asked and measured; target and metrics are closed with the session.
+        limits: calls in flight and retries.
         journal: where calls are claimed and settled; not closed with the session.
         budget: what the run may still spend, on all calls together.
-        epoch: which stored answers are used again.
-        workers: most calls of the target in flight, over all assignments.
-        judge_workers: most calls of judges in flight.
-        thought_workers: most calls of thoughts in flight.
-        max_retries: further tries of a call after a fault that a retry may heal.
-        max_rate_limit_retries: further tries of a call after a rate limit, beside those.
-        timeout_s: how long the target lets one call go on.
-        credential: name of the variable with the target's key; rate limits are counted per key.
-        run_label: what `convergence resume` is to be given, for messages.
-        redact: takes secrets out of a text; runs before anything is stored or scored.
-        keep_text: whether requests and answers are stored; without, only their metrics are.
+        rates: calls per second that all processes keep together; closed with the session.
+        address_of: makes the check of an endpoint's address; see ``EndpointLimiters``.
         on_cell: called with each evaluation as it ends, one at a time, in a thread of
             ``evaluate``.
-        on_notice: told when a limit comes near or a provider slows the run down, in the
+        on_notice: called when a limit comes near or a provider slows the run down, in the
             session's own thread.
         now_us: clock, in microseconds since the epoch.
-        backoff: pauses before retries.
-        pacing: calls per second that all processes keep together; closed with the session.
-        address_of: makes the check of an endpoint's address; see ``EndpointLimiters``.
     """
 
     def __init__(
         self,
         *,
-        run_id: str,
-        target: Target,
-        metrics: Sequence[Metric | PaidMetric],
-        rewards: RewardModel,
-        cases: Mapping[str, Case],
+        context: RunContext,
+        workload: Workload,
+        limits: CallLimits,
         journal: Journal,
         budget: Budget,
-        epoch: Epoch,
-        workers: int,
-        judge_workers: int = 1,
-        thought_workers: int = 1,
-        max_retries: int,
-        max_rate_limit_retries: int = ExecutionConfig().max_rate_limit_retries,
-        timeout_s: float,
-        credential: str | None = None,
-        run_label: str | None = None,
-        redact: Callable[[str], str],
-        keep_text: bool,
+        rates: SharedRates | None = None,
+        address_of: Callable[[str], AddressCheck] | None = None,
         on_cell: Callable[[Evaluation], None] | None = None,
         on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
         now_us: Callable[[], int] | None = None,
-        backoff: Backoff | None = None,
-        pacing: Pacing | None = None,
-        address_of: Callable[[str], AddressCheck] | None = None,
     ) -> None:
-        self._run_id = run_id
-        self._pacing = pacing
-        self._target = target
-        self._metrics = tuple(metrics)
-        self._cases = cases
-        self._redact = redact
-        self._on_cell = on_cell
-        self._timeout_s = timeout_s
+        self._context = context
+        self._workload = workload
         self._budget = budget
-        self._grace_s = min(timeout_s, STOP_GRACE_S)
+        self._rates = rates
+        self._on_cell = on_cell
         self._listener_lock = threading.Lock()
         self._close_lock = threading.Lock()
         self._closed = False
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop = asyncio.new_event_loop()
         owner = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
-        self._journal = JournalQueue(journal, owner=owner, loop=self._loop)
-        now_us = now_us or (lambda: time.time_ns() // 1000)
-        gates = EndpointLimiters(
-            max_in_flight=max(workers, judge_workers),
-            run_label=run_label,
-            pacing=pacing,
-            address_of=address_of,
-            on_event=None
-            if on_notice is None
-            else lambda event: on_notice(TrafficChanged(text=event.text)),
-        )
-        self._asking = Asking(
-            run_id=run_id,
-            epoch=epoch,
-            gates=gates,
-            redact=redact,
-            lease_s=lambda timeout_s: 2 * timeout_s + LEASE_MARGIN_S,
-        )
-        calls = Calls(
-            loop=self._loop,
+        self._journal = JournalQueue(journal, owner=owner, loop=loop)
+        redact, keep_text = context.redact, context.keep_text
+        self._factory = CallFactory(run_id=context.run_id, epoch=context.epoch, redact=redact)
+        self._calls = Calls(
+            loop=loop,
             journal=self._journal,
             budget=budget,
-            lanes={
-                JUDGE_LANE: judge_workers,
-                TARGET_LANE: workers,
-                THOUGHT_LANE: thought_workers,
-            },  # judges first: they finish a cell
-            max_retries=max_retries,
-            max_rate_limit_retries=max_rate_limit_retries,
+            limits=limits,
+            limiters=EndpointLimiters(
+                max_in_flight=max(limits.workers, limits.judge_workers),
+                run_label=context.label,
+                on_event=on_notice and (lambda text: on_notice(TrafficChanged(text=text))),
+                rates=rates,
+                address_of=address_of,
+            ),
             keep_text=keep_text,
             redact=redact,
-            now_us=now_us,
-            backoff=backoff or Backoff(),
+            now_us=now_us or (lambda: time.time_ns() // 1000),
             on_failure=self._fail,
             on_warning=on_notice,
         )
         self._dispatcher = Dispatcher(
-            loop=self._loop,
-            target=target,
-            timeout_s=timeout_s,
-            credential=credential,
-            scorer=Scorer(metrics, rewards, redact),
-            calls=calls,
-            asking=self._asking,
+            loop=loop,
+            workload=workload,
+            scorer=Scorer(workload.metrics, workload.rewards, redact),
+            calls=self._calls,
+            factory=self._factory,
             keep_text=keep_text,
         )
-        self._loop.set_exception_handler(self._on_loop_error)
+        loop.set_exception_handler(self._on_loop_error)
         self._thread = threading.Thread(target=self._serve, name="evaluations", daemon=True)
         self._thread.start()
 
@@ -210,7 +157,7 @@ class EvaluationSession:
             StoreError: the journal cannot be written; nothing unjournaled is used.
         """
         n_cells = len(assignment.cells)
-        job = Job(assignment, generation, tells_each=self._on_cell is not None, n_left=n_cells)
+        job = Job(assignment, generation, reports_each=self._on_cell is not None, n_left=n_cells)
         index_to_evaluation: dict[int, Evaluation] = {}
         pending: list[PendingCell] = []
         for index, cell in enumerate(assignment.cells):
@@ -236,7 +183,7 @@ class EvaluationSession:
             evaluations=tuple(index_to_evaluation[index] for index in range(n_cells)),
         )
 
-    def run(self, work: Callable[[AskApart], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[AskStandalone], Awaitable[T]]) -> T:
         """Run work that makes paid calls for no evaluation; blocks until it has ended.
 
         Args:
@@ -247,7 +194,7 @@ class EvaluationSession:
         """
 
         async def go() -> T:
-            return await work(self._dispatcher.ask_apart)
+            return await work(self._dispatcher.ask_standalone)
 
         return asyncio.run_coroutine_threadsafe(go(), self._loop).result()
 
@@ -256,13 +203,14 @@ class EvaluationSession:
 
         Calls in flight have a few seconds to end, so that what is paid is kept.
         """
+        grace_s = min(self._workload.timeout_s, STOP_GRACE_S)
         with contextlib.suppress(RuntimeError):  # closed already
-            self._loop.call_soon_threadsafe(self._dispatcher.stop, self._grace_s)
+            self._loop.call_soon_threadsafe(self._calls.stop, grace_s)
 
     def drain(self) -> None:
         """Wait, after ``stop``, until the calls in flight have ended or their seconds are over."""
         with contextlib.suppress(RuntimeError):  # closed already
-            asyncio.run_coroutine_threadsafe(self._dispatcher.drain(), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._calls.drain(), self._loop).result()
 
     def close(self) -> None:
         """Stop, give up calls in flight, free the target, end all threads. Safe to call twice."""
@@ -274,15 +222,15 @@ class EvaluationSession:
                 asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
             finally:
                 self._journal.close()
-                if self._pacing is not None:
-                    self._pacing.close()
+                if self._rates is not None:
+                    self._rates.close()
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
 
     async def _shut_down(self) -> None:
         await self._dispatcher.aclose()
-        await self._target.aclose()
-        for metric in self._metrics:
+        await self._workload.target.aclose()
+        for metric in self._workload.metrics:
             if isinstance(metric, Closable):
                 await metric.aclose()
 
@@ -295,37 +243,23 @@ class EvaluationSession:
         finally:
             self._loop.close()
 
-    def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self._dispatcher.fail(error or RuntimeError(str(context.get("message"))))
-
-    def _prepare(self, job: Job, index: int, cell: Cell) -> PendingCell | Evaluation:
-        case = self._cases[cell.case_id]
-        eval_id = eval_id_of(self._run_id, job.generation, cell)
-        provider = self._target.provider
-        params = job.assignment.candidate.params
-        try:
-            request = self._target.request(params, case)
-            worst = self._target.worst_case(params, case)
-        except CandidateFault as fault:
-            return unasked(job, cell, eval_id, fault, self._redact, provider=provider)
-        model = request.get("model") if isinstance(request, dict) else None
-        intent, text = self._asking.intent(
-            purpose=TARGET_LANE,
-            key_purpose=TARGET_LANE,
-            provider=provider,
-            model=model if isinstance(model, str) else None,
-            request=request,
-            cell=cell,
-            vote=0,
-            generation=job.generation,
-            eval_id=eval_id,
-            worst=worst,
-            timeout_s=self._timeout_s,
-        )
-        return PendingCell(
-            job, index, cell, case, eval_id, text, intent, worst, endpoint_of(request)
-        )
-
     def _fail(self, error: BaseException) -> None:
         self._dispatcher.fail(error)
+
+    def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._fail(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+    def _prepare(self, job: Job, index: int, cell: Cell) -> PendingCell | Evaluation:
+        workload = self._workload
+        case, params = workload.cases[cell.case_id], job.assignment.candidate.params
+        eval_id = eval_id_of(self._context.run_id, job.generation, cell)
+        try:
+            paid = workload.call(params, case)
+        except CandidateFault as fault:
+            redact, provider = self._context.redact, workload.target.provider
+            return unrequested(job, cell, eval_id, fault, redact, provider=provider)
+        call = self._factory.pending(
+            paid, cell, lane=TARGET_LANE, eval_id=eval_id, generation=job.generation
+        )
+        call.model_choice = str(params.get("model", ""))
+        return PendingCell(job, index, cell, case, call)

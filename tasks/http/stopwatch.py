@@ -20,7 +20,7 @@ from tasks.http.retries import rate_of
 class EndpointLimits(Protocol):
     """Minds an endpoint's limits; see ``tasks.calls.rate_limiter.Gate``."""
 
-    async def clearance(self) -> None:
+    async def wait_to_send(self) -> None:
         """Wait until a request may leave.
 
         Raises:
@@ -37,7 +37,7 @@ _CHECKPOINT: ContextVar[EndpointLimits | None] = ContextVar("checkpoint", defaul
 
 
 @contextmanager
-def checked_by(checkpoint: EndpointLimits | None) -> Iterator[None]:
+def within_limits(checkpoint: EndpointLimits | None) -> Iterator[None]:
     """Let all exchanges inside pass a checkpoint; ``None``: none."""
     token = _CHECKPOINT.set(checkpoint)
     try:
@@ -72,7 +72,7 @@ class Stopwatch:
         """Start when the request leaves, and end with its answer."""
         if event.endswith("send_request_headers.started"):
             if (checkpoint := _CHECKPOINT.get()) is not None:
-                await checkpoint.clearance()
+                await checkpoint.wait_to_send()
             now_s = asyncio.get_running_loop().time()
             if self._started is None:
                 self._started = time.perf_counter()

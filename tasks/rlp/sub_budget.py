@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from convergence_core.errors import EvaluationFault, EvaluatorFault
 from convergence_core.ports import WorstCase
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.session import AskApart
+from tasks.calls.session import AskStandalone
 from tasks.rlp.model_calls import Answered
 
 
@@ -46,7 +46,7 @@ class RunAsker:
     """Makes calls within a session, on behalf of one generation."""
 
     def __init__(
-        self, ask: AskApart, generation: int, purse: SubBudget, *, scope: str | None = None
+        self, ask: AskStandalone, generation: int, purse: SubBudget, *, scope: str | None = None
     ) -> None:
         self._ask, self._generation, self._purse = ask, generation, purse
         self._scope = f"g{generation}" if scope is None else scope
@@ -56,8 +56,9 @@ class RunAsker:
         reserved = self._purse.reserve(call.worst)
         paid: float | None = 0.0
         try:
-            place = f"{self._scope}/{label}"
-            reply, ended_us = await self._ask(call, place=place, generation=self._generation)
+            reply, ended_us = await self._ask(
+                call, label=f"{self._scope}/{label}", generation=self._generation
+            )
             paid = reply.cost_usd
         except EvaluationFault as fault:
             paid = 0.0 if fault.billed is None else fault.billed.cost_usd

@@ -14,10 +14,12 @@ from convergence_core.ports import Journal, Metric, Target
 from convergence_core.records import Evaluation
 from convergence_core.space.parameters import Choice
 from tasks.calls.call_keys import Epoch
-from tasks.calls.dispatcher import endpoint_of
+from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
-from tasks.calls.session import EvaluationSession
-from tasks.calls.shared_rate import Pacing
+from tasks.calls.paid_calls import CallLimits
+from tasks.calls.pending_calls import endpoint_of
+from tasks.calls.session import EvaluationSession, RunContext
+from tasks.calls.shared_rate import SharedRates
 from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import judge_workers, make_metrics, make_target
@@ -90,39 +92,45 @@ def open_session(
     loaded, environment = deps.loaded, deps.environment
     configuration = loaded.configuration
     execution = configuration.optimization.execution
-    pacing = None
+    rates = None
     if execution.calls_per_second:
-        rates = open_rates(spec.store_path, environment.journal_url(configuration))
-        pacing = Pacing(rates, execution.calls_per_second)
+        slots = open_rates(spec.store_path, environment.journal_url(configuration))
+        rates = SharedRates(slots, execution.calls_per_second)
     payer_id, payer_started_us = spec.payer
     return EvaluationSession(
-        run_id=spec.run_id,
-        target=deps.target,
-        metrics=deps.metrics,
-        rewards=RewardModel.from_config(configuration.evaluation.metrics),
-        cases={case.case_id: case for case in loaded.cases},
+        context=RunContext(
+            run_id=spec.run_id,
+            label=spec.label,
+            epoch=Epoch(
+                run_id=payer_id,
+                cache=configuration.cache,
+                run_started_us=payer_started_us,
+                world=spec.world,
+            ),
+            redact=environment.redactor(configuration),
+            keep_text=configuration.storage.keep_text,
+        ),
+        workload=Workload(
+            target=deps.target,
+            timeout_s=configuration.api.request.timeout_seconds,
+            credential=secret_name(configuration.api),
+            metrics=deps.metrics,
+            rewards=RewardModel.from_config(configuration.evaluation.metrics),
+            cases={case.case_id: case for case in loaded.cases},
+        ),
+        limits=CallLimits(
+            workers=max(1, execution.parallel_workers // n_sessions),
+            judge_workers=max(1, judge_workers(configuration) // n_sessions),
+            thought_workers=_thought_workers(configuration),
+            max_retries=execution.max_retries,
+            max_rate_limit_retries=execution.max_rate_limit_retries,
+        ),
         journal=journal,
         budget=budget,
-        epoch=Epoch(
-            run_id=payer_id,
-            cache=configuration.cache,
-            run_started_us=payer_started_us,
-            world=spec.world,
-        ),
-        workers=max(1, execution.parallel_workers // n_sessions),
-        judge_workers=max(1, judge_workers(configuration) // n_sessions),
-        thought_workers=_thought_workers(configuration),
-        max_retries=execution.max_retries,
-        max_rate_limit_retries=execution.max_rate_limit_retries,
-        timeout_s=configuration.api.request.timeout_seconds,
-        credential=secret_name(configuration.api),
-        run_label=spec.label,
-        redact=environment.redactor(configuration),
-        keep_text=configuration.storage.keep_text,
+        rates=rates,
+        address_of=partial(_address_check, loaded),
         on_cell=on_cell,
         on_notice=on_notice,
-        pacing=pacing,
-        address_of=partial(_address_check, loaded),
     )
 
 

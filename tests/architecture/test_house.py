@@ -42,7 +42,7 @@ TWICE = {"ApiConfig", "EvaluationConfig", "SearchSpaceConfig", "StorageConfig"}
 
 EXCEPTIONS = {
     "heaps": 2, "circles": 1, "room circles": 0, "twice": 2, "ing": 5, "fragments": 17, "questions": 143,
-    "long docstrings": 285, "parameters": 5, "lines": 16,
+    "long docstrings": 285, "parameters": 4, "lines": 15,
 }  # fmt: skip
 """To come down to 0; five modules may end in -ing, for there it is the field's word."""
 

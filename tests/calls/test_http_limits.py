@@ -18,7 +18,7 @@ from convergence_core.errors import (
 from convergence_core.records import RateInfo, Trial
 from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.http.retries import Backoff
-from tasks.http.stopwatch import checked_by
+from tasks.http.stopwatch import within_limits
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, ask, made_target
@@ -33,7 +33,7 @@ class Minder:
         self.n_arrived_at_clearance: list[int] = []
         self._server = server
 
-    async def clearance(self) -> None:
+    async def wait_to_send(self) -> None:
         if self._server is not None:
             self.n_arrived_at_clearance.append(len(self._server.requests))
 
@@ -46,7 +46,7 @@ def test_a_checkpoint_is_asked_before_sending_and_sees_the_head_of_every_answer(
     headers = {"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "2s"}
     with LoopbackServer(lambda _: Answer({"result": 1}, status, headers)) as server:
         minder = Minder(server)
-        with checked_by(minder), contextlib.suppress(InfrastructureFault):
+        with within_limits(minder), contextlib.suppress(InfrastructureFault):
             ask(http_api(server.url))
     assert minder.n_arrived_at_clearance == [0]
     assert minder.seen == [RateInfo(remaining_requests=5, reset_s=2.0)]
@@ -54,11 +54,11 @@ def test_a_checkpoint_is_asked_before_sending_and_sees_the_head_of_every_answer(
 
 def test_a_request_that_is_held_back_never_leaves():
     class Closed(Minder):
-        async def clearance(self) -> None:
+        async def wait_to_send(self) -> None:
             raise InfrastructureFault("wait", error_type="held", retry_after_s=90.0)
 
     with LoopbackServer(lambda _: Answer({"result": 1})) as server:
-        with checked_by(Closed()), pytest.raises(InfrastructureFault) as caught:
+        with within_limits(Closed()), pytest.raises(InfrastructureFault) as caught:
             ask(http_api(server.url))
         assert server.requests == []
     assert (caught.value.error_type, caught.value.may_be_billed) == ("held", False)
@@ -66,10 +66,10 @@ def test_a_request_that_is_held_back_never_leaves():
 
 def test_waiting_for_clearance_is_not_part_of_the_latency_or_its_limit():
     class Slow(Minder):
-        async def clearance(self) -> None:
+        async def wait_to_send(self) -> None:
             await asyncio.sleep(1.6)
 
-    with LoopbackServer(lambda _: Answer({"result": 1})) as server, checked_by(Slow()):
+    with LoopbackServer(lambda _: Answer({"result": 1})) as server, within_limits(Slow()):
         reply = ask(http_api(server.url, request={"timeout_seconds": 1.5}))
     assert reply.latency_ms < 1500.0
 
@@ -172,7 +172,7 @@ def test_a_call_that_was_let_in_before_the_pause_keeps_it_too():
         gate, loop = EndpointLimiter(server.url, max_in_flight=2), asyncio.get_running_loop()
         target = made_target(loaded(api=http_api(server.url)))
         assert [gate.enter(loop.time()) for _ in range(2)] == [None, None]
-        with checked_by(gate):
+        with within_limits(gate):
             with pytest.raises(InfrastructureFault):
                 await target.call({"k": 2}, CASE)
             await target.call({"k": 2}, CASE)

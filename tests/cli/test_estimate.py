@@ -8,7 +8,7 @@ import yaml
 
 from convergence_core.budget import prompt_bound
 from convergence_core.ports import Row
-from tasks.calls.dispatcher import JUDGE_LANE, TARGET_LANE
+from tasks.calls.pending_calls import JUDGE_LANE, TARGET_LANE
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load

@@ -10,7 +10,7 @@ import pytest
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import RateInfo
-from tasks.http.stopwatch import checked_by
+from tasks.http.stopwatch import within_limits
 from tasks.providers import AzureChat, ChatEndpoint, GeminiChat, OpenAIChat, Provider
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
@@ -202,7 +202,7 @@ class Checkpoint:
         self.fault = fault
         self.seen: list[RateInfo] = []
 
-    async def clearance(self) -> None:
+    async def wait_to_send(self) -> None:
         if self.fault is not None:
             raise self.fault
 
@@ -214,7 +214,7 @@ def test_a_checkpoint_sees_what_the_endpoint_says_of_its_limits(kind):
     checkpoint = Checkpoint()
     answer = kind.answer("hi")
     answer.headers = {"x-ratelimit-remaining-requests": "7"}
-    with checked_by(checkpoint):
+    with within_limits(checkpoint):
         complete(kind, answer)
     assert [rate.remaining_requests for rate in checkpoint.seen] == [7]
 
@@ -226,7 +226,10 @@ def test_a_checkpoint_can_hold_a_call_back(kind):
 
         async def go() -> None:
             try:
-                with checked_by(Checkpoint(fault)), pytest.raises(InfrastructureFault) as caught:
+                with (
+                    within_limits(Checkpoint(fault)),
+                    pytest.raises(InfrastructureFault) as caught,
+                ):
                     await llm.complete(MESSAGES, model="m")
                 assert caught.value is fault
             finally:

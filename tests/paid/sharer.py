@@ -10,7 +10,9 @@ from convergence_core.budget.limits import Budget, Limits
 from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Cell
 from tasks.calls.call_keys import Epoch
-from tasks.calls.session import EvaluationSession
+from tasks.calls.dispatcher import Workload
+from tasks.calls.paid_calls import CallLimits
+from tasks.calls.session import EvaluationSession, RunContext
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import load
@@ -52,20 +54,24 @@ def _answer_all(folder: Path, n_candidates: int, order: int, pipe: Connection) -
     configuration = loaded.configuration
     world = Environment.of(configuration)
     journal = open_journal(folder / STORE)
+    execution = configuration.optimization.execution
     session = EvaluationSession(
-        run_id=RUN,
-        target=make_target(loaded, world),
-        metrics=make_metrics(loaded, world),
-        rewards=RewardModel.from_config(configuration.evaluation.metrics),
-        cases={case.case_id: case for case in loaded.cases},
+        context=RunContext(
+            run_id=RUN,
+            epoch=Epoch(run_id=RUN, cache=configuration.cache, run_started_us=0),
+            redact=world.redactor(configuration),
+            keep_text=True,
+        ),
+        workload=Workload(
+            target=make_target(loaded, world),
+            timeout_s=configuration.api.request.timeout_seconds,
+            metrics=make_metrics(loaded, world),
+            rewards=RewardModel.from_config(configuration.evaluation.metrics),
+            cases={case.case_id: case for case in loaded.cases},
+        ),
+        limits=CallLimits(workers=execution.parallel_workers, max_retries=execution.max_retries),
         journal=journal,
         budget=Budget(Limits()),
-        epoch=Epoch(run_id=RUN, cache=configuration.cache, run_started_us=0),
-        workers=configuration.optimization.execution.parallel_workers,
-        max_retries=configuration.optimization.execution.max_retries,
-        timeout_s=configuration.api.request.timeout_seconds,
-        redact=world.redactor(configuration),
-        keep_text=True,
     )
     pipe.send("ready")
     pipe.recv()

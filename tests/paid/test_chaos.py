@@ -40,7 +40,7 @@ SLOWED = re.compile(r"slowed down to (\d+) in flight: HTTP 429")
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries wait for milliseconds where a run would wait for seconds."""
-    monkeypatch.setattr("tasks.calls.session.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
+    monkeypatch.setattr("tasks.calls.paid_calls.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
 
 
 @pytest.fixture

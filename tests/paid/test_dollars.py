@@ -91,7 +91,7 @@ def test_parallel_calls_never_take_a_run_beyond_its_cap(tmp_path: Path, cap: flo
 def test_a_cap_holds_where_the_end_of_some_calls_is_never_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ):
-    monkeypatch.setattr("tasks.calls.session.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
+    monkeypatch.setattr("tasks.calls.paid_calls.Backoff", lambda: Backoff(base_s=0.01, cap_s=0.05))
     options = MockOptions(seed=seed, rate_cut=0.15, rate_invalid=0.1, rate_500=0.1, latency_ms=2)
     cap = 0.02
     with MockServer(options) as server:

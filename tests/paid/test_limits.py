@@ -25,7 +25,9 @@ MORE = range(20, 300)
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries wait for milliseconds where a run would wait for seconds."""
-    monkeypatch.setattr("tasks.calls.session.Backoff", lambda: Backoff(base_s=0.001, cap_s=0.002))
+    monkeypatch.setattr(
+        "tasks.calls.paid_calls.Backoff", lambda: Backoff(base_s=0.001, cap_s=0.002)
+    )
     monkeypatch.setattr("convergence_core.budget.rate_limit.BACK_OFF_S", (0.001, 0.002))
 
 

@@ -14,7 +14,7 @@ from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import History, Reveal
 from convergence_core.rlp.strategies import STRATEGIES
 from tasks.calls.metric_calls import PaidCall
-from tasks.calls.session import AskApart
+from tasks.calls.session import AskStandalone
 from tasks.mock.mock_server import MockServer
 from tasks.rlp.model_calls import Answered, Model
 from tasks.rlp.probability_channels import Echo
@@ -203,11 +203,11 @@ def test_a_spent_budget_is_a_reason():
 
 
 class ApartAsker:
-    def __init__(self, ask: AskApart, generation: int) -> None:
+    def __init__(self, ask: AskStandalone, generation: int) -> None:
         self._ask, self._generation = ask, generation
 
     async def ask(self, call: PaidCall, label: str) -> Answered:
-        reply, ended_us = await self._ask(call, place=label, generation=self._generation)
+        reply, ended_us = await self._ask(call, label=label, generation=self._generation)
         return Answered(reply=reply, ended_us=ended_us)
 
 
@@ -223,7 +223,7 @@ def predict_in_session(url: str, journal: MemoryJournal) -> Predicted:
         for i, text in enumerate(("best cat near t4", "it is unclear ?", "Das ist gut"))
     ]  # fmt: skip
 
-    async def work(ask: AskApart) -> Predicted:
+    async def work(ask: AskStandalone) -> Predicted:
         asker = ApartAsker(ask, 4)
         ladder = await thinker.probe_channels(asker)
         assert ladder.channel is not None

@@ -24,8 +24,10 @@ from convergence_core.records import (
     sha256_hex,
 )
 from tasks.calls.call_keys import Epoch
+from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
-from tasks.calls.session import EvaluationSession
+from tasks.calls.paid_calls import CallLimits
+from tasks.calls.session import EvaluationSession, RunContext
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared
 from tasks.targets.function import FunctionTarget, make_function_target
@@ -180,25 +182,33 @@ def session(
     metrics = [equal_metric()] if metrics is None else metrics
     rules = [MetricRule(name=metric.name) for metric in metrics] if rules is None else rules
     made = EvaluationSession(
-        run_id=run_id,
-        target=target,
-        metrics=metrics,
-        rewards=RewardModel(rules=tuple(rules)),
-        cases=cases(n_cases) if known_cases is None else known_cases,
+        context=RunContext(
+            run_id=run_id,
+            epoch=Epoch(
+                run_id=run_id, cache=cache or CacheConfig(), run_started_us=run_started_us
+            ),
+            redact=redact,
+            keep_text=keep_text,
+        ),
+        workload=Workload(
+            target=target,
+            timeout_s=timeout_s,
+            metrics=metrics,
+            rewards=RewardModel(rules=tuple(rules)),
+            cases=cases(n_cases) if known_cases is None else known_cases,
+        ),
+        limits=CallLimits(
+            workers=workers,
+            judge_workers=judge_workers,
+            max_retries=max_retries,
+            max_rate_limit_retries=max_rate_limit_retries,
+            backoff=backoff,
+        ),
         journal=MemoryJournal() if journal is None else journal,
-        workers=workers,
-        max_retries=max_retries,
-        max_rate_limit_retries=max_rate_limit_retries,
-        timeout_s=timeout_s,
         budget=budget
         or Budget(Limits(max_calls=max_calls), Spent(calls=calls_used), threading.Lock()),
-        epoch=Epoch(run_id=run_id, cache=cache or CacheConfig(), run_started_us=run_started_us),
-        judge_workers=judge_workers,
-        redact=redact,
-        keep_text=keep_text,
         on_cell=on_cell,
         now_us=now_us,
-        backoff=backoff,
     )
     try:
         yield made

@@ -1,0 +1,187 @@
+"""Pending calls: their intents, how they may end, and the lanes they wait in."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, field
+from typing import Literal
+
+from convergence_core.budget.limits import Exhausted, Reservation
+from convergence_core.errors import EvaluationFault, EvaluatorFault, InfrastructureFault
+from convergence_core.ports import CallIntent
+from convergence_core.records import Cell, Json, Reply, canonical_json, sha256_hex
+from tasks.calls.call_keys import Epoch, call_key
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.outcomes import AttemptRecord, Redact, fault_of, reply_of
+from tasks.calls.rate_limiter import EndpointLimiter
+from tasks.http.stopwatch import EndpointLimits
+from tasks.secrets.redaction import redact_json
+
+TARGET_LANE = "evaluation"
+JUDGE_LANE = "judge"
+THOUGHT_LANE = "thought"
+
+LEASE_MARGIN_S = 180.0
+"""How much longer than two time-outs (connecting, answering) a claim is held: a process may have to
+start first."""
+
+Keep = Callable[[Reply], Awaitable[Json]]
+"""Turns an answer into what the journal keeps of it, where its text is not kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CallOutcome:
+    """How a call ended: by an answer, by a fault, or not at all."""
+
+    record: AttemptRecord | None = None
+    """The account in the ledger; ``None``: nothing was asked."""
+    stored: Json = None
+    """What the journal keeps of an answer or of the candidate's fault."""
+    reply: Reply | None = None
+    """The answer as it came; ``None``: it is in ``stored``, or there is none."""
+    fault: EvaluationFault | None = None
+    """The infrastructure's fault that retries did not heal."""
+    not_asked: tuple[Literal["budget", "stopped"], str] | None = None
+    """Why nothing was asked."""
+
+    def answer(self) -> Reply:
+        """Return the answer.
+
+        Raises:
+            EvaluationFault: there is none.
+        """
+        if self.not_asked is not None:
+            kind, reason = self.not_asked
+            fault = EvaluatorFault if kind == "budget" else InfrastructureFault
+            raise fault(reason, error_type=kind)
+        if self.fault is not None:
+            raise self.fault
+        reply = self.reply or reply_of(self.stored)
+        if reply is None:
+            raise fault_of(self.stored)
+        return reply
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PendingCall:
+    """One call on its way."""
+
+    lane: str
+    paid: PaidCall
+    intent: CallIntent
+    request_text: str
+    """The redacted canonical request."""
+    candidate_id: str = ""
+    """Whose cell it is for; empty: no candidate's."""
+    model_choice: str = ""
+    """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
+    keep: Keep | None = None
+    """``None``: the whole answer is kept."""
+    future: "asyncio.Future[CallOutcome]" = field(init=False)
+    """Done when the call has ended; made when it is queued."""
+    limiter: EndpointLimiter | None = None
+    """Of its endpoint; ``None``: the call leaves no process, or passes none."""
+    limits: EndpointLimits | None = None
+    """What each of its requests waits for before it is sent; ``None``: nothing."""
+    n_asked: int = 0
+    """Attempts made by this process."""
+    n_tries: int = 0
+    """Those of them that count as retries after faults, and the first."""
+    n_throttled: int = 0
+    """How often its endpoint said that it was too much, or had it held back."""
+    waits_s: float = 0.0
+    """Seconds that answers asked it to wait, over all attempts."""
+    n_busy: int = 0
+    """How often another process was found at the same call."""
+    last: CallOutcome | None = None
+    """How the last try failed."""
+    reservation: Reservation | Exhausted | None = None
+    """Its part of the budget, or why there is none; ``None``: not asked for yet."""
+
+    @property
+    def key(self) -> str:
+        """The journal's key."""
+        return self.intent.call_key
+
+    @property
+    def endpoint(self) -> str | None:
+        """Scheme and host of its request; see ``endpoint_of``."""
+        return endpoint_of(self.paid.request)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFactory:
+    """Makes the pending calls of one session, in any thread."""
+
+    run_id: str
+    epoch: Epoch
+    redact: Redact
+
+    def pending(
+        self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None
+    ) -> PendingCall:
+        """Return a call with its intent.
+
+        Args:
+            paid: the call.
+            cell: its case and repeat are part of the key.
+            lane: where it waits.
+            eval_id: of the evaluation that pays.
+            generation: whose ledger it stands in.
+        """
+        text = canonical_json(redact_json(paid.request, self.redact))
+        key = call_key(
+            provider=paid.provider,
+            request=paid.request,
+            cell=cell,
+            # Answers of the target are shared, whoever asks for them.
+            purpose=TARGET_LANE if lane == TARGET_LANE else paid.purpose,
+            vote=paid.repeat,
+            epoch=self.epoch.name(eval_id),
+        )
+        intent = CallIntent(
+            call_key=key,
+            run_id=self.run_id,
+            generation=generation,
+            eval_id=eval_id,
+            purpose=paid.purpose,
+            provider=paid.provider,
+            model=paid.model,
+            request_sha256=sha256_hex(text),
+            lease_s=2 * paid.timeout_s + LEASE_MARGIN_S,
+            max_usd=paid.worst.usd,
+            max_tokens=paid.worst.tokens,
+            fresh_since_us=self.epoch.fresh_since_us,
+        )
+        return PendingCall(
+            lane=lane, paid=paid, intent=intent, request_text=text, candidate_id=cell.candidate_id
+        )
+
+
+def endpoint_of(request: Json) -> str | None:
+    """Return where a request goes: scheme and host; ``None``: it leaves no process."""
+    url = (request.get("base_url") or request.get("url")) if isinstance(request, dict) else None
+    if not isinstance(url, str):
+        return None
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.split('/', 1)[0].split('?', 1)[0]}"
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A queue of calls with a number of slots."""
+
+    n_slots: int
+    ready: deque[PendingCall] = field(default_factory=deque)
+    slots: set["asyncio.Task[None]"] = field(default_factory=set)
+    limiters: set[EndpointLimiter | None] = field(default_factory=set)
+    """Those of all calls that were ever queued here."""
+
+    def postpone(self, limiter: EndpointLimiter, candidates: Set[str]) -> bool:
+        """Move these candidates' calls of an endpoint to the end; return whether others wait."""
+        waiting = [call for call in self.ready if call.limiter is limiter]
+        last = [call for call in waiting if call.candidate_id in candidates]
+        if last:
+            moved = set(last)
+            self.ready = deque([*(call for call in self.ready if call not in moved), *last])
+        return len(last) < len(waiting)
