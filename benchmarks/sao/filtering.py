@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.sao.filters import FILTERS, FilterSettings, HeldOut, Sieve
+from convergence_core.config.optimization import SaoConfig
+from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut
 from convergence_core.sao.preferences import Answer, Comparison
 
 N_PROMPTS: Final = 10_000
@@ -35,7 +36,7 @@ def filtering(n: int = N_PROMPTS) -> tuple[float, float, dict[str, int], int]:
     words = Words(rng)
     held_out = [" ".join(words.text(N_WORDS)) for _ in range(200)]
     before = _peak_mib()
-    sieve = Sieve(FilterSettings(), HeldOut(held_out))
+    sieve = FilterChain(SaoConfig(), HeldOut(held_out))
     earlier: list[str] = []
     kept, cpu = 0, 0.0
     for k in range(n):

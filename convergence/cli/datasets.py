@@ -109,9 +109,9 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         )
         return
     left = f", {dataset.n_duplicates:,} near duplicates left out" if dataset.n_duplicates else ""
-    if dataset.n_unvouched and not dataset.holds_unvouched:
+    if dataset.n_unvouched and not dataset.holds_all:
         left += f", {dataset.n_unvouched:,} of rounds with a disabled judge left out"
-    if dataset.n_collapsed and not dataset.holds_unvouched:
+    if dataset.n_collapsed and not dataset.holds_all:
         left += f", {dataset.n_collapsed:,} of rounds that raised an alarm of coverage left out"
     console.say(f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.")
 

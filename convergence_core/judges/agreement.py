@@ -1,4 +1,4 @@
-"""How far a judge and a person agree, with intervals, and how far a judge agrees with itself.
+"""Agreement of a judge with a person's labels, with intervals.
 
 Every function takes one pair per test case, since answers to one case are not independent; the
 intervals of chance-corrected numbers resample cases.
@@ -7,93 +7,36 @@ intervals of chance-corrected numbers resample cases.
   22:209).
 * kappa: agreement beyond chance of two verdicts (Cohen 1960, Educ. Psychol. Meas. 20:37).
 * weighted kappa: the same of two ratings, disagreements weighted by their square (Cohen 1968,
-  Psychol. Bull. 70:213).
+  Psychol. Bull. 70:213). The form here needs no categories, so averaged votes stay as they are.
 * rank correlation: Spearman's rho, ties at their mean rank.
 * mean absolute difference, in points of the rating.
 * intervals: percentiles of the bootstrap over cases (Efron & Tibshirani 1993, ch. 13).
 
 What is undefined is ``None``, and ``Agreement.unknown`` says why.
-
-Results hold a ``JudgeReport`` and are read by commands that compute nothing, so numpy and SciPy are
-imported where they are used.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from scipy.special import ndtri
 
-    Vector: TypeAlias = NDArray[np.float64]
+from convergence_core.judges.rank_correlation import spearman
+from convergence_core.judges.report import Agreement, Figure
 
 N_RESAMPLES = 1_000
 """Bootstrap samples: the ends of a 95 % interval rest on 25 of them each."""
 
-JudgeMode: TypeAlias = Literal["rating", "pass_fail", "pairwise"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A number with its interval."""
-
-    value: float
-    low: float | None = None
-    """``None``, as ``high``: too few resamples define the number."""
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """A judge beside a person's labels."""
-
-    n: int
-    """Labelled cases that the judge judged."""
-    level: float = 0.95
-    """Of the intervals."""
-    n_equal: int | None = None
-    """Equal verdicts; ``None`` for ratings."""
-    rate: Figure | None = None
-    """Share of equal verdicts, in [0, 1]; ``None`` for ratings."""
-    kappa: Figure | None = None
-    """Cohen's kappa of verdicts, quadratic weighted kappa of ratings: 1 is perfect, 0 is chance."""
-    spearman: Figure | None = None
-    """Rank correlation of ratings, in [-1, 1]."""
-    difference: Figure | None = None
-    """Mean absolute difference of ratings, in points."""
-    unknown: str = ""
-    """Why numbers are absent, in words; empty: none is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeReport:
-    """What a run says of one of its judges."""
-
-    name: str
-    """Key under ``evaluation.metrics``."""
-    mode: JudgeMode
-    agreement: Agreement | None = None
-    """``None``: the metric names no label."""
-    of_default: bool = False
-    """Whether the labels are compared with judgements of the default configuration's answers
-    alone, or with those of all configurations asked."""
-    n_bad_labels: int = 0
-    """Labels that are not of the mode's form, left out."""
-    n_undecided: int = 0
-    """Labelled cases on which the judge's votes were evenly split, left out."""
-    n_pairs: int = 0
-    """Evaluations whose two answers were compared in both orders."""
-    inconsistent: Figure | None = None
-    """Share of comparisons whose verdict changed with the order; ``None``: there are none."""
+Number: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(..., n) and (..., n) -> (...,); NaN where it is undefined."""
 
 
 def pass_fail_agreement(
     judged: Sequence[bool],
     labels: Sequence[bool],
     *,
-    rng: "np.random.Generator",
+    rng: np.random.Generator,
     level: float = 0.95,
 ) -> Agreement:
     """Return how far verdicts agree with labels, one pair per case.
@@ -116,15 +59,15 @@ def pass_fail_agreement(
     if y.min() == y.max():
         unknown = f"all {n} labels are equal, so kappa says nothing"
         return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, unknown=unknown)
-    kappa = _bootstrapped(_kappa, x, y, rng=rng, level=level)
-    return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, kappa=kappa)
+    found = _bootstrapped(kappa, x, y, rng=rng, level=level)
+    return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, kappa=found)
 
 
 def rating_agreement(
     judged: Sequence[float],
     labels: Sequence[float],
     *,
-    rng: "np.random.Generator",
+    rng: np.random.Generator,
     level: float = 0.95,
 ) -> Agreement:
     """Return how far ratings agree with labels on the same scale, one pair per case.
@@ -146,14 +89,14 @@ def rating_agreement(
     if y.min() == y.max():
         unknown = f"all {n} labels are equal, so kappa and rank correlation say nothing"
         return Agreement(n=n, level=level, difference=difference, unknown=unknown)
-    spearman = _bootstrapped(_spearman, x, y, rng=rng, level=level)
+    rho = _bootstrapped(spearman, x, y, rng=rng, level=level)
     return Agreement(
         n=n,
         level=level,
-        kappa=_bootstrapped(_weighted_kappa, x, y, rng=rng, level=level),
-        spearman=spearman,
+        kappa=_bootstrapped(weighted_kappa, x, y, rng=rng, level=level),
+        spearman=rho,
         difference=difference,
-        unknown="" if spearman else "all judgements are equal, so there is no rank correlation",
+        unknown="" if rho else "all judgements are equal, so there is no rank correlation",
     )
 
 
@@ -170,8 +113,6 @@ def wilson(n_hits: float, n: int, *, level: float = 0.95) -> Figure | None:
     Raises:
         ValueError: the level or the hits are out of range.
     """
-    from scipy.special import ndtri  # noqa: PLC0415 - see above
-
     _check(level)
     if not 0 <= n_hits <= max(n, 0):
         raise ValueError(f"hits must lie in [0, {n}], not {n_hits}")
@@ -186,104 +127,40 @@ def wilson(n_hits: float, n: int, *, level: float = 0.95) -> Figure | None:
     return Figure(value=share, low=low, high=high)
 
 
-def cohen_kappa(a: Sequence[bool], b: Sequence[bool]) -> float | None:
-    """Return Cohen's kappa of two raters' verdicts: (pₒ - pₑ) / (1 - pₑ).
-
-    ``None`` for fewer than two pairs, or where both always say the same one thing.
-
-    Raises:
-        ValueError: the lengths differ.
-    """
-    x, y = _pair([float(v) for v in a], [float(v) for v in b], 0.5)
-    return None if len(x) < 2 else _kappa(x, y)
-
-
-def weighted_kappa(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return the quadratic weighted kappa: 1 - Σᵢ(aᵢ - bᵢ)²/n / ΣᵢΣⱼ(aᵢ - bⱼ)²/n².
-
-    For integers this is Cohen's of 1968; the form needs no categories, so averaged votes stay
-    as they are. ``None`` for fewer than two pairs, or where all numbers are equal.
-
-    Raises:
-        ValueError: the lengths differ, or a number is not finite.
-    """
-    x, y = _pair(a, b, 0.5)
-    return None if len(x) < 2 else _weighted_kappa(x, y)
+def kappa(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return Cohen's kappa of verdicts 0 and 1, (p_o - p_e) / (1 - p_e), of each row."""
+    p, q = x.mean(axis=-1), y.mean(axis=-1)
+    by_chance = p * q + (1 - p) * (1 - q)  # p_e
+    observed = (x == y).mean(axis=-1)  # p_o
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(
+            np.where(by_chance < 1, (observed - by_chance) / (1 - by_chance), np.nan)
+        )
 
 
-def spearman_rho(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation; ``None`` where one side has no variance.
-
-    Raises:
-        ValueError: the lengths differ, or a number is not finite.
-    """
-    x, y = _pair(a, b, 0.5)
-    return None if len(x) < 2 else _spearman(x, y)
-
-
-# -- the numbers themselves: (n,) and (n,) → one number, None where it is undefined
+def weighted_kappa(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the quadratic weighted kappa, 1 - sum_i (x_i - y_i)^2/n / sum_ij (x_i - y_j)^2/n^2."""
+    # sum_ij (x_i - y_j)^2/n^2 = var x + var y + (mean x - mean y)^2, without the n^2 terms.
+    by_chance = x.var(axis=-1) + y.var(axis=-1) + (x.mean(axis=-1) - y.mean(axis=-1)) ** 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = 1 - ((x - y) ** 2).mean(axis=-1) / by_chance
+    return np.asarray(np.where(by_chance > 0, found, np.nan))
 
 
-def _kappa(x: "Vector", y: "Vector") -> float | None:
-    observed = float((x == y).mean())
-    p, q = float(x.mean()), float(y.mean())
-    by_chance = p * q + (1 - p) * (1 - q)
-    return None if by_chance >= 1 else (observed - by_chance) / (1 - by_chance)
-
-
-def _weighted_kappa(x: "Vector", y: "Vector") -> float | None:
-    # ΣᵢΣⱼ(xᵢ - yⱼ)²/n² = var x + var y + (mean x - mean y)², without the n² terms.
-    by_chance = float(x.var() + y.var() + (x.mean() - y.mean()) ** 2)
-    return None if by_chance <= 0 else 1 - float(((x - y) ** 2).mean()) / by_chance
-
-
-def _spearman(x: "Vector", y: "Vector") -> float | None:
-    if x.min() == x.max() or y.min() == y.max():
-        return None
-    a, b = _ranks(x), _ranks(y)
-    a, b = a - a.mean(), b - b.mean()
-    rho = float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
-    return min(1.0, max(-1.0, rho))
-
-
-def _mean_difference(x: "Vector", y: "Vector") -> float:
-    return float(abs(x - y).mean())
-
-
-def _ranks(x: "Vector") -> "Vector":
-    """Return ranks from 1, ties at their mean."""
-    import numpy as np  # noqa: PLC0415 - see above
-
-    _, places, counts = np.unique(x, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: Vector = (last - (counts - 1) / 2)[places]
-    return ranks
-
-
-# -- intervals
+def _mean_difference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray(abs(x - y).mean(axis=-1))
 
 
 def _bootstrapped(
-    number: "Callable[[Vector, Vector], float | None]",
-    x: "Vector",
-    y: "Vector",
-    *,
-    rng: "np.random.Generator",
-    level: float,
+    number: Number, x: np.ndarray, y: np.ndarray, *, rng: np.random.Generator, level: float
 ) -> Figure | None:
     """Return a number with its percentile interval over resampled cases."""
-    import numpy as np  # noqa: PLC0415 - see above
-
-    value = number(x, y)
-    if value is None:
+    value = float(number(x, y))
+    if math.isnan(value):
         return None
-    n = len(x)
-    found = []
-    for _ in range(N_RESAMPLES):
-        drawn = rng.integers(n, size=n)
-        resampled = number(x[drawn], y[drawn])
-        if resampled is not None:
-            found.append(resampled)
+    rows = rng.integers(len(x), size=(N_RESAMPLES, len(x)))
+    found = number(x[rows], y[rows])  # (N_RESAMPLES,)
+    found = found[~np.isnan(found)]
     if 2 * len(found) < N_RESAMPLES:
         return Figure(value=value)
     tail = (1 - level) / 2
@@ -291,9 +168,7 @@ def _bootstrapped(
     return Figure(value=value, low=min(value, float(low)), high=max(value, float(high)))
 
 
-def _pair(a: Sequence[float], b: Sequence[float], level: float) -> "tuple[Vector, Vector]":
-    import numpy as np  # noqa: PLC0415 - see above
-
+def _pair(a: Sequence[float], b: Sequence[float], level: float) -> tuple[np.ndarray, np.ndarray]:
     _check(level)
     if len(a) != len(b):
         raise ValueError(f"judgements and labels must be pairs, not {len(a)} and {len(b)}")

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from convergence_core.explanation.records import Effect, Explanation
-from convergence_core.judges.agreement import JudgeReport
+from convergence_core.judges.report import JudgeReport
 from convergence_core.records import Json, Params, Role, canonical_json
 from convergence_core.result.candidates import (
     CandidateReport,

@@ -1,4 +1,4 @@
-"""Which personas are asked next: hard ones, unlike those asked already.
+"""Choice of the next personas: hard ones, unlike those asked already.
 
 Maximal marginal relevance (Carbonell & Goldstein 1998): one by one,
 
@@ -24,7 +24,6 @@ UNKNOWN: Final = 0.5
 """Hardness before anything is judged."""
 _DOMAIN: Final = FACTORS.index("domain")
 _GOAL: Final = FACTORS.index("goal")
-_BITS: Final = 64
 
 
 def choose(
@@ -75,17 +74,15 @@ def hardness_of(
         pool: their indices, (n_pool,).
         judged: indices of personas that were asked, and q of their pairs.
     """
-    domains: dict[int, list[float]] = {}
-    goals: dict[int, list[float]] = {}
-    for index, q in judged:
-        places = grammar.places(np.array([index]))[:, 0]
-        for seen, factor in ((domains, _DOMAIN), (goals, _GOAL)):
-            seen.setdefault(int(places[factor]), []).append(1.0 - abs(2.0 * q - 1.0))
-    table = np.full((len(grammar.levels[_DOMAIN]), len(grammar.levels[_GOAL])), UNKNOWN)
-    for domain, goal in np.ndindex(*table.shape):
-        values = [*domains.get(domain, ()), *goals.get(goal, ())]
-        if values:
-            table[domain, goal] = sum(values) / len(values)
+    shape = len(grammar.levels[_DOMAIN]), len(grammar.levels[_GOAL])
+    total, n = np.zeros(shape), np.zeros(shape)
+    for axis, factor in enumerate((_DOMAIN, _GOAL)):
+        for index, q in judged:
+            place = int(grammar.places(np.array([index]))[factor, 0])
+            cells = np.s_[place, :] if axis == 0 else np.s_[:, place]
+            total[cells] += 1.0 - abs(2.0 * q - 1.0)
+            n[cells] += 1
+    table = np.divide(total, n, out=np.full(shape, UNKNOWN), where=n > 0)
     places = grammar.places(pool)
     return np.asarray(table[places[_DOMAIN], places[_GOAL]], np.float64)
 
@@ -94,43 +91,33 @@ class _Words:
     """The words of a pool's personas as rows of bits."""
 
     def __init__(self, grammar: Grammar, pool: np.ndarray) -> None:
-        self._grammar = grammar
         sets = [
             [word_set(phrase(factor, level)) for level in levels]
             for factor, levels in zip(FACTORS, grammar.levels, strict=True)
         ]
         vocabulary = sorted(frozenset().union(*(words for levels in sets for words in levels)))
-        place_of = {word: k for k, word in enumerate(vocabulary)}
-        n_columns = len(vocabulary) // _BITS + 1
-        # Per factor, its levels' words, (n_levels, n_columns).
-        self._bits = [np.zeros((len(levels), n_columns), np.uint64) for levels in sets]
-        for bits, levels in zip(self._bits, sets, strict=True):
-            for row, words in zip(bits, levels, strict=True):
-                for word in words:
-                    column, bit = divmod(place_of[word], _BITS)
-                    row[column] |= np.uint64(1 << bit)
-        self._columns = np.ascontiguousarray(self._of(pool).T)  # (n_columns, n_pool)
-        self._sizes = self._count(self._columns)
+        self._grammar = grammar
+        self._bits = [  # per factor, its levels' words, (n_levels, n_bytes)
+            np.packbits([[word in words for word in vocabulary] for words in levels], axis=1)
+            for levels in sets
+        ]
+        self._columns = np.ascontiguousarray(self._of(pool).T)  # (n_bytes, n_pool)
+        self._sizes = _n_bits(self._columns)
 
     def similarity(self, index: int) -> np.ndarray:
         """Return the Jaccard similarity of a persona to each of the pool, (n_pool,)."""
-        own = self._of(np.array([index]))[0]
-        shared = self._count(self._columns[own != 0] & own[own != 0, None])
-        size = int(np.bitwise_count(own).sum())
-        return np.asarray(shared / (self._sizes + size - shared), np.float64)
+        own = self._of(np.array([index])).T  # (n_bytes, 1)
+        holds = own[:, 0] != 0
+        shared = _n_bits(self._columns[holds] & own[holds])
+        return np.asarray(shared / (self._sizes + _n_bits(own) - shared), np.float64)
 
     def _of(self, indices: np.ndarray) -> np.ndarray:
-        """Return the words of personas, (n, n_columns)."""
+        """Return the words of personas, (n, n_bytes)."""
         places = self._grammar.places(indices)
-        found: np.ndarray = self._bits[0][places[0]]
-        for bits, place in zip(self._bits[1:], places[1:], strict=True):
-            found |= bits[place]
-        return found
+        levels = [bits[place] for bits, place in zip(self._bits, places, strict=True)]
+        return np.asarray(np.bitwise_or.reduce(levels))
 
-    @staticmethod
-    def _count(columns: np.ndarray) -> np.ndarray:
-        """Return how many bits each persona has, (n_pool,)."""
-        total = np.zeros(columns.shape[1], np.int64)
-        for column in columns:
-            total += np.bitwise_count(column)
-        return total
+
+def _n_bits(columns: np.ndarray) -> np.ndarray:
+    """Return how many bits are set, (n_bytes, n) -> (n,)."""
+    return np.asarray(np.bitwise_count(columns).sum(axis=0, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Items whose truth was executed: pairs of answers to one test case, one right and one wrong.
+"""Audit items: a right and a wrong answer to one test case, by executed metrics.
 
 Truth is what executed metrics said (a match, a pattern, a number, a schema, a function of the user's);
 what a model judged is no truth, and neither are latency and cost. An answer is right if they average .9
@@ -22,7 +22,7 @@ WRONG: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounded:
+class GroundedAnswer:
     """One answer to a test case with what executed metrics say."""
 
     case_id: str
@@ -45,7 +45,7 @@ class AuditItem:
 
 
 def audit_items(
-    answers: Iterable[Grounded], n: int, *, used: Sequence[str] = ()
+    answers: Iterable[GroundedAnswer], n: int, *, used: Sequence[str] = ()
 ) -> list[AuditItem]:
     """Return up to ``n`` items, a case's second after all cases' first.
 
@@ -54,8 +54,8 @@ def audit_items(
         n: how many.
         used: ids of items that an earlier audit has used; they come last.
     """
-    right: dict[str, dict[str, Grounded]] = {}
-    wrong: dict[str, dict[str, Grounded]] = {}
+    right: dict[str, dict[str, GroundedAnswer]] = {}
+    wrong: dict[str, dict[str, GroundedAnswer]] = {}
     for one in answers:
         side = right if one.truth >= RIGHT else wrong if one.truth <= WRONG else None
         if side is not None and one.answer.strip():
@@ -81,7 +81,7 @@ def audit_items(
     return [item for *_, item in sorted(ranked, key=lambda row: row[:3])[:n]]
 
 
-def _item(good: Grounded, bad: Grounded) -> AuditItem:
+def _item(good: GroundedAnswer, bad: GroundedAnswer) -> AuditItem:
     name = sha256_hex(canonical_json([good.case_id, good.answer, bad.answer]))
     first_is_right = int(name[-1], 16) % 2 == 0
     a, b = (good, bad) if first_is_right else (bad, good)

@@ -1,4 +1,6 @@
-"""Seven filters in a fixed order, each with a counter; what the first one drops no later one sees.
+"""Seven filters in a fixed order, each with a counter.
+
+What one drops no later one sees.
 
 =====================  =============================================================
 ``incomplete``         1: a call failed, its answer could not be read, or did not end by itself
@@ -16,12 +18,12 @@ switches 2 to 5 off, and nothing switches off the others. The paper filters noth
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import jaccard, normalized, runs_of, word_set
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, Judgement
@@ -38,7 +40,8 @@ Filter: TypeAlias = Literal[
 ]
 FILTERS: Final[tuple[Filter, ...]] = get_args(Filter)
 
-PATTERNS_VERSION: Final = "1"
+MOST_CHARACTERS: Final = 4_000
+"""Of an answer."""
 N_RUN: Final = 13
 """Words in a row that no synthetic text may share with a held-out case."""
 N_SHORT: Final = 5
@@ -58,20 +61,6 @@ _PATTERNS: Final = (
     r"\[\[(?:begin|end) [A-Z ]+ [0-9a-f]{16}\]\]",
 )
 _REFUSAL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE | re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterSettings:
-    """See ``society.sao``."""
-
-    min_response_length: int = 50
-    """In characters."""
-    max_response_length: int = 4_000
-    """In characters."""
-    similarity_threshold: float = 0.9
-    """Similarity from which texts count as one: Jaccard's of word sets, cosine of vectors."""
-    quality_filter: bool = True
-    """Whether filters 2 to 5 are on."""
 
 
 class HeldOut:
@@ -99,19 +88,19 @@ class HeldOut:
         return any(short in words for short in self._short)
 
 
-class Sieve:
+class FilterChain:
     """The filters of one round; used within it and never kept."""
 
     def __init__(
         self,
-        settings: FilterSettings,
+        settings: SaoConfig,
         held_out: HeldOut,
         known_prompts: Iterable[str] = (),
     ) -> None:
         """Prepare the filters.
 
         Args:
-            settings: limits.
+            settings: their limits.
             held_out: what must not leak.
             known_prompts: those kept in earlier rounds.
         """
@@ -178,7 +167,7 @@ class Sieve:
 
     def _quality(self, comparison: Comparison) -> Filter | None:
         texts = (comparison.first.text, comparison.second.text)
-        least, most = self._settings.min_response_length, self._settings.max_response_length
+        least, most = self._settings.min_response_length, MOST_CHARACTERS
         if not all(least <= len(text) <= most for text in texts):
             return "length"
         if any(_REFUSAL.search(text) for text in texts):
@@ -202,8 +191,3 @@ class Sieve:
             prompt = comparison.prompt
             self._is_new[key] = self._duplicates.add(prompt, self.vectors.get(prompt))
         return self._is_new[key]
-
-
-def total(counters: Sequence[Mapping[Any, int]]) -> dict[Filter, int]:
-    """Return the sums of several rounds' counters."""
-    return {name: sum(one.get(name, 0) for one in counters) for name in FILTERS}

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.records import Json, canonical_json, sha256_hex
-from convergence_core.sao.preferences import SAID, Answer, Comparison, Judgement
-from convergence_core.sao.state import JudgedPair
+from convergence_core.sao.preferences import SAID, Answer, Comparison, JudgedPair, Judgement
 
 Format: TypeAlias = Literal["trl", "openai"]
 IMPORTED: Final = "imported"
@@ -91,16 +90,9 @@ class PreferenceRow:
 
 
 def row_of(pair: JudgedPair) -> PreferenceRow:
-    """Return the row of a kept pair.
-
-    Raises:
-        ValueError: the pair was dropped.
-    """
-    found = pair.preference
-    if found is None:
-        raise ValueError(f"the pair was dropped by {pair.dropped_by}")
+    """Return the row of a kept pair."""
     return PreferenceRow(
-        prompt=pair.comparison.prompt, chosen=found.chosen.text, rejected=found.rejected.text
+        prompt=pair.comparison.prompt, chosen=pair.chosen.text, rejected=pair.rejected.text
     )
 
 
@@ -118,8 +110,6 @@ def evidence_of(
         dropped: filter → pairs that it dropped in the same round.
     """
     c, j = pair.comparison, pair.judgement
-    found = pair.preference
-    assert found is not None  # noqa: S101 - as ``row_of``
     return {
         "key": row_of(pair).key,
         "pair_id": c.pair_id,
@@ -128,10 +118,10 @@ def evidence_of(
         "p21": j.p21,
         "first_is_chosen": j.log_odds > 0,
         "estimator": j.estimator,
-        "chosen_length": len(found.chosen.text),
-        "rejected_length": len(found.rejected.text),
-        "chosen_author": found.chosen.author,
-        "rejected_author": found.rejected.author,
+        "chosen_length": len(pair.chosen.text),
+        "rejected_length": len(pair.rejected.text),
+        "chosen_author": pair.chosen.author,
+        "rejected_author": pair.rejected.author,
         "kind": c.kind,
         "persona": c.persona,
         "split": pair.split,

@@ -1,8 +1,8 @@
-"""Comparisons, judgements in both orders, and the preferences that come of them.
+"""Comparisons, judgements in both orders, and judged pairs.
 
 The paper asks its judge in one order (§4.3). Here each pair is judged twice, each answer first once:
 
-    l = (logit p12 + logit p21) / 2,    q = sigma(l)
+    l = (logit p12 + logit p21) / 2,    q = sigma(l),    bias = (logit p12 - logit p21) / 2
 
 with p12 = P(answer 1 better | shown first), p21 = P(answer 1 better | shown second). A bias that the
 position adds to the log-odds cancels. A judge that tells no probability counts ``SAID`` for a verdict,
@@ -13,11 +13,16 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from convergence_core.judges.texts import normalized
 from convergence_core.records import canonical_json, sha256_hex
 
 PairKind: TypeAlias = Literal["incumbent", "candidates"]
 """``incumbent``: both answers are the incumbent's; ``candidates``: of two candidates."""
 Split: TypeAlias = Literal["train", "audit"]
+"""``audit``: the frozen tenth of all prompts."""
+N_SPLITS: Final = 10
+ABORTED: Final = "aborted"
+"""What drops all pairs of a round whose judge cannot be believed."""
 
 LEAST_MARGIN: Final = math.log(0.7 / 0.3)
 """Least |l| of an exported pair: q >= .7 or q <= .3."""
@@ -97,28 +102,54 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preference:
-    """A judged comparison that passed all filters."""
+class JudgedPair:
+    """A comparison that was judged, and whether it was kept: a preference then."""
 
     comparison: Comparison
     judgement: Judgement
+    dropped_by: str | None
+    """``margin``, ``length_bias`` or ``aborted``; ``None``: kept."""
+    round_number: int
+    """From 0, within the run."""
+    position: int
+    """Within the round."""
+    is_collapsed: bool = False
+    """Whether the texts of its round raised an alarm of coverage."""
+
+    @property
+    def split(self) -> Split:
+        """``audit`` is frozen: never trained on, fitted to or shown."""
+        return split_of(self.comparison.prompt)
+
+    @property
+    def may_teach(self) -> bool:
+        """Whether its judgement may have any effect, if its judge is believed.
+
+        Those of frozen prompts may not, nor those of a round that was aborted or raised an alarm of coverage.
+        """
+        return self.split == "train" and self.dropped_by != ABORTED and not self.is_collapsed
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all filters let it pass."""
+        return self.dropped_by is None
 
     @property
     def chosen(self) -> Answer:
-        """The better answer."""
-        first_wins = self.judgement.log_odds > 0
-        return self.comparison.first if first_wins else self.comparison.second
+        """The better answer, by the judge."""
+        c = self.comparison
+        return c.first if self.judgement.log_odds > 0 else c.second
 
     @property
     def rejected(self) -> Answer:
         """The other answer."""
-        first_wins = self.judgement.log_odds > 0
-        return self.comparison.second if first_wins else self.comparison.first
+        c = self.comparison
+        return c.second if self.judgement.log_odds > 0 else c.first
 
-    @property
-    def margin(self) -> float:
-        """Return |l|."""
-        return abs(self.judgement.log_odds)
+
+def split_of(prompt: str) -> Split:
+    """Return the split of a prompt: a function of its words alone, so it never changes."""
+    return "audit" if int(sha256_hex(normalized(prompt))[:8], 16) % N_SPLITS == 0 else "train"
 
 
 def logit(p: float) -> float:

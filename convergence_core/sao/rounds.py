@@ -1,4 +1,4 @@
-"""Rounds: what is frozen for audits, and when no further round may be run.
+"""Count of the rounds, and when no further one may be run.
 
 A tenth of all prompts, by hash, is frozen: its pairs are never trained on, distilled or fitted to. In
 every round the judge is asked again about some of them; when it agrees with its frozen verdicts by five
@@ -10,31 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from convergence_core.judges.texts import normalized
-from convergence_core.records import Json, sha256_hex
-from convergence_core.sao.preferences import Judgement, Split
+from convergence_core.records import Json
+from convergence_core.sao.preferences import Judgement
 
-N_SPLITS: Final = 10
 FALL: Final = 0.05
 """Fall of the agreement with the frozen verdicts that ends the rounds."""
 LEAST_FROZEN: Final = 5
 """Frozen pairs asked again below which their agreement says nothing."""
 
 
-def split_of(prompt: str) -> Split:
-    """Return the split of a prompt: a function of its words alone, so it never changes."""
-    return "audit" if int(sha256_hex(normalized(prompt))[:8], 16) % N_SPLITS == 0 else "train"
-
-
-def agreement(frozen: Sequence[Judgement], again: Sequence[Judgement]) -> float | None:
+def agreement(judged_twice: Sequence[tuple[Judgement, Judgement]]) -> float | None:
     """Return the share of frozen verdicts that a judge repeats.
 
     ``None``: fewer than ``LEAST_FROZEN`` pairs.
     """
-    if len(frozen) < LEAST_FROZEN:
+    if len(judged_twice) < LEAST_FROZEN:
         return None
-    same = [a.log_odds * b.log_odds > 0 for a, b in zip(frozen, again, strict=True)]
-    return sum(same) / len(same)
+    return sum(a.log_odds * b.log_odds > 0 for a, b in judged_twice) / len(judged_twice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +48,14 @@ class Rounds:
         Args:
             found: its agreement with the frozen verdicts; ``None``: not measured.
         """
-        n_done = self.n_done + 1
-        known = [a for a in (self.best_agreement, found) if a is not None]
-        why = self.stop_reason
-        if (
-            found is not None
-            and self.best_agreement is not None
-            and found <= self.best_agreement - FALL + 1e-12
-        ):
-            why = (
-                f"the judge repeats {found:.0%} of its frozen verdicts, after "
-                f"{self.best_agreement:.0%}"
-            )
+        n_done, best, reason = self.n_done + 1, self.best_agreement, self.stop_reason
+        if found is not None and best is not None and found <= best - FALL + 1e-12:
+            reason = f"the judge repeats {found:.0%} of its frozen verdicts, after {best:.0%}"
         elif n_done >= self.limit:
-            why = f"all {self.limit} rounds were run"
+            reason = f"all {self.limit} rounds were run"
+        known = [a for a in (best, found) if a is not None]
         return replace(
-            self, n_done=n_done, best_agreement=max(known, default=None), stop_reason=why
+            self, n_done=n_done, best_agreement=max(known, default=None), stop_reason=reason
         )
 
     def to_json(self) -> dict[str, Json]:

@@ -1,17 +1,15 @@
-"""Rounds of preferences as rows of tables, and back: pure, so that a resumed run writes the same."""
+"""Rows of rounds of preferences, and back.
+
+A resumed run writes the same bytes: rows are a function of the round alone.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.judges.coverage.measures import Coverage
-from convergence_core.judges.trust.audit import Audit
 from convergence_core.ports import Row
 from convergence_core.records import canonical_json, sha256_hex
-from convergence_core.sao.executed_items import AuditItem
-from convergence_core.sao.filters import Filter
-from convergence_core.sao.pooled import Pooled
-from convergence_core.sao.preferences import Answer, Comparison, Judgement
-from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
+from convergence_core.sao.round_result import SaoRound
 
 STOPPED: Final = "stopped"
 """Measure of a round: 1 if an alarm of coverage stopped the rows after it, else 0."""
@@ -45,181 +43,159 @@ PROBES_SQL: Final = """
 """Prompts that were written on probation, in their order."""
 
 
+def round_tables(
+    run_id: str,
+    generation: int,
+    found: SaoRound,
+    *,
+    shares: tuple[float, float],
+    estimator: str | None,
+) -> dict[str, list[Row]]:
+    """Return the rows of a round by table, the same for the same round.
+
+    Args:
+        run_id: of the run.
+        generation: before which it was run.
+        found: the round.
+        shares: of the grid of configurations, what was evaluated and what was compared.
+        estimator: how judgements were read.
+    """
+    key = {"run_id": run_id, "generation": generation}
+    return {
+        "payloads": text_rows(run_id, found.pairs, [prompt for _, prompt in found.probes]),
+        "preferences": preference_rows(run_id, generation, found.pairs),
+        "preference_probes": [
+            {
+                **key,
+                "position": position,
+                "round": found.plan.round_number,
+                "persona": persona,
+                "prompt_sha256": sha256_hex(prompt),
+            }
+            for position, (persona, prompt) in enumerate(found.probes)
+        ],
+        "preference_rounds": [{**key, **_round(found, shares, estimator)}],
+        "preference_audits": [
+            {
+                **key,
+                "item_id": item.item_id,
+                "case_id": item.case_id,
+                "first_author": item.comparison.first.author,
+                "second_author": item.comparison.second.author,
+                "first_is_right": item.first_is_right,
+                "p12": judgement.p12,
+                "p21": judgement.p21,
+                "p_right": judgement.q if item.first_is_right else 1.0 - judgement.q,
+                "estimator": judgement.estimator,
+            }
+            for item, judgement in found.outcome.audits
+        ],
+    }
+
+
 def preference_rows(run_id: str, generation: int, pairs: Sequence[JudgedPair]) -> list[Row]:
     """Return a row per judged pair, those of no use included."""
     return [
         {
             "run_id": run_id,
             "generation": generation,
-            "pair_id": pair.comparison.pair_id,
+            "pair_id": c.pair_id,
             "round": pair.round_number,
             "position": pair.position,
-            "kind": pair.comparison.kind,
+            "kind": c.kind,
             "split": pair.split,
-            "prompt_sha256": sha256_hex(pair.comparison.prompt),
-            "first_sha256": sha256_hex(pair.comparison.first.text),
-            "second_sha256": sha256_hex(pair.comparison.second.text),
-            "first_author": pair.comparison.first.author,
-            "second_author": pair.comparison.second.author,
-            "persona": pair.comparison.persona,
-            "p12": pair.judgement.p12,
-            "p21": pair.judgement.p21,
-            "log_odds": pair.judgement.log_odds,
-            "estimator": pair.judgement.estimator,
+            "prompt_sha256": sha256_hex(c.prompt),
+            "first_sha256": sha256_hex(c.first.text),
+            "second_sha256": sha256_hex(c.second.text),
+            "first_author": c.first.author,
+            "second_author": c.second.author,
+            "persona": c.persona,
+            "p12": j.p12,
+            "p21": j.p21,
+            "log_odds": j.log_odds,
+            "estimator": j.estimator,
             "dropped_by": pair.dropped_by,
         }
         for pair in pairs
+        for c, j in [(pair.comparison, pair.judgement)]
     ]
 
 
-def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
+def text_rows(run_id: str, pairs: Iterable[JudgedPair], prompts: Iterable[str] = ()) -> list[Row]:
     """Return each distinct prompt and answer once, for ``payloads``."""
-    texts: dict[str, tuple[str, str]] = {}
+    kind_of = dict.fromkeys(prompts, "prompt")
     for pair in pairs:
-        for kind, text in (
-            ("prompt", pair.comparison.prompt),
-            ("response", pair.comparison.first.text),
-            ("response", pair.comparison.second.text),
-        ):
-            texts[sha256_hex(text)] = (kind, text)
-    return [
-        {"run_id": run_id, "payload_sha256": key, "kind": kind, "text": text}
-        for key, (kind, text) in sorted(texts.items())
+        c = pair.comparison
+        kind_of |= {c.prompt: "prompt", c.first.text: "response", c.second.text: "response"}
+    rows: list[Row] = [
+        {"run_id": run_id, "payload_sha256": sha256_hex(text), "kind": kind, "text": text}
+        for text, kind in kind_of.items()
     ]
+    return sorted(rows, key=lambda row: str(row["payload_sha256"]))
 
 
-def probe_rows(
-    run_id: str, generation: int, round_number: int, probes: Sequence[tuple[int, str]]
-) -> dict[str, list[Row]]:
-    """Return the rows of prompts that were written on probation, with their texts, by table.
-
-    Args:
-        run_id: of the run.
-        generation: before which they were written.
-        round_number: from 0.
-        probes: (index of who asks, prompt).
-    """
-    texts = {sha256_hex(prompt): prompt for _, prompt in probes}
-    return {
-        "payloads": [
-            {"run_id": run_id, "payload_sha256": key, "kind": "prompt", "text": text}
-            for key, text in sorted(texts.items())
-        ],
-        "preference_probes": [
-            {
-                "run_id": run_id,
-                "generation": generation,
-                "position": position,
-                "round": round_number,
-                "persona": persona,
-                "prompt_sha256": sha256_hex(prompt),
-            }
-            for position, (persona, prompt) in enumerate(probes)
-        ],
-    }
-
-
-def audit_rows(
-    run_id: str, generation: int, judged: Sequence[tuple[AuditItem, Judgement]]
-) -> list[Row]:
-    """Return a row per audited item."""
-    return [
-        {
-            "run_id": run_id,
-            "generation": generation,
-            "item_id": item.item_id,
-            "case_id": item.case_id,
-            "first_author": item.comparison.first.author,
-            "second_author": item.comparison.second.author,
-            "first_is_right": item.first_is_right,
-            "p12": judgement.p12,
-            "p21": judgement.p21,
-            "p_right": judgement.q if item.first_is_right else 1.0 - judgement.q,
-            "estimator": judgement.estimator,
-        }
-        for item, judgement in judged
-    ]
-
-
-def round_row(
-    run_id: str,
-    generation: int,
-    *,
-    round_number: int,
-    n_prompts: int,
-    n_pairs: int,
-    n_judged: int,
-    n_kept: int,
-    counters: Mapping[Filter, int],
-    errors: Mapping[str, int],
-    pooled: Pooled,
-    coverage: Coverage | None,
-    configurations: tuple[float, float],
-    found: Audit,
-    state: SaoState,
-    estimator: str | None,
-    note: str | None,
-    n_variants: int,
-    agreement_with_frozen: float | None,
-) -> Row:
-    """Return the row of a round; see ``PREFERENCE_ROUNDS``."""
-    measures: dict[str, float] = {
-        "evaluated": configurations[0],
-        "proposed": configurations[1],
+def _round(found: SaoRound, shares: tuple[float, float], estimator: str | None) -> Row:
+    """Return the columns of ``preference_rounds``, its key aside."""
+    plan, outcome, state = found.plan, found.outcome, found.state
+    coverage, bias, audit = found.coverage, outcome.bias, outcome.audit
+    correlation_low, correlation_high = audit.interval or (None, None)
+    judge_slope, grounded_slope = state.exploitation.slopes
+    measures = {
+        "evaluated": shares[0],
+        "proposed": shares[1],
         "drift_up": state.drift.up,
         "drift_down": state.drift.down,
-        STOPPED: float(state.alarms.is_stopped),
+        STOPPED: state.alarms.is_stopped,
+        "n_texts": coverage.n_texts,
+        "vendi": coverage.vendi,
+        "distinct_2": coverage.distinct_2,
+        "zlib_ratio": coverage.zlib_ratio,
+        "duplicates": coverage.duplicate_share,
+        "held_out": coverage.held_out,
     }
-    if coverage is not None:
-        measures |= {
-            "n_texts": float(coverage.n_texts),
-            "vendi": coverage.vendi,
-            "distinct_2": coverage.distinct_2,
-            "zlib_ratio": coverage.zlib_ratio,
-            "duplicates": coverage.duplicate_share,
-        }
-        if coverage.held_out is not None:
-            measures["held_out"] = coverage.held_out
     judge = {
-        "agreement": pooled.agreement,
-        "position": pooled.position,
-        "length": pooled.length,
-        "length_correlation": pooled.length_correlation,
-        "log_score": found.log_score,
-        "calibration_error": found.calibration_error,
-        "correlation": found.correlation,
-        "correlation_low": None if found.interval is None else found.interval[0],
-        "correlation_high": None if found.interval is None else found.interval[1],
-        "frozen": agreement_with_frozen,
-        "audit_length": found.length,
-        "audit_length_se": found.length_se,
-        "different_items": float(state.trust.n_different),
+        "agreement": bias.agreement,
+        "position": bias.position,
+        "length": bias.length,
+        "length_correlation": bias.length_correlation,
+        "log_score": audit.log_score,
+        "calibration_error": audit.calibration_error,
+        "correlation": audit.correlation,
+        "correlation_low": correlation_low,
+        "correlation_high": correlation_high,
+        "frozen": found.agreement_with_frozen,
+        "audit_length": audit.length,
+        "audit_length_se": audit.length_se,
+        "different_items": state.trust.n_different,
         "pooled_items": state.trust.n_items,
         "pooled_right": state.trust.n_right,
         "lower_bound": state.trust.lower_bound,
-        "judge_slope": state.exploitation.slopes[0],
-        "grounded_slope": state.exploitation.slopes[1],
+        "judge_slope": judge_slope,
+        "grounded_slope": grounded_slope,
     }
     return {
-        "run_id": run_id,
-        "generation": generation,
-        "round": round_number,
-        "n_prompts": n_prompts,
-        "n_pairs": n_pairs,
-        "n_judged": n_judged,
-        "n_kept": n_kept,
-        "dropped": {name: float(n) for name, n in counters.items()},
-        "judge": {name: value for name, value in judge.items() if value is not None},
-        "coverage": measures,
-        "n_items": found.n_items,
-        "accuracy": found.accuracy,
+        "round": plan.round_number,
+        "n_prompts": len(plan.personas),
+        "n_pairs": outcome.n_pairs,
+        "n_judged": len(outcome.pairs),
+        "n_kept": sum(pair.is_kept for pair in outcome.pairs),
+        "dropped": _known(outcome.dropped),
+        "judge": _known(judge),
+        "coverage": _known(measures),
+        "n_items": audit.n_items,
+        "accuracy": audit.accuracy,
         "trust": state.trust.value,
-        "n_variants": n_variants,
+        "n_variants": found.n_variants,
         "estimator": estimator,
         "is_frozen": state.exploitation.is_frozen,
-        "note": note,
-        "errors_json": canonical_json(dict(errors)),
+        "note": found.note,
+        "errors_json": canonical_json(dict(outcome.errors)),
     }
+
+
+def _known(numbers: Mapping[Any, float | None]) -> dict[str, float]:
+    """Return numbers without those that are not known."""
+    return {str(name): float(n) for name, n in numbers.items() if n is not None}
 
 
 def pairs_of(rows: Iterable[Mapping[str, Any]]) -> list[JudgedPair]:

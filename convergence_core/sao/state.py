@@ -1,71 +1,19 @@
-"""What is learned of preferences: small numbers, kept with each generation's checkpoint.
+"""State of SAO: small numbers, kept with each generation's checkpoint.
 
 Texts, judgements and counters are in the tables; a state holds what a further round needs besides.
 Checkpoints of earlier versions hold more keys (the judge's say in the draws), which are passed over.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from convergence_core.judges.coverage.alarms import Alarms, Windows
 from convergence_core.judges.trust.audit import Audit, Trust
 from convergence_core.judges.trust.drift import Drift
-from convergence_core.judges.trust.exploitation import Exploitation, Standing
+from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 from convergence_core.records import Json
-from convergence_core.sao.filters import Filter
-from convergence_core.sao.preferences import Comparison, Judgement, Preference, Split
-from convergence_core.sao.rounds import Rounds, split_of
-
-ABORTED: Final = "aborted"
-"""What drops all pairs of a round whose judge cannot be believed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPair:
-    """A comparison that was judged, and whether it was kept."""
-
-    comparison: Comparison
-    judgement: Judgement
-    dropped_by: Filter | str | None
-    """``margin``, ``length_bias`` or ``aborted``; ``None``: kept."""
-    round_number: int
-    """From 0, within the run."""
-    position: int
-    """Within the round."""
-    is_collapsed: bool = False
-    """Whether the texts of its round raised an alarm of coverage."""
-
-    @property
-    def split(self) -> Split:
-        """``audit`` is frozen: never trained on, fitted to or shown."""
-        return split_of(self.comparison.prompt)
-
-    @property
-    def teaches(self) -> bool:
-        """Whether its judgement may have any effect, if its judge is believed.
-
-        Those of frozen prompts may not, nor those of a round that was aborted or raised an alarm of coverage.
-        """
-        return self.split == "train" and self.dropped_by != ABORTED and not self.is_collapsed
-
-    @property
-    def preference(self) -> Preference | None:
-        """The preference, if it was kept."""
-        if self.dropped_by is not None:
-            return None
-        return Preference(comparison=self.comparison, judgement=self.judgement)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundLessons:
-    """What a round found, as the state after it needs it."""
-
-    found: Audit
-    coverage: Windows
-    agreement_with_frozen: float | None
-    standing: Standing | None
-    """The incumbent as judge and rewards see it; ``None``: the judge did not compare it."""
+from convergence_core.sao.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,33 +46,44 @@ class SaoState:
         """Whether what the judge said may have any effect: its trust suffices and nothing silences it."""
         return self.trust.is_enabled and not self.is_silenced
 
-    def after(self, lessons: RoundLessons, asked: Sequence[int]) -> "SaoState":
+    def after(
+        self,
+        asked: Sequence[int],
+        *,
+        audit: Audit,
+        windows: Windows,
+        agreement_with_frozen: float | None,
+        incumbent: IncumbentMeans | None,
+    ) -> "SaoState":
         """Return the state after a round.
 
         Args:
-            lessons: what it found.
             asked: indices of its personas.
+            audit: of the judge.
+            windows: measures of what was written last.
+            agreement_with_frozen: share of its frozen verdicts that the judge repeats; ``None``: not measured.
+            incumbent: as judge and rewards see it; ``None``: the judge did not compare it.
         """
         drift, exploitation = self.drift, self.exploitation
-        if lessons.standing is not None:
-            drift = drift.after(lessons.standing.judge_mean, lessons.standing.grounded_mean)
-            exploitation = exploitation.after(lessons.standing)
+        if incumbent is not None:
+            drift = drift.after(incumbent.judge_mean, incumbent.grounded_mean)
+            exploitation = exploitation.after(incumbent)
         found = replace(
             self,
-            rounds=self.rounds.after(lessons.agreement_with_frozen),
+            rounds=self.rounds.after(agreement_with_frozen),
             asked=(*self.asked, *asked),
-            alarms=self.alarms.after(lessons.coverage),
-            trust=self.trust.after(lessons.found),
+            alarms=self.alarms.after(windows),
+            trust=self.trust.after(audit),
             drift=drift,
             exploitation=exploitation,
         )
         begins = found.is_silenced and not self.is_silenced
         return replace(found, n_silences=self.n_silences + begins)
 
-    def with_variant(self, name: str, text: str) -> "SaoState":
-        """Return the state with one more variant of a text parameter."""
-        found = {**self.variants, name: (*self.variants.get(name, ()), text)}
-        return replace(self, variants=found)
+    def with_variants(self, texts: Mapping[str, str]) -> "SaoState":
+        """Return the state with one more variant of some text parameters."""
+        added = {name: (*self.variants.get(name, ()), text) for name, text in texts.items()}
+        return replace(self, variants={**self.variants, **added})
 
     def released(self, *, alarms: int, silences: int) -> "SaoState":
         """Return the state once a person has looked into so many alarms and silences.
@@ -148,21 +107,15 @@ class SaoState:
             n_personas: personas drawn for it.
             same_judge: whether its judge is this state's.
         """
-        known = SaoState(
-            rounds=Rounds(limit=limit),
+        judge = self if same_judge else SaoState(rounds=Rounds(limit=limit))
+        return replace(
+            judge,
+            rounds=Rounds(limit=limit, best_agreement=judge.rounds.best_agreement),
+            asked=(),
             walk_from=self.walk_to,
             walk_to=self.walk_to + n_personas,
             alarms=self.alarms,
-        )
-        if not same_judge:
-            return known
-        return replace(
-            known,
-            rounds=Rounds(limit=limit, best_agreement=self.rounds.best_agreement),
-            trust=self.trust,
-            drift=self.drift,
-            exploitation=self.exploitation,
-            n_silences=self.n_silences,
+            variants={},
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -172,14 +125,13 @@ class SaoState:
             "asked": [*self.asked],
             "walk": [self.walk_from, self.walk_to],
             "n_silences": self.n_silences,
-            "alarms": self.alarms.to_json(),
-            "trust": {
-                "n_right": self.trust.n_right,
-                "n_items": self.trust.n_items,
-                "n_different": self.trust.n_different,
+            "alarms": asdict(self.alarms),
+            "trust": asdict(self.trust),
+            "drift": asdict(self.drift),
+            "exploitation": {
+                **asdict(self.exploitation),
+                "rounds": [asdict(means) for means in self.exploitation.rounds],
             },
-            "drift": self.drift.to_json(),
-            "exploitation": self.exploitation.to_json(),
             "variants": {name: [*texts] for name, texts in self.variants.items()},
         }
 
@@ -200,7 +152,7 @@ class SaoState:
             n_silences=int(value.get("n_silences", 0)),
             alarms=Alarms.from_json(value["alarms"]),
             trust=Trust(**value["trust"]),
-            drift=Drift.from_json(value["drift"]),
+            drift=Drift(**value["drift"]),
             exploitation=Exploitation.from_json(value["exploitation"]),
             variants={k: tuple(texts) for k, texts in value["variants"].items()},
         )

@@ -14,14 +14,8 @@ from typing import Any
 import numpy as np
 
 from convergence_core.config import Configuration, MetricConfig
-from convergence_core.judges.agreement import (
-    Agreement,
-    Figure,
-    JudgeReport,
-    pass_fail_agreement,
-    rating_agreement,
-    wilson,
-)
+from convergence_core.judges.agreement import pass_fail_agreement, rating_agreement, wilson
+from convergence_core.judges.report import Agreement, Figure, JudgeReport
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from tasks.json_values import Missing

@@ -9,9 +9,9 @@ from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.judges.trust.drift import LIMIT, Drift
 from convergence_core.judges.trust.exploitation import N_ROUNDS
 from convergence_core.ports import Store
+from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair, missing
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
-from convergence_core.sao.state import JudgedPair
 from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText, Paragraph
 from tasks.report.phrases import UNKNOWN, clean, plural
 from tasks.report.rlp_section import plain_line
@@ -109,14 +109,12 @@ def _round(row: Mapping[str, Any]) -> PreferenceRound:
 def _sample(pairs: Sequence[JudgedPair]) -> SamplePair | None:
     """Return the newest kept pair that is not frozen."""
     for pair in reversed(pairs):
-        found = pair.preference
-        if found is not None and pair.split == "train":
-            q = max(pair.judgement.q, 1.0 - pair.judgement.q)
+        if pair.is_kept and pair.split == "train":
             return SamplePair(
                 prompt=pair.comparison.prompt,
-                chosen=found.chosen.text,
-                rejected=found.rejected.text,
-                q=q,
+                chosen=pair.chosen.text,
+                rejected=pair.rejected.text,
+                q=max(pair.judgement.q, 1.0 - pair.judgement.q),
             )
     return None
 

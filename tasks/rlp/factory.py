@@ -60,21 +60,8 @@ def make_thinker(
     """
     if not configuration.society.thinks or configuration.llm is None:
         return None
-    from tasks.providers import make_llm, split_model  # noqa: PLC0415 - brings httpx
-
-    rlp = configuration.society.rlp
-    config: LlmConfig = configuration.llm
-    if rlp.model_name is not None:
-        config = config.model_copy(update={"model": rlp.model_name})
-    words = wording or English()
-    model = Model(
-        llm=make_llm(config, world.secrets, mock_url=world.mock_url),
-        name=split_model(config.model)[1],
-        wording_version=words.version,
-        timeout_s=config.timeout_seconds,
-        credential=config.api_key_env,
-        prices=world.prices,
-    )
+    rlp, words = configuration.society.rlp, wording or English()
+    model = make_model(configuration.llm, rlp.model_name, world, wording_version=words.version)
     return Thinker(
         model=model,
         wording=words,
@@ -82,6 +69,34 @@ def make_thinker(
         thought_length=rlp.thought_length,
         temperature=rlp.temperature,
         use_logprobs=rlp.use_logprobs,
+    )
+
+
+def make_model(
+    config: LlmConfig, name: str | None, world: Environment, *, wording_version: str
+) -> Model:
+    """Return the model that a part of ``society`` calls.
+
+    Args:
+        config: of ``llm``.
+        name: in place of that of ``llm``; ``None``: the same.
+        world: keys and prices, and who answers in the model's place.
+        wording_version: of the texts that it is asked.
+
+    Raises:
+        ConfigurationError: no endpoint is known.
+    """
+    from tasks.providers import make_llm, split_model  # noqa: PLC0415 - brings httpx
+
+    if name is not None:
+        config = config.model_copy(update={"model": name})
+    return Model(
+        llm=make_llm(config, world.secrets, mock_url=world.mock_url),
+        name=split_model(config.model)[1],
+        wording_version=wording_version,
+        timeout_s=config.timeout_seconds,
+        credential=config.api_key_env,
+        prices=world.prices,
     )
 
 

@@ -16,7 +16,7 @@ class SubBudget:
     limit_usd: float | None
     """``None``: no limit of their own."""
     spent_usd: float = 0.0
-    whose: str = "thoughts"
+    owner: str = "thoughts"
     key: str = "society.rlp.max_share_usd"
     """What sets the limit."""
 
@@ -29,7 +29,7 @@ class SubBudget:
         usd = worst.usd or 0.0
         if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
             raise EvaluatorFault(
-                f"the share of {self.whose} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
+                f"the share of {self.owner} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
                 f"{self.limit_usd:.4f} USD; `{self.key}`)",
                 error_type="budget",
             )

@@ -6,6 +6,7 @@ the system's last rounds left trust, alarms and drift.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from convergence_core.errors import ConfigurationError, Problem
@@ -19,9 +20,8 @@ from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import ready_store
 from tasks.run.opener import Notices, prepare_run, resume_run, started_by
 from tasks.run.run import FLOW_RUN_TAG, Run, StepResult
-from tasks.sao.factory import data_of
+from tasks.sao.factory import grounded_answers
 from tasks.sao.learner import SAO, SaoLearner
-from tasks.sao.run_sao import Preferring
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG
 from tasks.store.tables.rows import generation_row
@@ -75,10 +75,10 @@ def open_rounds(
     return run
 
 
-def sao_of(run: Run) -> Preferring | None:
+def sao_of(run: Run) -> SaoLearner | None:
     """Return SAO of a run; ``None``: it is off."""
     found = run.learners.get(SAO)
-    return found.preferring if isinstance(found, SaoLearner) else None
+    return found if isinstance(found, SaoLearner) else None
 
 
 def should_continue(run: Run) -> bool:
@@ -89,7 +89,7 @@ def should_continue(run: Run) -> bool:
     """
     run.check_stop()
     found = sao_of(run)
-    return found is not None and found.may_go_on and run.study.leader(run.state) is not None
+    return found is not None and found.may_continue and run.study.leader(run.state) is not None
 
 
 def save_round(run: Run, flow_run_id: str | None) -> None:
@@ -157,14 +157,8 @@ def _take_over(run: Run) -> None:
             left = SaoState.from_json(theirs.learned[SAO], limit=limit)
             state = replace(state, variants=left.variants)
             run.widen(state.variants)
-    data = data_of(
-        run.loaded,
-        found.shape,
-        run_id=run.record.tags.get(ANSWERS_TAG, run.run_id),
-        seed=run.record.seed,
-        store=run.store,
-    )
-    found.take_over(state, data)
+    answers_of = run.record.tags.get(ANSWERS_TAG, run.run_id)
+    found.take_over(state, partial(grounded_answers, run.loaded, run.store, answers_of))
 
 
 def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:

@@ -6,7 +6,6 @@ writes nothing unless told to.
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,10 +16,10 @@ from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.judges.coverage.measures import WINDOW, Coverage, measure
 from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.judges.trust.drift import Drift
-from convergence_core.ports import RunRecord, Store
-from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.ports import Store
+from convergence_core.records import Json
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.sao.filters import Filter, FilterSettings, HeldOut, Sieve
+from convergence_core.sao.filters import Filter, FilterChain, HeldOut
 from convergence_core.sao.formats import (
     BadRowError,
     Format,
@@ -31,26 +30,22 @@ from convergence_core.sao.formats import (
     row_of,
     write,
 )
-from convergence_core.sao.preferences import Split
-from convergence_core.sao.rows import (
-    PREFERENCES_SQL,
-    pairs_of,
-    preference_rows,
-    text_rows,
-)
-from convergence_core.sao.state import JudgedPair
+from convergence_core.sao.history import texts_of
+from convergence_core.sao.preferences import JudgedPair, Split
+from convergence_core.sao.prompt_shape import PromptShape, shape_of
+from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows, text_rows
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.study import StudyState
 from tasks.inputs.loader import Loaded
+from tasks.inputs.records import new_record
 from tasks.inputs.storage import store_path
-from tasks.sao.factory import data_of, filter_settings
-from tasks.sao.history import IMPORT_TAG, judge_of, texts_of
-from tasks.store import Lease, ParquetStore, new_run_id
+from tasks.sao.factory import source_of
+from tasks.sao.history import IMPORT_TAG, judge_of
+from tasks.store import Lease, ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.layout import keep_mode, make_folder, write_file
 from tasks.store.tables.lineage import ROUNDS_TAG
 from tasks.store.tables.rows import generation_row
-from tasks.version import code_version
 
 WantedSplit: TypeAlias = Split | Literal["all"]
 
@@ -72,46 +67,25 @@ class Dataset:
     evidence: tuple[dict[str, Json], ...]
     coverage: Coverage
     n_unvouched: int = 0
-    """Kept pairs of rounds in which nobody vouched for the judge."""
+    """Kept pairs of rounds after which the judge was not believed."""
     n_collapsed: int = 0
     """Other kept pairs of rounds whose texts raised an alarm of coverage."""
-    holds_unvouched: bool = False
-    """Whether both are among the pairs; else they are left out."""
+    holds_all: bool = False
+    """Whether both are among the rows; else they are left out."""
     n_duplicates: int = 0
     """Pairs left out since an earlier run has nearly the same prompt."""
-
-    @classmethod
-    def of(
-        cls,
-        pairs: Sequence[JudgedPair],
-        *,
-        coverage: Coverage,
-        judge: str | None,
-        n_unvouched: int = 0,
-        n_collapsed: int = 0,
-        holds_unvouched: bool = False,
-    ) -> "Dataset":
-        """Return a dataset of pairs that come from no store."""
-        return cls(
-            pairs=tuple(pairs),
-            evidence=tuple(evidence_of(pair, judge=judge) for pair in pairs),
-            coverage=coverage,
-            n_unvouched=n_unvouched,
-            n_collapsed=n_collapsed,
-            holds_unvouched=holds_unvouched,
-        )
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why nobody should train on it, in words; empty: nothing speaks against it."""
         found = []
-        if self.n_unvouched and (self.holds_unvouched or not self.pairs):
+        if self.n_unvouched and (self.holds_all or not self.pairs):
             found.append(
                 f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
                 f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
                 "different items), or drift or exploitation silenced it"
             )
-        if self.n_collapsed and (self.holds_unvouched or not self.pairs):
+        if self.n_collapsed and (self.holds_all or not self.pairs):
             found.append(
                 f"the texts of the rounds of {self.n_collapsed:,} pairs raised an alarm of coverage"
             )
@@ -155,18 +129,15 @@ def dataset_of(
     kept: list[tuple[JudgedPair, dict[str, Json]]] = []
     n_duplicates = n_unvouched = n_collapsed = 0
     for row, pair in zip(rows, pairs_of(rows), strict=True):
-        if pair.dropped_by is not None or pair.comparison.pair_id in seen:
+        if not pair.is_kept or pair.comparison.pair_id in seen:
             continue
         wanted = split in ("all", pair.split)
         its_round = rounds.get((row["run_id"], row["generation"]), {})
-        if not _is_vouched_for(its_round):
-            n_unvouched += wanted
-            if not anyway:
-                continue
-        elif pair.is_collapsed:
-            n_collapsed += wanted
-            if not anyway:
-                continue
+        is_vouched = _is_vouched_for(its_round)
+        n_unvouched += wanted and not is_vouched
+        n_collapsed += wanted and is_vouched and pair.is_collapsed
+        if not anyway and (not is_vouched or pair.is_collapsed):
+            continue
         # Pairs of one prompt of one run belong together; another run's like prompt is a copy.
         key = row["run_id"], pair.comparison.persona, pair.comparison.prompt
         if key not in prompts:
@@ -183,7 +154,7 @@ def dataset_of(
         coverage=measure(texts_of(pair for pair, _ in kept)),
         n_unvouched=n_unvouched,
         n_collapsed=n_collapsed,
-        holds_unvouched=anyway,
+        holds_all=anyway,
         n_duplicates=n_duplicates,
     )
 
@@ -225,9 +196,11 @@ def export(
         "evidence": path.with_name(path.name + EVIDENCE_SUFFIX),
         "training": path.with_name(path.name + TRAINING_SUFFIX),
     }
-    rows = [row_of(pair).to_json(form) for pair in dataset.pairs]
     texts = {
-        "rows": write(rows, as_array=path.suffix == ".json"),
+        "rows": write(
+            [row_of(pair).to_json(form) for pair in dataset.pairs],
+            as_array=path.suffix == ".json",
+        ),
         "evidence": write(dataset.evidence, as_array=False),
         "training": json.dumps(training or training_of(), indent=2) + "\n",
     }
@@ -283,7 +256,7 @@ class Imported:
 
 
 def read_dataset(
-    path: Path, *, settings: FilterSettings | None = None, held_out: Sequence[str] = ()
+    path: Path, *, settings: SaoConfig | None = None, held_out: Sequence[str] = ()
 ) -> Imported:
     """Read rows of either format, with their evidence if it lies beside them; filter them again.
 
@@ -306,16 +279,16 @@ def read_dataset(
                 f"{beside.name} must hold a line for each of {len(found)} rows, but has "
                 f"{len(evidence)}"
             )
-    sieve = Sieve(settings or FilterSettings(), HeldOut(held_out))
+    filters = FilterChain(settings or SaoConfig(), HeldOut(held_out))
     pairs = []
     for number, (value, told) in enumerate(zip(found, evidence, strict=True), 1):
         try:
             pair = pair_of(PreferenceRow.from_json(value), told, number - 1)
         except BadRowError as error:
             raise BadRowError(f"row {number}: {error}") from None
-        if sieve.before_judging(pair.comparison) is None:
+        if filters.before_judging(pair.comparison) is None:
             pairs.append(pair)
-    return Imported(pairs=tuple(pairs), dropped=sieve.counters)
+    return Imported(pairs=tuple(pairs), dropped=filters.counters)
 
 
 def _text(path: Path) -> str:
@@ -342,67 +315,39 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
         LeaseHeldError: another process optimizes this system.
         StoreError: the store cannot be written.
     """
-    from convergence_core.sao.prompt_shape import PromptShape, shape_of  # noqa: PLC0415 - of imports alone
-
     configuration = loaded.configuration
     store = ParquetStore(store_path(loaded))
-    shape = shape_of(loaded.cases) or PromptShape()
-    data = data_of(loaded, shape, run_id="", seed=0, store=store)
-    found = read_dataset(path, settings=filter_settings(configuration), held_out=data.held_out)
+    source = source_of(loaded, shape_of(loaded.cases) or PromptShape(), seed=0)
+    found = read_dataset(path, settings=source.settings, held_out=source.held_out)
     if not found.pairs:
         raise ConfigurationError(
             [Problem(key=str(path), rule="must hold a row that passes the filters", value="",
                      fix=f"Dropped: {dict(found.dropped)}.")]
         )  # fmt: skip
-    started = wall_clock_us()
-    run_id = new_run_id(started, os.urandom(10))
-    config_json = configuration.to_json()
-    record = RunRecord(
-        run_id=run_id,
-        name=configuration.api.name,
-        label=f"{configuration.api.name}-{run_id[-4:].lower()}",
-        status="running",
-        started_us=started,
-        config_json=config_json,
-        config_sha256=sha256_hex(config_json),
-        config_path=None if loaded.config_path is None else str(loaded.config_path),
-        base_dir=str(loaded.base_dir.resolve()),
-        search_space_json=canonical_json(loaded.space.to_json()),
-        cases_sha256=loaded.cases_sha256,
-        seed=configuration.optimization.seed,
-        code_version=code_version(),
-        tags={ROUNDS_TAG: "true", IMPORT_TAG: path.name},
+    tags = {ROUNDS_TAG: "true", IMPORT_TAG: path.name}
+    record = new_record(loaded, name=configuration.api.name, tags=tags)
+    run_id, state = record.run_id, StudyState(search=SearchState(), rng_state={})
+    row = generation_row(
+        run_id,
+        0,
+        [],
+        replace(state, next_generation=1).to_checkpoint(),
+        flow_run_id=None,
+        partial=False,
+        fallback_us=record.started_us,
     )
-    empty = StudyState(search=SearchState(), rng_state={})
-    lease = Lease(store.path, record.name)
-    lease.acquire()
-    try:
+    tables = {
+        "payloads": text_rows(run_id, found.pairs),
+        "preferences": preference_rows(run_id, 0, found.pairs),
+        "generations": [row],
+    }
+    with Lease(store.path, record.name).acquire():
         store.save_run(record)
-        store.publish(
-            run_id,
-            0,
-            {
-                "payloads": text_rows(run_id, found.pairs),
-                "preferences": preference_rows(run_id, 0, found.pairs),
-                "generations": [
-                    generation_row(
-                        run_id,
-                        0,
-                        [],
-                        replace(empty, next_generation=1).to_checkpoint(),
-                        flow_run_id=None,
-                        partial=False,
-                        fallback_us=started,
-                    )
-                ],
-            },
-        )
+        store.publish(run_id, 0, tables)
         reason = f"{len(found.pairs)} preferences were imported"
         store.save_run(
             replace(
                 record, status="done", reason=reason, ended_us=wall_clock_us(), n_generations=1
             )
         )
-    finally:
-        lease.release()
     return found, record.label

@@ -1,22 +1,22 @@
-"""From a configuration to who prefers; from a run's store to what was preferred so far."""
+"""SAO of a run, from its configuration and store."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import yaml
 
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.config.evaluation import LlmConfig
 from convergence_core.config.search_space import TextParam
 from convergence_core.ports import Row, RunRecord, Store, Target
 from convergence_core.records import Json
-from convergence_core.sao.executed_items import EXECUTED, Grounded
-from convergence_core.sao.filters import FilterSettings
+from convergence_core.sao.executed_items import EXECUTED, GroundedAnswer
 from convergence_core.sao.personas import Grammar
 from convergence_core.sao.prompt_shape import PromptShape, shape_of
+from convergence_core.sao.round_plan import RoundSource
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
@@ -27,14 +27,13 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import as_text
-from tasks.rlp.factory import spent_on
-from tasks.rlp.model_calls import SAO as CALLS, Model
+from tasks.rlp.factory import make_model, spent_on
+from tasks.rlp.model_calls import SAO as CALLS
 from tasks.rlp.sub_budget import SubBudget
 from tasks.sao.embeddings import Embedder
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
-from tasks.sao.round_plan import Data, SaoSettings
-from tasks.sao.run_sao import Preferring
+from tasks.sao.round import RoundModels
 from tasks.sao.writer import AnsweringSystem, Writer
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
@@ -63,35 +62,6 @@ def shipped_personas() -> Grammar:
     return Grammar.from_mapping(yaml.safe_load(shipped(PERSONAS).read_text(encoding="utf-8")))
 
 
-def filter_settings(configuration: Configuration) -> FilterSettings:
-    """Return the limits of the filters."""
-    sao = configuration.society.sao
-    return FilterSettings(
-        min_response_length=sao.min_response_length,
-        similarity_threshold=sao.similarity_threshold,
-        quality_filter=sao.quality_filter,
-    )
-
-
-def settings_of(configuration: Configuration) -> SaoSettings:
-    """Return the numbers of the rounds."""
-    sao = configuration.society.sao
-    return SaoSettings(
-        every=sao.every,
-        n_samples=sao.n_samples,
-        n_personas=sao.n_personas,
-        prompt_temperature=sao.prompt_temperature,
-        response_pairs=sao.response_pairs,
-        filters=filter_settings(configuration),
-        diversity_factor=sao.diversity_factor,
-        batch_size=sao.batch_size,
-        n_audit_items=sao.audit_items,
-        use_logprobs=sao.use_logprobs,
-        released_alarms=sao.released_alarms,
-        released_silences=sao.released_silences,
-    )
-
-
 def first_state(
     configuration: Configuration, learned: Json, store: Store, record: RunRecord
 ) -> SaoState:
@@ -111,23 +81,14 @@ def make_writer(configuration: Configuration, world: Environment) -> Writer | No
     """
     if not configuration.society.prefers or configuration.llm is None:
         return None
-    from tasks.providers import make_llm, split_model  # noqa: PLC0415 - brings httpx
-
     sao = configuration.society.sao
-    config: LlmConfig = configuration.llm
-    if sao.model_name is not None:
-        config = config.model_copy(update={"model": sao.model_name})
-    model = Model(
-        llm=make_llm(config, world.secrets, mock_url=world.mock_url),
-        name=split_model(config.model)[1],
-        wording_version=TEMPLATES_VERSION,
-        timeout_s=config.timeout_seconds,
-        credential=config.api_key_env,
-        reads_for=CALLS,
-        prices=world.prices,
-    )
+    model = make_model(configuration.llm, sao.model_name, world, wording_version=TEMPLATES_VERSION)
     api = configuration.api
-    return Writer(model=model, task=api.description or api.name, longest=sao.max_prompt_length)
+    return Writer(
+        model=replace(model, reads_for=CALLS),
+        task=api.description or api.name,
+        longest=sao.max_prompt_length,
+    )
 
 
 def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
@@ -193,93 +154,82 @@ def make_sao(
             on_notice(NO_LLM if writer is None else NO_PROMPT)
         return None
     limit, sao = configuration.budget.max_usd, configuration.society.sao
-    run_id = record.run_id
-    preferring = Preferring(
-        run_id=run_id,
-        writer=writer,
-        asked=AnsweringSystem(
-            target=target,
-            warm=make_warm_target(loaded, world),
-            shape=shape,
-            credential=secret_name(configuration.api),
-            timeout_s=configuration.api.request.timeout_seconds,
+    return SaoLearner(
+        run_id=record.run_id,
+        source=source_of(loaded, shape, seed=record.seed),
+        answers=partial(grounded_answers, loaded, store, record.run_id),
+        models=RoundModels(
+            writer=writer,
+            asked=AnsweringSystem(
+                target=target,
+                warm=make_warm_target(loaded, world),
+                shape=shape,
+                credential=secret_name(configuration.api),
+                timeout_s=configuration.api.request.timeout_seconds,
+            ),
+            embedder=None
+            if sao.embedding_model is None
+            else Embedder(model=replace(writer.model, name=sao.embedding_model)),
         ),
-        settings=settings_of(configuration),
-        data=data_of(loaded, shape, run_id=run_id, seed=record.seed, store=store),
         session=session,
-        space=loaded.space,
         state=first_state(configuration, state.learned.get(SAO), store, record),
         history=history_of(store, record),
-        purse=SubBudget(
+        budget=SubBudget(
             limit_usd=None if limit is None else limit * sao.max_share_usd,
             spent_usd=spent_on((CALLS,), attempts, state.next_generation),
-            whose="preferences",
+            owner="preferences",
             key="society.sao.max_share_usd",
         ),
-        embedder=make_embedder(configuration, writer.model),
         on_notice=on_notice,
     )
-    return SaoLearner(preferring)
 
 
-def make_embedder(configuration: Configuration, writer: Model) -> Embedder | None:
-    """Return who tells the directions of prompts; ``None``: nobody is configured."""
-    name = configuration.society.sao.embedding_model
-    if name is None:
-        return None
-    return Embedder(model=replace(writer, name=name))
-
-
-def data_of(loaded: Loaded, shape: PromptShape, *, run_id: str, seed: int, store: Store) -> Data:
-    """Return what rounds need of cases, personas and answers.
+def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
+    """Return what rounds are made of.
 
     Args:
         loaded: configuration and cases.
         shape: where a prompt stands in a case.
-        run_id: the run whose answers the judge is tried on.
         seed: where the walk of personas begins.
-        store: holds the answers.
     """
+    configuration, held_out = loaded.configuration, loaded.holdout_cases
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
+    held_out_prompts = tuple(prompts[case.case_id] for case in held_out)
+    expected = (as_text(case.expected) for case in held_out if case.expected is not None)
+    return RoundSource(
+        settings=configuration.society.sao,
+        seed=seed,
+        grammar=shipped_personas(),
+        is_chat=configuration.api.kind in CHAT_KINDS,
+        prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
+        held_out=(*held_out_prompts, *expected),
+        held_out_prompts=held_out_prompts,
+        mutable=tuple(
+            name
+            for name, parameter in configuration.search_space.parameters.items()
+            if isinstance(parameter, TextParam) and parameter.mutate
+        ),
+    )
+
+
+def grounded_answers(loaded: Loaded, store: Store, run_id: str) -> list[GroundedAnswer]:
+    """Return a run's answers with the mean of the executed metrics; those without a value are left out."""
+    shape = shape_of(loaded.cases)
     names = [
         name
         for name, metric in loaded.configuration.evaluation.metrics.items()
         if metric.type in EXECUTED and metric.scale is None and metric.direction == "higher"
     ]
-
-    def answers() -> list[Grounded]:
-        if not names:
-            return []
-        return grounded(store.rows(_ANSWERS, {"run": run_id}), prompts, names)
-
-    held_out = loaded.holdout_cases
-    expected = (as_text(case.expected) for case in held_out if case.expected is not None)
-    return Data(
-        seed=seed,
-        grammar=shipped_personas(),
-        prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
-        held_out=(*(prompts[case.case_id] for case in held_out), *expected),
-        held_out_prompts=tuple(prompts[case.case_id] for case in held_out),
-        mutable=tuple(
-            name
-            for name, parameter in loaded.configuration.search_space.parameters.items()
-            if isinstance(parameter, TextParam) and parameter.mutate
-        ),
-        answers=answers,
-    )
-
-
-def grounded(
-    rows: list[dict[str, Any]], prompts: Mapping[str, str], names: list[str]
-) -> list[Grounded]:
-    """Return answers with the mean of the executed metrics; those without a value are left out."""
+    if not names or shape is None:
+        return []
+    prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
     found = []
-    for row in rows:
-        measured = dict(row["metrics"] or {})
+    for row in store.rows(_ANSWERS, {"run": run_id}):
+        measured = dict(row["metrics"] or {})  # type: ignore[call-overload]  # a map
         values = [float(measured[name]) for name in names if measured.get(name) is not None]
         if values and row["case_id"] in prompts:
             found.append(
-                Grounded(
+                GroundedAnswer(
                     case_id=str(row["case_id"]),
                     prompt=prompts[str(row["case_id"])],
                     answer=as_text(json.loads(str(row["text"]))),

@@ -6,16 +6,16 @@ committed, so that resumed it sees the same past, whatever has run or gone on si
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from convergence_core.judges.coverage.measures import WINDOW
 from convergence_core.ports import RunRecord, Store
+from convergence_core.sao.history import RoundHistory, prompts_of, texts_of, wide
+from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.rows import PREFERENCES_SQL, PROBES_SQL, pairs_of
-from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.sao.state import SaoState
 from tasks.store.tables.lineage import superseded
 
 TAG: Final = "preferences_of"
@@ -36,88 +36,6 @@ _STATE: Final = """
 _AUDITED: Final = """
     SELECT DISTINCT a.run_id, a.generation, a.item_id
     FROM preference_audits a JOIN runs r USING (run_id) WHERE r.name = $system ORDER BY ALL"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundHistory:
-    """What was written and judged before a round."""
-
-    pairs: tuple[JudgedPair, ...] = ()
-    """Judged by the judge of today, oldest first."""
-    prompts: tuple[str, ...] = ()
-    """All that were answered or written on probation, imported ones too: none is asked again."""
-    texts: tuple[str, ...] = ()
-    """Prompts and answers that were written last, at most a window of coverage, oldest first: those of
-    rounds that raised no alarm of it."""
-    written: tuple[str, ...] = ()
-    """Prompts that were written last, those of alarms and on probation too; at most a window."""
-    audited: tuple[str, ...] = ()
-    """Ids of the items that this judge was tried on."""
-
-    def after(
-        self, pairs: Sequence[JudgedPair], probes: Sequence[str], audited: Sequence[str]
-    ) -> "RoundHistory":
-        """Return the history after a round.
-
-        Args:
-            pairs: judged in it.
-            probes: prompts that were written on probation.
-            audited: items that the judge was tried on.
-        """
-        return replace(
-            self,
-            pairs=(*self.pairs, *pairs),
-            prompts=(*self.prompts, *(pair.comparison.prompt for pair in pairs), *probes),
-            texts=(*self.texts, *texts_of(wide(pairs)))[-WINDOW:],
-            written=(*self.written, *prompts_of(pairs), *probes)[-WINDOW:],
-            audited=(*self.audited, *audited),
-        )
-
-
-def wide(pairs: Iterable[JudgedPair]) -> list[JudgedPair]:
-    """Return pairs of rounds that raised no alarm of coverage."""
-    return [pair for pair in pairs if not pair.is_collapsed]
-
-
-def prompts_of(written: Iterable[JudgedPair | str]) -> list[str]:
-    """Return prompts in the order in which they were written, each as often as it was.
-
-    Args:
-        written: judged pairs, and prompts that nobody answered.
-    """
-    prompts: list[str] = []
-    for (_, prompt), group in groupby(written, key=_prompt_of):
-        n_alone = sum(isinstance(one, str) for one in group)
-        prompts += [prompt] * max(1, n_alone)
-    return prompts
-
-
-def texts_of(pairs: Iterable[JudgedPair]) -> list[str]:
-    """Return prompts and answers in the order in which they were written, each as often as it was.
-
-    Where a prompt was answered more than twice, it and its answers stand in several pairs, one after
-    another.
-
-    Args:
-        pairs: judged.
-    """
-    texts: list[str] = []
-    for _, group in groupby(pairs, key=_prompt_of):
-        met: Counter[str] = Counter()
-        for pair in group:
-            if not met:
-                texts.append(pair.comparison.prompt)
-            answers = Counter((pair.comparison.first.text, pair.comparison.second.text))
-            # Two answers of one pair may be equal; an answer that was met in another pair is the same.
-            texts += (answers - met).elements()
-            met |= answers
-    return texts
-
-
-def _prompt_of(written: JudgedPair | str) -> tuple[tuple[int, int | None] | None, str]:
-    if isinstance(written, str):
-        return None, written
-    return (written.round_number, written.comparison.persona), written.comparison.prompt
 
 
 def judge_of(config_json: str) -> str | None:

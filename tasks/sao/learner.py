@@ -1,17 +1,45 @@
-"""SAO as a learner: rounds of preferences, and distilled texts in the draws."""
+"""SAO as a learner: rounds of preferences, and distilled texts in the draws.
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+A round is run before a generation and committed with it: its rows, the state after it and the
+generation's become visible at once. Killed in between, a run repeats the round with the answers of
+the journal and comes to the same rows.
+"""
 
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from convergence_core.judges.coverage.configurations import configuration_coverage
 from convergence_core.ports import Row
-from convergence_core.records import Trial
+from convergence_core.records import Candidate, Params, Trial
+from convergence_core.sao.executed_items import GroundedAnswer
+from convergence_core.sao.filters import FilterChain, HeldOut
+from convergence_core.sao.history import RoundHistory
+from convergence_core.sao.round_plan import RoundPlan, RoundSource, grounded_means, plan_round
+from convergence_core.sao.round_result import RoundOutcome, SaoRound, conclude_round
+from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study, StudyState
-from tasks.sao.run_sao import Preferring
+from convergence_core.space import Space
+from tasks.calls.session import EvaluationSession
+from tasks.rlp.channel_probe import ChannelProbe
+from tasks.rlp.sub_budget import RunAsker, SubBudget
+from tasks.sao.pair_judge import probe_judge_channels
+from tasks.sao.round import Batched, RoundModels, RoundRunner
 
 SAO: Final = "sao"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRound:
+    """A round that is not committed yet, and its rows."""
+
+    generation: int
+    found: SaoRound
+    tables: Mapping[str, Sequence[Row]]
 
 
 class SaoLearner:
@@ -19,34 +47,180 @@ class SaoLearner:
 
     name = SAO
 
-    def __init__(self, preferring: Preferring) -> None:
-        self.preferring = preferring
-        self._state: SaoState | None = None
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        source: RoundSource,
+        answers: Callable[[], Sequence[GroundedAnswer]],
+        models: RoundModels,
+        session: EvaluationSession,
+        state: SaoState,
+        history: RoundHistory,
+        budget: SubBudget,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare to run rounds.
 
-    @property
-    def disabled_reason(self) -> str | None:
-        """Why no rounds are played in this run; ``None``: they are."""
-        return self.preferring.disabled_reason
+        Args:
+            run_id: of the run.
+            source: settings, personas, cases.
+            answers: reads those of committed generations, for the judge's audit.
+            models: those that write, answer and judge.
+            session: makes the calls.
+            state: what was learned in earlier generations, and what earlier runs have left.
+            history: what was written and judged in earlier rounds, also in those of earlier runs.
+            budget: what may be spent.
+            on_notice: told why there are no preferences.
+        """
+        settings = source.settings
+        self.state = state.released(
+            alarms=settings.released_alarms, silences=settings.released_silences
+        )
+        """After the last committed generation."""
+        self.disabled_reason: str | None = None
+        self.source = source
+        self._run_id = run_id
+        self._answers = answers
+        self._models = models
+        self._session = session
+        self._history = history
+        self._budget = budget
+        self._on_notice = on_notice
+        self._probe: ChannelProbe | None = None
+        self.pending: PendingRound | None = None
+        """Run and not committed yet."""
+        self._is_closed = False
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts distilled for it."""
-        return self.preferring.now.variants
+        return self._current.variants
+
+    @property
+    def _current(self) -> SaoState:
+        """The state that the next generation is planned by: after the round that is not committed."""
+        return self.state if self.pending is None else self.pending.found.state
+
+    # -- rounds
 
     def is_due(self, state: StudyState) -> bool:
-        """Whether a round is to be played before the next generation."""
-        return self.preferring.is_due(state.next_generation)
+        """Whether a round is to be run before the next generation."""
+        generation = state.next_generation
+        if generation == 0 or generation % self.source.settings.every or self.pending is not None:
+            return False
+        return self.may_continue
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether another round may be run at all.
+
+        After an alarm rounds of prompts alone go on, to see when it is over.
+        """
+        rounds = self.state.rounds
+        if self.disabled_reason is not None or self.state.alarms.is_off:
+            return False
+        if self.state.alarms.is_stopped:
+            return rounds.n_done < rounds.limit
+        return rounds.stop_reason is None
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
-        """Play the round before the next generation; return how many pairs it kept."""
-        self.preferring.widen(study.space)
-        found = self.preferring.play(state.next_generation, state.search, study.leader(state))
-        return 0 if found is None else sum(pair.dropped_by is None for pair in found.pairs)
+        """Run the round before the next generation; return how many pairs it kept."""
+        generation, incumbent = state.next_generation, study.leader(state)
+        if incumbent is None:
+            return 0
+        probe = self._probed(generation)
+        if probe.channel is None:
+            return 0
+        plan = plan_round(
+            self.source,
+            self.state,
+            self._history,
+            search=state.search,
+            incumbent=self._restored(study.space) or incumbent,
+            answers=self._answers() if self.state.alarms.gives_rows else (),
+        )
+        if not plan.personas:
+            self._disable(
+                "SAO off: all personas of this run were asked (`society.sao.n_personas`)"
+            )
+            return 0
+        found = conclude_round(
+            plan,
+            self._run(plan, probe, generation),
+            state=self.state,
+            history=self._history,
+            means=grounded_means(state.search),
+            held_out_prompts=self.source.held_out_prompts,
+        )
+        evaluated = (member.candidate.params for member in state.search.archive)
+        tables = round_tables(
+            self._run_id,
+            generation,
+            found,
+            shares=(
+                configuration_coverage(study.space, evaluated),
+                configuration_coverage(study.space, (one.params for one in plan.rivals)),
+            ),
+            estimator=probe.estimator,
+        )
+        self.pending = PendingRound(generation=generation, found=found, tables=tables)
+        return sum(pair.is_kept for pair in found.pairs)
+
+    def _run(self, plan: RoundPlan, probe: ChannelProbe, generation: int) -> RoundOutcome:
+        filters = FilterChain(
+            self.source.settings,
+            HeldOut(self.source.held_out),
+            known_prompts=self._history.prompts,
+        )
+        channel = probe.channel
+        assert channel is not None  # noqa: S101 - its caller has looked
+
+        async def work(ask: Any) -> RoundOutcome:
+            asker = self._asker(ask, generation, f"sao/{plan.round_number}")
+            return await RoundRunner(self._models, channel, filters, asker).run(plan)
+
+        found: RoundOutcome = self._session.run(work)
+        return found
+
+    def _restored(self, space: Space) -> Candidate | None:
+        """Return the incumbent that exploitation gives back; ``None``: there is none, or it lies elsewhere."""
+        text = self.state.exploitation.restored
+        if text is None:
+            return None
+        try:
+            return space.candidate(json.loads(text), "default")
+        except ValueError:
+            return None  # the space changed since
+
+    def _probed(self, generation: int) -> ChannelProbe:
+        if self._probe is None:
+            self._probe = self._session.run(
+                lambda ask: probe_judge_channels(
+                    self._models.writer.model,
+                    self.source.settings.use_logprobs,
+                    self._asker(ask, generation, "sao/ladder"),
+                )
+            )
+            if self._probe.channel is None:
+                self._disable(f"SAO off: {self._probe.disabled_reason}")
+        return self._probe
+
+    def _asker(self, ask: Any, generation: int, scope: str) -> Batched:
+        asker = RunAsker(ask, generation, self._budget, scope=scope)
+        return Batched(asker, self.source.settings.batch_size)
+
+    def _disable(self, reason: str) -> None:
+        self.disabled_reason = reason
+        if self._on_notice is not None:
+            self._on_notice(reason)
+
+    # -- a generation
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
         """Return the advice with the leader's parameters, each text replaced by a distilled one."""
         leader = study.leader(state) if self.variants else None
-        return self.preferring.advice(advice, leader)
+        return replace(advice, preferred=distilled(self._current, leader))
 
     def learn(
         self,
@@ -56,18 +230,50 @@ class SaoLearner:
         trials: Sequence[Trial],  # noqa: ARG002
     ) -> LearnerStep:
         """Return the state after the round before this generation, and its rows."""
-        self._state = self.preferring.now
-        played = self.preferring.round
-        tables: Mapping[str, list[Row]] = {}
-        if played is not None and played.generation == state.next_generation:
-            tables = played.tables
-        return LearnerStep(learned=self._state.to_json(), tables=tables)
+        pending = self.pending
+        is_new = pending is not None and pending.generation == state.next_generation
+        return LearnerStep(
+            learned=self._current.to_json(),
+            tables=pending.tables if pending is not None and is_new else {},
+        )
 
     def commit(self) -> None:
         """Move on to what the store has made durable."""
-        if self._state is not None:
-            self.preferring.commit(self._state)
+        if self.pending is not None:
+            self.state, self._history = self.pending.found.state, self.pending.found.history
+        self.pending = None
+
+    def take_over(self, state: SaoState, answers: Callable[[], Sequence[GroundedAnswer]]) -> None:
+        """Go on from another run's state.
+
+        Args:
+            state: with its texts.
+            answers: reads its answers.
+        """
+        self.state, self._answers = state, answers
 
     def close(self) -> None:
-        """Close the models' connections; safe to call twice."""
-        self.preferring.close()
+        """Close the models' connections, in the session's loop; safe to call twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._session.run(lambda _: self._models.writer.model.llm.aclose())
+        warm = self._models.asked.warm
+        if warm is not None:
+            self._session.run(lambda _: warm.aclose())
+
+
+def distilled(state: SaoState, leader: Candidate | None) -> tuple[Params, ...]:
+    """Return the leader's parameters with each distilled text in place of its own.
+
+    Texts that a judge has helped to write are given places as long as it is believed; after that they
+    are values of their parameter like any other.
+    """
+    if leader is None or not state.is_believed:
+        return ()
+    return tuple(
+        {**leader.params, name: text}
+        for name, texts in state.variants.items()
+        for text in texts
+        if name in leader.params
+    )

@@ -5,7 +5,6 @@ Where a server tells no probability, plain verdicts are read; those of both orde
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from tasks.rlp.probability_channels import (
     each,
 )
 from tasks.rlp.prompts import prompt
+from tasks.sao.writer import FailedError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -117,38 +117,31 @@ async def probe_judge_channels(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HeardVerdict:
-    """What became of one judgement."""
-
-    judgement: Judgement | None
-    """``None``: an order failed, and nothing stands in for it."""
-    error: str | None = None
-
-
 async def judge(
     comparison: Comparison, label: str, channel: Channel, asker: ThoughtAsker
-) -> HeardVerdict:
-    """Judge a comparison in both orders; a fault of either voids the pair.
+) -> Judgement:
+    """Judge a comparison in both orders.
 
     Args:
         comparison: what is judged.
         label: part of the calls' keys, unique within a round.
-        channel: the rung that stands.
+        channel: where probabilities are read.
         asker: makes the calls.
+
+    Raises:
+        FailedError: an order failed, which voids the pair.
     """
     first, second = comparison.first.text, comparison.second.text
-    told = []
+    found = []
     for order, (a, b) in (("12", (first, second)), ("21", (second, first))):
-        arm = PredictionSide(
+        side = PredictionSide(
             label=f"{label}/{order}",
             context=judging(comparison.prompt, a, b),
             questions={PAIR: JUDGING_QUESTION},
         )
-        one = await channel.tell(arm, asker)
+        one = await channel.tell(side, asker)
         if PAIR not in one.forecasts:
-            return HeardVerdict(None, "; ".join(one.notes) or "nothing could be read")
-        told.append(one.forecasts[PAIR])
-    return HeardVerdict(
-        Judgement(p12=float(told[0][0]), p21=float(told[1][1]), estimator=channel.estimator)
-    )
+            notes = "; ".join(one.notes) or "nothing could be read"
+            raise FailedError(f"judgement: {notes}")
+        found.append(one.forecasts[PAIR])
+    return Judgement(p12=float(found[0][0]), p21=float(found[1][1]), estimator=channel.estimator)

@@ -1,4 +1,4 @@
-"""One round, played: prompts, answers, filters, both orders, audits, distilled texts.
+"""Calls of one round: prompts, answers, judgements in both orders, audits, distilled texts.
 
 Everything that a round asks is a function of its plan and of the answers, so a resumed run asks the same
 and reads what is paid already from the journal.
@@ -6,26 +6,27 @@ and reads what is paid already from the journal.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
 import numpy as np
 
-from convergence_core.judges.trust.audit import Audit, Item, Trust, audit
+from convergence_core.judges.trust.audit import Audit, Item, audit
 from convergence_core.records import Candidate
 from convergence_core.sao.executed_items import AuditItem
-from convergence_core.sao.filters import Filter, Sieve
+from convergence_core.sao.filters import FilterChain
+from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.personas import Persona
-from convergence_core.sao.pooled import Pooled, PooledJudgement, pool
-from convergence_core.sao.preferences import Answer, Comparison, Judgement, PairKind, Preference
-from convergence_core.sao.state import ABORTED, JudgedPair
+from convergence_core.sao.preferences import ABORTED, Answer, Comparison, JudgedPair, Judgement
+from convergence_core.sao.round_plan import RoundPlan
+from convergence_core.sao.round_result import RoundOutcome
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.model_calls import Answered, ThoughtAsker
 from tasks.rlp.probability_channels import Channel
 from tasks.sao.embeddings import Embedder
-from tasks.sao.pair_judge import HeardVerdict, judge
+from tasks.sao.pair_judge import judge
 from tasks.sao.writer import AnsweringSystem, FailedError, Writer
 
 T = TypeVar("T")
@@ -34,63 +35,7 @@ N_EXAMPLES = 3
 """Pairs that a text is distilled from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundPlan:
-    """What a round asks."""
-
-    round_number: int
-    personas: tuple[Persona, ...]
-    kinds: tuple[PairKind, ...]
-    """One per persona."""
-    incumbent: Candidate
-    rivals: tuple[Candidate, ...]
-    """Candidates that are compared with each other; the incumbent is the first."""
-    n_answers: int
-    prompt_temperature: float | None
-    failures: tuple[str, ...] = ()
-    anchors: tuple[str, ...] = ()
-    """Real prompts that are shown to some writers."""
-    anchor_share: float = 0.0
-    audit: tuple[AuditItem, ...] = ()
-    frozen: tuple[JudgedPair, ...] = ()
-    """Frozen pairs that are judged again."""
-    judged_before: tuple[PooledJudgement, ...] = ()
-    mutable: Mapping[str, str] = field(default_factory=dict)
-    """Text parameter with ``mutate`` → its text in the incumbent."""
-    audited_before: frozenset[str] = frozenset()
-    """Ids of items that the judge was tried on in earlier rounds."""
-    trust: Trust = field(default_factory=Trust)
-    """In the judge, before the round."""
-    seed: int = 0
-    """Of the bootstrap in the judge's audit."""
-    is_probation: bool = False
-    """Whether prompts alone are written, since an alarm lasts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What came of a round."""
-
-    prompts: tuple[str | None, ...]
-    """One per persona; ``None``: it failed."""
-    pairs: tuple[JudgedPair, ...] = ()
-    """All judged pairs, those dropped after it included."""
-    n_pairs: int = 0
-    """Pairs of answers that came to be, judged or not."""
-    counters: Mapping[Filter, int] = field(default_factory=dict)
-    pooled: Pooled
-    why_aborted: str | None = None
-    audits: tuple[tuple[AuditItem, Judgement], ...] = ()
-    found: Audit
-    """What these say of the judge."""
-    frozen_again: tuple[tuple[Judgement, Judgement], ...] = ()
-    """Frozen verdicts, and what is said now."""
-    variants: Mapping[str, str] = field(default_factory=dict)
-    """Text parameter → the variant that was distilled."""
-    errors: Mapping[str, int] = field(default_factory=dict)
-
-
-def found_by(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> Audit:
+def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> Audit:
     """Return what a round's grounded items say of the judge."""
     items = [
         Item(
@@ -118,82 +63,64 @@ class Batched:
             return await self._asker.ask(call, label)
 
 
-class Player:
-    """Plays rounds; what it counts is of one round."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundModels:
+    """Models of the rounds."""
+
+    writer: Writer
+    asked: AnsweringSystem
+    embedder: Embedder | None = None
+    """``None``: words alone say which prompts are alike."""
+
+
+class RoundRunner:
+    """One round with its models; what it counts is of this round alone."""
 
     def __init__(
-        self,
-        writer: Writer,
-        asked: AnsweringSystem,
-        channel: Channel,
-        sieve: Sieve,
-        asker: ThoughtAsker,
-        *,
-        embedder: Embedder | None = None,
+        self, models: RoundModels, channel: Channel, filters: FilterChain, asker: ThoughtAsker
     ) -> None:
-        self._writer = writer
-        self._asked = asked
+        self._models = models
         self._channel = channel
-        self._sieve = sieve
+        self._filters = filters
         self._asker = asker
-        self._embedder = embedder
         self._errors: Counter[str] = Counter()
 
-    async def play(self, plan: RoundPlan) -> Played:
-        """Play a round; faults are errors with a reason, and no row."""
+    async def run(self, plan: RoundPlan) -> RoundOutcome:
+        """Run a round; faults are errors with a reason, and no row."""
+        before = [(pair.comparison, pair.judgement) for pair in plan.judged_before]
         prompts = await self._prompts(plan)
         if plan.is_probation:
-            return Played(
+            return RoundOutcome(
                 prompts=tuple(prompts),
-                pooled=pool(plan.judged_before),
-                found=found_by((), plan),
+                bias=judge_bias(before),
+                audit=audit_of((), plan),
                 errors=dict(self._errors),
             )
         comparisons = await self._comparisons(plan, prompts)
-        n_pairs = len(comparisons)
         await self._embed(comparisons)
-        kept = [(i, c) for i, c in comparisons if self._sieve.before_judging(c) is None]
-        heard = await self._judged(((f"judge/{i}", c) for i, c in kept))
-        for one in heard:
-            if one.error is not None:
-                self._errors[f"judgement: {one.error}"] += 1
-                self._sieve.fail()
-        judged = [
-            (i, c, one.judgement)
-            for (i, c), one in zip(kept, heard, strict=True)
-            if one.judgement is not None
-        ]
-        mine = [
-            PooledJudgement(judgement=j, log_length_ratio=c.log_length_ratio) for _, c, j in judged
-        ]
-        pooled = pool([*plan.judged_before, *mine])
-        audits = await self._audits(plan)
-        found = found_by(audits, plan)
-        why = pooled.why_abort or found.why_abort
-        pairs = tuple(
-            JudgedPair(
-                comparison=c,
-                judgement=j,
-                dropped_by=self._sieve.after_judging(c, j, pooled.length) if why is None
-                else ABORTED,
-                round_number=plan.round_number,
-                position=i,
-            )
-            for i, c, j in judged
-        )  # fmt: skip
-        # A judge that nobody vouches for distils nothing.
-        distils = why is None and plan.trust.after(found).is_enabled
-        return Played(
+        judged = await self._judged(comparisons)
+        audits = await self._again([(f"audit/{i.item_id}", i.comparison, i) for i in plan.audit])
+        bias = judge_bias([*before, *((c, j) for _, c, j in judged)])
+        audit = audit_of(audits, plan)
+        reason = bias.abort_reason or audit.abort_reason
+        pairs = self._pairs(plan, judged, bias.length, is_aborted=reason is not None)
+        frozen = await self._again(
+            [(f"frozen/{p.comparison.pair_id}", p.comparison, p.judgement) for p in plan.frozen]
+        )
+        # A judge that is not believed distils nothing.
+        distils = reason is None and plan.trust.after(audit).is_enabled
+        variants = await self._variants(plan, pairs) if distils else {}
+        return RoundOutcome(
             prompts=tuple(prompts),
             pairs=pairs,
-            n_pairs=n_pairs,
-            counters=dict(self._sieve.counters),
-            pooled=pooled,
-            why_aborted=why,
+            n_pairs=len(comparisons),
+            dropped=dict(self._filters.counters),
+            bias=bias,
+            abort_reason=reason,
             audits=audits,
-            found=found,
-            frozen_again=await self._frozen(plan),
-            variants=await self._variants(plan, pairs) if distils else {},
+            audit=audit,
+            frozen_again=frozen,
+            variants=variants,
             errors=dict(self._errors),
         )
 
@@ -206,7 +133,7 @@ class Player:
             n = len(plan.anchors)
             anchors = [plan.anchors[(k + m) % n] for m in range(min(2, n))] if is_anchored else []
             return await self._or_error(
-                self._writer.write(
+                self._models.writer.write(
                     persona.text,
                     temperature=plan.prompt_temperature,
                     failures=plan.failures,
@@ -214,7 +141,7 @@ class Player:
                     label=f"prompt/{k}",
                     asker=self._asker,
                 ),
-                1,
+                n_pairs=1,
             )
 
         return list(await asyncio.gather(*(one(k, p) for k, p in enumerate(plan.personas))))
@@ -254,15 +181,14 @@ class Player:
         found = await asyncio.gather(
             *(
                 self._or_error(
-                    self._asked.answer(
+                    self._models.asked.answer(
                         prompt,
                         author,
                         kind,
                         turn if kind == "incumbent" else 0,
                         label=f"answer/{k}/{turn}",
                         asker=self._asker,
-                    ),
-                    n_pairs if turn == 0 else 0,
+                    )
                 )
                 for turn, author in enumerate(authors)
             )
@@ -270,8 +196,7 @@ class Player:
         answers = [answer for answer in found if answer is not None]
         if len(answers) == len(authors):
             return answers
-        if found[0] is not None:
-            self._sieve.fail(n_pairs)
+        self._filters.fail(n_pairs)
         return []
 
     def _authors(self, plan: RoundPlan, k: int) -> list[Candidate]:
@@ -284,40 +209,62 @@ class Player:
         return [plan.rivals[(turn + m * stride) % n] for m in range(plan.n_answers)]
 
     async def _embed(self, comparisons: Sequence[tuple[int, Comparison]]) -> None:
-        """Let the sieve know the directions of all prompts."""
-        if self._embedder is None or not comparisons:
+        """Let the filters know the directions of all prompts."""
+        if self._models.embedder is None or not comparisons:
             return
-        prompts = (*self._sieve.known_prompts, *(c.prompt for _, c in comparisons))
-        self._sieve.vectors, failed = await self._embedder.vectors(prompts, self._asker)
+        prompts = (*self._filters.known_prompts, *(c.prompt for _, c in comparisons))
+        self._filters.vectors, failed = await self._models.embedder.vectors(prompts, self._asker)
         self._errors.update(failed)
 
     # -- judgements
 
-    async def _judged(self, labelled: "Iterable[tuple[str, Comparison]]") -> list[HeardVerdict]:
-        return list(
-            await asyncio.gather(
-                *(judge(c, label, self._channel, self._asker) for label, c in labelled)
+    async def _judged(
+        self, comparisons: Sequence[tuple[int, Comparison]]
+    ) -> list[tuple[int, Comparison, Judgement]]:
+        """Judge what filters 1 to 6 let pass."""
+        kept = [(i, c) for i, c in comparisons if self._filters.before_judging(c) is None]
+        found = await asyncio.gather(
+            *(self._or_error(self._judge(c, f"judge/{i}"), n_pairs=1) for i, c in kept)
+        )
+        return [(i, c, j) for (i, c), j in zip(kept, found, strict=True) if j is not None]
+
+    async def _again(
+        self, labelled: Sequence[tuple[str, Comparison, T]]
+    ) -> tuple[tuple[T, Judgement], ...]:
+        """Judge pairs of which something is known already; those that fail are left out."""
+        found = await asyncio.gather(
+            *(self._judge(comparison, label) for label, comparison, _ in labelled),
+            return_exceptions=True,
+        )
+        judged = []
+        for (_, _, known), one in zip(labelled, found, strict=True):
+            if isinstance(one, Judgement):
+                judged.append((known, one))
+            elif not isinstance(one, FailedError):
+                raise one
+        return tuple(judged)
+
+    def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
+        return judge(comparison, label, self._channel, self._asker)
+
+    def _pairs(
+        self,
+        plan: RoundPlan,
+        judged: Sequence[tuple[int, Comparison, Judgement]],
+        length: float | None,
+        *,
+        is_aborted: bool,
+    ) -> tuple[JudgedPair, ...]:
+        """Return all judged pairs after filter 7, in their order."""
+        return tuple(
+            JudgedPair(
+                comparison=c,
+                judgement=j,
+                dropped_by=ABORTED if is_aborted else self._filters.after_judging(c, j, length),
+                round_number=plan.round_number,
+                position=i,
             )
-        )
-
-    async def _audits(self, plan: RoundPlan) -> tuple[tuple[AuditItem, Judgement], ...]:
-        heard = await self._judged(
-            (f"audit/{item.item_id}", item.comparison) for item in plan.audit
-        )
-        return tuple(
-            (item, one.judgement)
-            for item, one in zip(plan.audit, heard, strict=True)
-            if one.judgement is not None
-        )
-
-    async def _frozen(self, plan: RoundPlan) -> tuple[tuple[Judgement, Judgement], ...]:
-        heard = await self._judged(
-            (f"frozen/{pair.comparison.pair_id}", pair.comparison) for pair in plan.frozen
-        )
-        return tuple(
-            (pair.judgement, one.judgement)
-            for pair, one in zip(plan.frozen, heard, strict=True)
-            if one.judgement is not None
+            for i, c, j in judged
         )
 
     # -- distilled texts
@@ -327,30 +274,26 @@ class Player:
 
         Frozen pairs are never shown.
         """
-        sure: list[Preference] = sorted(
-            (p for pair in pairs if pair.split == "train" and (p := pair.preference) is not None),
-            key=lambda p: (-p.margin, p.comparison.pair_id),
-        )
+        sure = sorted(
+            (pair for pair in pairs if pair.split == "train" and pair.is_kept),
+            key=lambda p: (-abs(p.judgement.log_odds), p.comparison.pair_id),
+        )[:N_EXAMPLES]
         found: dict[str, str] = {}
-        if not sure:
-            return found
-        for name, text in plan.mutable.items():
+        for name, text in plan.mutable.items() if sure else ():
             written = await self._or_error(
-                self._writer.distil(
-                    text, sure[:N_EXAMPLES], label=f"distilled text/{name}", asker=self._asker
-                ),
-                0,
+                self._models.writer.distil(
+                    text, sure, label=f"distilled text/{name}", asker=self._asker
+                )
             )
             if written is not None and written != text:
                 found[name] = written
         return found
 
-    async def _or_error(self, work: Awaitable[T], n_pairs: int) -> T | None:
+    async def _or_error(self, work: Awaitable[T], n_pairs: int = 0) -> T | None:
         """Return what came; ``None``: it failed, which is counted, and so are its pairs."""
         try:
             return await work
         except FailedError as error:
             self._errors[str(error)] += 1
-            if n_pairs:
-                self._sieve.fail(n_pairs)
+            self._filters.fail(n_pairs)
             return None

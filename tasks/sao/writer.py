@@ -12,7 +12,7 @@ from typing import Any, Final
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Completion, Target
 from convergence_core.records import Candidate, Case, Json
-from convergence_core.sao.preferences import Answer, PairKind, Preference
+from convergence_core.sao.preferences import Answer, JudgedPair, PairKind
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.templates import distilling, prompt_of, writing
 from tasks.calls.metric_calls import PaidCall
@@ -132,14 +132,14 @@ class Writer:
         return found
 
     async def distil(
-        self, text: str, preferences: Sequence[Preference], *, label: str, asker: ThoughtAsker
+        self, text: str, pairs: Sequence[JudgedPair], *, label: str, asker: ThoughtAsker
     ) -> str:
         """Return a new variant of a text, from pairs of answers.
 
         Raises:
             FailedError: the call failed, or what came is no variant of it.
         """
-        examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in preferences]
+        examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in pairs]
         messages = distilling(text, examples)
         found = (await self._text(messages, 4 * self.longest, None, label, asker)).strip()
         if not found or len(found) > LONGEST_TEXT:

@@ -18,9 +18,9 @@ from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
     begin,
+    learner_of,
     planted_world,
     play_generation,
-    preferring_of,
     write_preferring,
 )
 
@@ -54,7 +54,7 @@ def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
     with MockServer(MockOptions()) as server:
         run = begin(tmp_path, mock_url=server.url)
         with run:
-            assert preferring_of(run).disabled_reason is None
+            assert learner_of(run).disabled_reason is None
 
 
 def test_every_filter_and_channel_is_named():

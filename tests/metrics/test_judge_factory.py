@@ -15,7 +15,7 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
-from convergence_core.judges.agreement import JudgeReport
+from convergence_core.judges.report import JudgeReport
 from convergence_core.records import Case, Params, Reply, canonical_json
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space

@@ -1,7 +1,7 @@
 """Coverage: what each measure sees, when it alarms, and what an alarm does."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from convergence_core.judges.coverage.measures import (
 from convergence_core.judges.trust.audit import audit
 from convergence_core.records import Params
 from convergence_core.sao.rounds import Rounds
-from convergence_core.sao.state import RoundLessons, SaoState
+from convergence_core.sao.state import SaoState
 from convergence_core.space.builder import build_space
 from tests.support.trigram_author import play
 
@@ -166,7 +166,7 @@ def test_the_third_alarm_stays_off_across_a_restart_until_a_person_acts():
         for _ in range(2):
             state = state.after(seen(FULL))
     assert state.n_alarms == 3
-    restarted = Alarms.from_json(state.to_json())
+    restarted = Alarms.from_json(asdict(state))
     assert restarted == state
     for _ in range(5):
         restarted = restarted.after(seen(FULL))
@@ -176,7 +176,7 @@ def test_the_third_alarm_stays_off_across_a_restart_until_a_person_acts():
     assert not released.is_off
     assert released.n_released == 3
     assert released.after(seen(FULL)).after(seen(FULL)).gives_rows
-    assert Alarms.from_json(Alarms().to_json()) == Alarms()
+    assert Alarms.from_json(asdict(Alarms())) == Alarms()
 
 
 def test_prompts_alone_are_compared_with_prompts_alone():
@@ -195,7 +195,7 @@ def test_prompts_alone_are_compared_with_prompts_alone():
     assert (still.n_clean, still.n_alarms) == (0, 1)
     assert still.why == "Vendi score 27.9, of 40.0 at first (prompts alone)"
     assert not still.after(seen(BAD, poor)).gives_rows
-    assert Alarms.from_json(still.to_json()) == still
+    assert Alarms.from_json(asdict(still)) == still
 
 
 def test_as_many_prompts_are_looked_at_as_the_reference_had():
@@ -217,7 +217,7 @@ def test_as_many_prompts_are_looked_at_as_the_reference_had():
 
 def test_a_state_without_a_reference_of_prompts_takes_one_when_all_is_well():
     state = Alarms().after(seen(FULL))
-    old = state.to_json()
+    old = asdict(state)
     del old["prompts"]
     loaded = Alarms.from_json(old)
     assert loaded == replace(state, prompts=None)
@@ -279,10 +279,9 @@ def test_after_two_clean_rounds_rows_come_again():
     found = audit([], np.random.default_rng(0))
 
     def after(coverage: Coverage) -> SaoState:
-        lessons = RoundLessons(
-            found=found, coverage=seen(coverage), agreement_with_frozen=None, standing=None
+        return state.after(
+            [], audit=found, windows=seen(coverage), agreement_with_frozen=None, incumbent=None
         )
-        return state.after(lessons, [])
 
     state = after(BAD)
     assert not state.alarms.gives_rows

@@ -19,8 +19,7 @@ from convergence_core.sao.formats import (
     row_of,
     write,
 )
-from convergence_core.sao.preferences import Answer, Comparison, Judgement
-from convergence_core.sao.state import JudgedPair
+from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from tasks.inputs.loader import load
 from tasks.sao.dataset import (
     EVIDENCE_SUFFIX,
@@ -172,13 +171,6 @@ def test_lines_and_arrays_are_read_alike():
         read('{"a": 1}\n{"b"')
     with pytest.raises(BadRowError, match="array"):
         read("[1, 2")
-
-
-def test_a_dropped_pair_has_no_row():
-    from dataclasses import replace
-
-    with pytest.raises(ValueError, match="margin"):
-        row_of(replace(pair(), dropped_by="margin"))
 
 
 # -- out of a store and back

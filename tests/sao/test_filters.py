@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import fingerprint, jaccard, most_alike, runs_of
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.sao.filters import FILTERS, FilterSettings, HeldOut, Sieve, total
+from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut
 from convergence_core.sao.preferences import Answer, Comparison, Judgement
 
 WORDS = [f"{a}{b}" for a in ("tal", "ven", "mor", "sil", "gar") for b in range(400)]
@@ -75,9 +76,9 @@ def test_jaccard_is_the_share_of_words_in_common():
 
 
 def test_what_is_fine_passes():
-    sieve = Sieve(FilterSettings(), NONE)
-    assert sieve.before_judging(GOOD) is None
-    assert not any(sieve.counters.values())
+    filters = FilterChain(SaoConfig(), NONE)
+    assert filters.before_judging(GOOD) is None
+    assert not any(filters.counters.values())
 
 
 CUT = replace(GOOD, second=replace(GOOD.second, finish_reason="length"))
@@ -105,40 +106,42 @@ SIMILAR = replace(
     ],
 )  # fmt: skip
 def test_each_filter_drops_its_own_and_counts_it(broken, dropped_by):
-    sieve = Sieve(FilterSettings(), NONE)
-    assert sieve.before_judging(broken) == dropped_by
-    assert sieve.counters == {name: int(name == dropped_by) for name in FILTERS}
+    filters = FilterChain(SaoConfig(), NONE)
+    assert filters.before_judging(broken) == dropped_by
+    assert filters.counters == {name: int(name == dropped_by) for name in FILTERS}
 
 
 def test_an_earlier_filter_hides_a_later_one():
-    sieve = Sieve(FilterSettings(), HeldOut([GOOD.prompt + " " + LONG]))
+    filters = FilterChain(SaoConfig(), HeldOut([GOOD.prompt + " " + LONG]))
     both = replace(SIMILAR, first=answer("Too short.", "length"))
-    assert sieve.before_judging(both) == "incomplete"
-    assert sum(sieve.counters.values()) == 1
+    assert filters.before_judging(both) == "incomplete"
+    assert sum(filters.counters.values()) == 1
 
 
 def test_a_prompt_like_an_earlier_one_is_dropped_but_not_its_other_pairs():
-    sieve = Sieve(FilterSettings(), NONE, known_prompts=["Who mends the fence of the garden?"])
-    assert sieve.before_judging(GOOD) is None
+    filters = FilterChain(SaoConfig(), NONE, known_prompts=["Who mends the fence of the garden?"])
+    assert filters.before_judging(GOOD) is None
     third = answer("Ask three roofers for an offer, and wait for a week without any rain.")
-    assert sieve.before_judging(replace(GOOD, second=third)) is None
-    assert sieve.before_judging(GOOD) == "duplicate_prompt"
-    assert sieve.before_judging(replace(GOOD, persona=1)) == "duplicate_prompt"
+    assert filters.before_judging(replace(GOOD, second=third)) is None
+    assert filters.before_judging(GOOD) == "duplicate_prompt"
+    assert filters.before_judging(replace(GOOD, persona=1)) == "duplicate_prompt"
     known = replace(GOOD, prompt="Who mends the fence of the garden", persona=2)
-    assert sieve.before_judging(known) == "duplicate_prompt"
-    assert sieve.counters["duplicate_prompt"] == 3
+    assert filters.before_judging(known) == "duplicate_prompt"
+    assert filters.counters["duplicate_prompt"] == 3
 
 
 def test_a_planted_run_of_thirteen_words_is_found():
     held_out = HeldOut([f"Please note: {LONG}, and so on"])
     planted = replace(GOOD, prompt=f"Tell me: {LONG.upper()}?")
-    sieve = Sieve(FilterSettings(), held_out)
-    assert sieve.before_judging(planted) == "contaminated"
-    assert sieve.counters["contaminated"] == 1
+    filters = FilterChain(SaoConfig(), held_out)
+    assert filters.before_judging(planted) == "contaminated"
+    assert filters.counters["contaminated"] == 1
     twelve = " ".join(LONG.split()[:12])
-    assert sieve.before_judging(replace(GOOD, prompt=f"So {twelve} what?", persona=4)) is None
+    assert filters.before_judging(replace(GOOD, prompt=f"So {twelve} what?", persona=4)) is None
     leak = replace(GOOD, first=answer(f"The answer is: {LONG}, as everybody knows."), persona=5)
-    assert sieve.before_judging(replace(leak, prompt="Something else entirely?")) == "contaminated"
+    assert (
+        filters.before_judging(replace(leak, prompt="Something else entirely?")) == "contaminated"
+    )
 
 
 def test_a_short_held_out_case_may_not_be_asked_whole():
@@ -149,21 +152,20 @@ def test_a_short_held_out_case_may_not_be_asked_whole():
 
 
 def test_quality_filters_may_be_switched_off_and_the_others_not():
-    sieve = Sieve(FilterSettings(quality_filter=False), HeldOut([LONG]))
-    assert sieve.before_judging(replace(GOOD, first=answer("Too short."))) is None
-    assert sieve.before_judging(CUT) == "incomplete"
-    assert sieve.before_judging(replace(GOOD, prompt=LONG)) == "contaminated"
+    filters = FilterChain(SaoConfig(quality_filter=False), HeldOut([LONG]))
+    assert filters.before_judging(replace(GOOD, first=answer("Too short."))) is None
+    assert filters.before_judging(CUT) == "incomplete"
+    assert filters.before_judging(replace(GOOD, prompt=LONG)) == "contaminated"
 
 
 def test_a_win_that_length_alone_explains_is_dropped():
     long = replace(GOOD, first=answer(GOOD.first.text * 8))
     said = Judgement(p12=0.8, p21=0.8, estimator="x")
-    sieve = Sieve(FilterSettings(), NONE)
-    assert sieve.after_judging(long, said, None) is None
-    assert sieve.after_judging(long, said, 0.3) is None
-    assert sieve.after_judging(long, said, 1.0) == "length_bias"
-    assert sieve.after_judging(long, Judgement(p12=0.6, p21=0.6, estimator="x"), 1.0) == "margin"
-    sieve.fail(2)
-    assert sieve.counters["incomplete"] == 2
-    assert sieve.n_kept == 2
-    assert total([sieve.counters, {"margin": 4}])["margin"] == 5
+    filters = FilterChain(SaoConfig(), NONE)
+    assert filters.after_judging(long, said, None) is None
+    assert filters.after_judging(long, said, 0.3) is None
+    assert filters.after_judging(long, said, 1.0) == "length_bias"
+    assert filters.after_judging(long, Judgement(p12=0.6, p21=0.6, estimator="x"), 1.0) == "margin"
+    filters.fail(2)
+    assert filters.counters["incomplete"] == 2
+    assert filters.n_kept == 2

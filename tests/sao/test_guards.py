@@ -25,8 +25,8 @@ from tests.support.preferring_runs import (
     begin,
     case_truth,
     go_on,
+    learner_of,
     play_generation,
-    preferring_of,
     write_preferring,
 )
 
@@ -38,7 +38,7 @@ def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def state_of(run: Run) -> SaoState:
-    return preferring_of(run).state
+    return learner_of(run).state
 
 
 # -- coverage
@@ -160,17 +160,17 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
             assert [len(texts) for texts in before.variants.values()] == [1]
             world.is_narrow, world.distilled = True, "What about it?"
             prefer.fn(run.run_id, 2)
-            played = preferring_of(run).round
-            assert played is not None
-            now, pairs = played.state, played.pairs
+            pending = learner_of(run).pending
+            assert pending is not None
+            now, pairs = pending.found.state, pending.found.pairs
             assert now.alarms.is_stopped
             assert now.is_believed
             # A text was distilled from these pairs.
             assert world.n_asked["distilled"] == 2
             assert sum(pair.comparison.kind == "candidates" for pair in pairs) > 9
             assert now.variants == before.variants
-            assert not any(pair.teaches for pair in pairs)
-            left = played.history
+            assert not any(pair.may_teach for pair in pairs)
+            left = pending.found.history
             play_generation(run)
             again = history_of(run.store, run.record)
             assert (again.pairs, again.texts) == (left.pairs, left.texts)
@@ -193,7 +193,7 @@ def test_a_program_of_ones_own_exports_no_row_of_a_call_that_raised_an_alarm(tmp
     every = sao.export_dataset(tmp_path / "every.jsonl", anyway=True)
     assert "What about it?" in every["rows"].read_text("utf-8")
     assert sao.trust.is_enabled
-    assert {pair.round_number for pair in sao.pairs if pair.teaches} == {0}
+    assert {pair.round_number for pair in sao.pairs if pair.may_teach} == {0}
     files = sao.export_dataset(tmp_path / "rows.jsonl")
     assert [pair.comparison.prompt for pair in read_dataset(files["rows"]).pairs] == [
         pair.comparison.prompt for pair in sure

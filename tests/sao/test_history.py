@@ -10,12 +10,13 @@ import pytest
 from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.trust.audit import Trust
 from convergence_core.judges.trust.drift import LIMIT, Drift
-from convergence_core.judges.trust.exploitation import Exploitation, Standing
-from convergence_core.sao.preferences import Answer, Comparison, Judgement
+from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
+from convergence_core.sao.history import prompts_of, texts_of
+from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.rounds import Rounds
-from convergence_core.sao.state import JudgedPair, SaoState
+from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
-from tasks.sao.history import TAG, history_of, prompts_of, texts_of
+from tasks.sao.history import TAG, history_of
 from tasks.steps import prefer
 from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
@@ -24,9 +25,9 @@ from tests.support.preferring_runs import (
     STORE,
     begin,
     go_on,
+    learner_of,
     planted_world,
     play_generation,
-    preferring_of,
     write_preferring,
 )
 
@@ -35,7 +36,7 @@ SMALL: dict[str, Any] = {
     "society__sao": {"every": 1, "n_samples": 5, "n_personas": 20, "audit_items": 6},
 }
 FROZEN = Exploitation(
-    best=Standing(round_number=0, incumbent="{}", judge_mean=0.1, grounded_mean=0.9),
+    best=IncumbentMeans(round_number=0, incumbent="{}", judge_mean=0.1, grounded_mean=0.9),
     is_frozen=True,
 )
 KNOWN = SaoState(
@@ -60,7 +61,7 @@ def finish(run: Run) -> SaoState:
     with run:
         while run.should_continue():
             play_generation(run)
-        return preferring_of(run).state
+        return learner_of(run).state
 
 
 # -- what goes on
@@ -184,14 +185,14 @@ def test_what_a_run_knows_of_earlier_ones_is_settled_when_it_begins(two):
         write_preferring(folder, server.url, **SMALL)
         run = begin(folder)
         assert len(run.record.tags[TAG].split()) == 2
-        state, before = preferring_of(run).state, history_of(run.store, run.record)
+        state, before = learner_of(run).state, history_of(run.store, run.record)
         label = run.label
         with run:  # its row is written, and nothing else
             pass
         finish(begin(folder))  # another run goes on meanwhile
         run = go_on(folder, name=label)
         with run:
-            assert preferring_of(run).state == state
+            assert learner_of(run).state == state
             assert history_of(run.store, run.record) == before
         assert len(before.pairs) == 10
     assert state.trust == states[1].trust
@@ -206,16 +207,16 @@ def test_an_alarm_lasts_into_the_next_run_and_what_it_wrote_is_not_forgotten(tmp
         with run:
             play_generation(run)
             alarms = Alarms(reference=FULL, n_alarms=1, is_stopped=True, why="Vendi score low")
-            preferring_of(run).state = replace(preferring_of(run).state, alarms=alarms)
+            learner_of(run).state = replace(learner_of(run).state, alarms=alarms)
             play_generation(run)
-            left = preferring_of(run).state.alarms
+            left = learner_of(run).state.alarms
         assert (left.is_stopped, left.n_clean) == (True, 1)
         run = begin(tmp_path)
         with run:
-            assert preferring_of(run).state.alarms == left
+            assert learner_of(run).state.alarms == left
             play_generation(run)
             play_generation(run)
-            assert preferring_of(run).state.alarms.gives_rows
+            assert learner_of(run).state.alarms.gives_rows
             history = history_of(run.store, run.record)
     assert rows(tmp_path, "select * from preferences") == []
     probes = rows(tmp_path, "select persona, prompt_sha256 from preference_probes")
@@ -234,22 +235,22 @@ def test_the_third_alarm_stays_over_runs_until_a_person_writes_that_they_looked(
         with run:
             play_generation(run)
             alarms = Alarms(reference=FULL, n_alarms=3, is_stopped=True, why="x")
-            preferring_of(run).state = replace(
-                preferring_of(run).state, alarms=replace(alarms, n_alarms=2)
+            learner_of(run).state = replace(
+                learner_of(run).state, alarms=replace(alarms, n_alarms=2)
             )
             prefer.fn(run.run_id, 1)  # a round on probation, so that the run counts
-            played = preferring_of(run).round
-            assert played is not None
-            now = replace(played.state, alarms=alarms)
-            preferring_of(run).round = replace(played, state=now)
+            pending = learner_of(run).pending
+            assert pending is not None
+            found = replace(pending.found, state=replace(pending.found.state, alarms=alarms))
+            learner_of(run).pending = replace(pending, found=found)
             play_generation(run)
         for released, may in ((0, False), (3, True)):
             settings = {**sao, "released_alarms": released}
             write_preferring(tmp_path, server.url, **{**SMALL, "society__sao": settings})
             run = begin(tmp_path)
             with run:
-                assert preferring_of(run).state.alarms.n_alarms == 3
-                assert preferring_of(run).may_go_on == may, released
+                assert learner_of(run).state.alarms.n_alarms == 3
+                assert learner_of(run).may_continue == may, released
 
 
 def test_another_judge_begins_without_trust_and_with_all_prompts(two):
@@ -259,7 +260,7 @@ def test_another_judge_begins_without_trust_and_with_all_prompts(two):
         write_preferring(folder, server.url, **{**SMALL, "society__sao": sao})
         run = begin(folder)
         with run:
-            assert preferring_of(run).state.trust == Trust()
+            assert learner_of(run).state.trust == Trust()
             history = history_of(run.store, run.record)
     assert history.pairs == ()
     assert history.audited == ()

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from convergence.plugins.learning.sao import SAOConfig
 from convergence_core.sao.formats import PreferenceRow, row_of
-from convergence_core.sao.state import JudgedPair
+from convergence_core.sao.preferences import JudgedPair
 from tasks.sao.dataset import read_dataset
 from tests.support.planted_server import TAG, PlantedWorld
 from tests.support.preferring_plugin import write
@@ -153,7 +153,7 @@ def test_a_planted_bias_of_position_is_found_over_a_real_server():
     pooled = found[-1].pooled
     assert pooled is not None
     assert pooled.position == pytest.approx(0.8, abs=0.4)
-    assert pooled.why_abort is None
+    assert pooled.abort_reason is None
 
 
 @pytest.mark.parametrize("mode", ["garbage", "http500"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from convergence_core.sao.preferences import Judgement
-from convergence_core.sao.rounds import Rounds, agreement, split_of
+from convergence_core.sao.preferences import Judgement, split_of
+from convergence_core.sao.rounds import Rounds, agreement
 from convergence_core.sao.templates import OPENING, distilling, judging, prompt_of, writing
 
 
@@ -14,18 +14,17 @@ def test_a_tenth_of_the_prompts_is_frozen_by_their_words_alone():
     assert split_of("Where, then?") == split_of("where then")
 
 
-def judgements(signs: str) -> list[Judgement]:
-    return [
-        Judgement(p12=0.8, p21=0.8, estimator="x")
-        if sign == "+"
-        else Judgement(p12=0.2, p21=0.2, estimator="x")
-        for sign in signs
-    ]
+def said(sign: str) -> Judgement:
+    p = 0.8 if sign == "+" else 0.2
+    return Judgement(p12=p, p21=p, estimator="x")
 
 
 def test_agreement_with_frozen_verdicts_needs_five_of_them():
-    assert agreement(judgements("++++"), judgements("++++")) is None
-    assert agreement(judgements("++--+"), judgements("++-+-")) == pytest.approx(0.6)
+    def repeated(before: str, again: str) -> float | None:
+        return agreement([(said(a), said(b)) for a, b in zip(before, again, strict=True)])
+
+    assert repeated("++++", "++++") is None
+    assert repeated("++--+", "++-+-") == pytest.approx(0.6)
 
 
 def test_rounds_end_at_their_limit_or_by_a_fall():

@@ -12,7 +12,7 @@ import pytest
 from convergence_core.errors import ResumeError
 from convergence_core.events import ThinkingStopped
 from convergence_core.judges.coverage.alarms import Alarms
-from convergence_core.judges.trust.exploitation import Exploitation, Standing
+from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
@@ -38,10 +38,10 @@ from tests.support.preferring_runs import (
     World,
     begin,
     go_on,
+    learner_of,
     planted_world,
     play,
     play_generation,
-    preferring_of,
     write_preferring,
 )
 
@@ -191,9 +191,9 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
         with run:
             play_generation(run)
             assert not play_generation(run, stop_before=lambda name: name == step)
-            played = preferring_of(run)
-            assert played.round is not None
-            before = dict(world.n_asked), played.round
+            pending = learner_of(run).pending
+            assert pending is not None
+            before = dict(world.n_asked), pending
         assert rows(tmp_path, "select * from preferences") == []
         run = go_on(tmp_path)
         with run:
@@ -201,7 +201,9 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
         asked = {what: n for what, n in world.n_asked.items() if what != "case"}
     assert asked == {what: n for what, n in before[0].items() if what != "case"}
     found = rows(tmp_path, "select * from preferences order by position")
-    assert [row["pair_id"] for row in found] == [p.comparison.pair_id for p in before[1].pairs]
+    assert [row["pair_id"] for row in found] == [
+        p.comparison.pair_id for p in before[1].found.pairs
+    ]
     # The very numbers of the round before the kill.
     (kept,) = rows(tmp_path, "select * from preference_rounds")
     (told,) = before[1].tables["preference_rounds"]
@@ -372,7 +374,7 @@ def test_preferences_change_no_ranking_and_without_a_distilled_text_no_plan(tmp_
         with run:
             play_generation(run)
             play_generation(run)
-            assert preferring_of(run).state.is_believed
+            assert learner_of(run).state.is_believed
             prefer.fn(run.run_id, run.next_generation)
             plan = run.ask()
             trials = [run.session.evaluate(a, run.next_generation) for a in plan.assignments]
@@ -412,7 +414,7 @@ def test_deleting_the_data_changes_what_the_next_round_asks(tmp_path: Path):
         with run:
             play_generation(run)
             play_generation(run)
-            assert preferring_of(run).state.is_believed
+            assert learner_of(run).state.is_believed
         shutil.copytree(folder, kept)
         asked = []
         for deletes in (False, False, True):
@@ -517,13 +519,13 @@ def test_after_an_alarm_prompts_alone_are_written_and_no_row(tmp_path: Path):
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            preferring = preferring_of(run)
+            learner = learner_of(run)
             alarms = Alarms(reference=FULL, n_alarms=1, is_stopped=True, why="Vendi score low")
-            preferring.state = replace(preferring.state, alarms=alarms)
+            learner.state = replace(learner.state, alarms=alarms)
             play_generation(run)
-            assert preferring.state.alarms.n_clean == 1  # a window that is not full is clean
+            assert learner.state.alarms.n_clean == 1  # a window that is not full is clean
             play_generation(run)
-            assert preferring.state.alarms.gives_rows
+            assert learner.state.alarms.gives_rows
     assert rows(tmp_path, "select * from preferences") == []
     assert (world.n_asked["prompt"], world.n_asked["answer"]) == (12, 0)
     anchored = sum("[[BEGIN REAL" in shown for what, shown in world.asked if what == "prompt")
@@ -536,12 +538,12 @@ def test_the_third_alarm_ends_all_rounds_until_a_person_releases_it(tmp_path: Pa
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            preferring = preferring_of(run)
+            learner = learner_of(run)
             alarms = Alarms(reference=FULL, n_alarms=3, is_stopped=True, why="x")
-            preferring.state = replace(preferring.state, alarms=alarms)
-            assert not preferring.is_due(1)
-            preferring.state = replace(preferring.state, alarms=alarms.released(1))
-            assert preferring.is_due(1)
+            learner.state = replace(learner.state, alarms=alarms)
+            assert not learner.is_due(run.state)
+            learner.state = replace(learner.state, alarms=alarms.released(1))
+            assert learner.is_due(run.state)
 
 
 def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(tmp_path: Path):
@@ -551,18 +553,18 @@ def test_whoever_learned_to_please_the_judge_is_replaced_by_the_best_by_rewards(
         run = begin(tmp_path)
         with run:
             play_generation(run)
-            preferring = preferring_of(run)
+            learner = learner_of(run)
             old = next(iter(run.state.search.archive)).candidate
-            best = Standing(
+            best = IncumbentMeans(
                 round_number=0,
                 incumbent=canonical_json(dict(old.params)),
                 judge_mean=0.1,
                 grounded_mean=0.9,
             )
             frozen = Exploitation(rounds=(best,), best=best, is_frozen=True)
-            preferring.state = replace(preferring.state, exploitation=frozen)
+            learner.state = replace(learner.state, exploitation=frozen)
             play_generation(run)
-            assert preferring.advice(Advice(), run.study.leader(run.state)) == Advice()
+            assert learner.advise(run.study, run.state, Advice()) == Advice()
             report = preference_report(run.store, run.run_id, "codes")
     authors = rows(tmp_path, "select distinct first_author from preferences "
                              "where kind = 'incumbent'")  # fmt: skip
@@ -582,7 +584,7 @@ def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
         before = rows(folder, "select count(*) as n from preferences")[0]["n"]
         run = open_rounds(str(folder / "optimization.yaml"))
         with run:
-            assert preferring_of(run).state.trust.n_items > 0
+            assert learner_of(run).state.trust.n_items > 0
             while should_continue(run):
                 prefer.fn(run.run_id, run.next_generation)
                 save_round.fn(run.run_id, run.next_generation)
@@ -603,5 +605,5 @@ def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
         run = open_rounds(str(folder / "optimization.yaml"))
         with run:
             assert run.study.leader(run.state) is not None
-            assert preferring_of(run).state.trust.n_items > found[-1]["n_items"]
-            assert preferring_of(run).state.rounds.n_done == 0
+            assert learner_of(run).state.trust.n_items > found[-1]["n_items"]
+            assert learner_of(run).state.rounds.n_done == 0

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from convergence_core.sao.formats import PreferenceRow, row_of
-from convergence_core.sao.preferences import Answer, Comparison, Judgement
-from convergence_core.sao.state import JudgedPair
+from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from tasks.sao.dataset import Dataset, export
 
 pytest.importorskip("trl", reason="needs the extra `training` (pip install '.[training]')")
@@ -55,7 +54,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     from convergence_core.judges.coverage.measures import measure
 
     found = pairs(64)
-    dataset = Dataset.of(found, coverage=measure([]), judge=None)
+    dataset = Dataset(pairs=tuple(found), evidence=(), coverage=measure([]))
     path = tmp_path_factory.mktemp("export") / "rows.jsonl"
     export(dataset, path, "trl")
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

@@ -1,10 +1,19 @@
 """Trust: a bound that a coin does not pass, sums that catch a drift, slopes that catch a flatterer."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, chi2, kstest, linregress, spearmanr, truncnorm
+from scipy.stats import (
+    binomtest,
+    chi2,
+    kstest,
+    linregress,
+    spearmanr,
+    t as student_t,
+    truncnorm,
+)
 
 from convergence_core.judges.trust.audit import (
     LEAST_TRUST,
@@ -18,10 +27,10 @@ from convergence_core.judges.trust.audit import (
 )
 from convergence_core.judges.trust.drift import GREATEST, N_FIRST, SLACK, Drift
 from convergence_core.judges.trust.exploitation import (
+    LIMIT,
     N_ROUNDS,
     Exploitation,
-    Standing,
-    is_exploited,
+    IncumbentMeans,
     slope_t,
 )
 from convergence_core.records import canonical_json
@@ -92,16 +101,18 @@ def biased(length: float, n: int, rng: np.random.Generator, *, of_truth: float =
 def test_a_length_bias_of_three_aborts_and_none_does_not():
     seeds = [np.random.default_rng(seed) for seed in range(60)]
     strong = [biased(3.0, 50, rng) for rng in seeds]
-    aborted = sum(one.why_abort is not None for one in strong)
+    aborted = sum(one.abort_reason is not None for one in strong)
     assert binomtest(aborted, 60, 0.9, "less").pvalue > 1e-3, aborted
     assert np.median([one.length for one in strong if one.length]) == pytest.approx(3.0, abs=0.6)
     for of_truth in (0.0, 0.7):
         # Where right answers are longer, it is truth that a fair judge likes.
-        fair = sum(biased(0.0, 50, rng, of_truth=of_truth).why_abort is not None for rng in seeds)
+        fair = sum(
+            biased(0.0, 50, rng, of_truth=of_truth).abort_reason is not None for rng in seeds
+        )
         assert binomtest(fair, 60, 0.02, "greater").pvalue > 1e-3, fair
     shorter = biased(-3.0, 50, seeds[0])
-    assert shorter.why_abort is not None
-    assert "-" in shorter.why_abort
+    assert shorter.abort_reason is not None
+    assert "-" in shorter.abort_reason
 
 
 def test_length_bias_is_the_slope_of_least_squares_and_unknown_where_truth_explains_length():
@@ -251,7 +262,7 @@ def test_the_first_rounds_only_say_what_is_usual():
     assert (state.mean, state.squares) == pytest.approx((0.5, 2.0))
     usual = state.after(0.5, 0.0)
     assert (usual.up, usual.down) == (0.0, 0.0)
-    assert Drift.from_json(json.loads(canonical_json(state.to_json()))) == state
+    assert Drift(**json.loads(canonical_json(asdict(state)))) == state
     assert state.after(-9.0, 0.0).down == GREATEST - SLACK
     assert not state.after(-9.0, 0.0).is_alarming, "one round alone raises none"
 
@@ -282,8 +293,8 @@ def test_equal_rounds_make_no_change_infinite():
 # -- exploitation
 
 
-def standing(k: int, judge: float, grounded: float) -> Standing:
-    return Standing(
+def standing(k: int, judge: float, grounded: float) -> IncumbentMeans:
+    return IncumbentMeans(
         round_number=k,
         incumbent=canonical_json({"temperature": 0.1 * k, "system": f"text {k}"}),
         judge_mean=judge,
@@ -323,21 +334,22 @@ def test_quiet_rounds_seldom_look_like_exploitation():
 
 def test_fewer_than_five_rounds_prove_nothing_and_an_alarm_stays():
     rising = [standing(k, 0.1 * k, -0.1 * k) for k in range(N_ROUNDS)]
-    assert not is_exploited(rising[:-1])
     state = Exploitation()
     for one in rising:
+        assert not state.is_frozen
         state = state.after(one)
+    assert pytest.approx(student_t.ppf(0.95, N_ROUNDS - 2)) == LIMIT
     assert state.is_frozen
     assert state.restored == rising[0].incumbent
     assert state.after(standing(9, 0.0, 0.9)).is_frozen
-    assert Exploitation.from_json(json.loads(canonical_json(state.to_json()))) == state
-    assert Exploitation.from_json(Exploitation().to_json()) == Exploitation()
+    assert Exploitation.from_json(json.loads(canonical_json(asdict(state)))) == state
+    assert Exploitation.from_json(asdict(Exploitation())) == Exploitation()
     assert Exploitation().restored is None
 
 
 def test_the_slope_of_a_constant_is_nothing_and_of_a_line_endless():
     assert slope_t([1.0] * 5) == 0.0
-    assert slope_t([0.0, 1.0, 2.0, 3.0, 4.0]) > 1e6
+    assert slope_t([0.0, 1.0, 2.0, 3.0, 4.0]) == 1e6
     noisy = [2.0, 1.0, 3.0, 2.0, 2.5]
     assert slope_t(noisy) == pytest.approx(
         linregress(range(5), noisy).slope / linregress(range(5), noisy).stderr

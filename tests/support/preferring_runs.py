@@ -13,7 +13,7 @@ from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
 from tasks.run.sao_rounds import sao_of
-from tasks.sao.run_sao import Preferring
+from tasks.sao.learner import SaoLearner
 from tasks.steps import prefer, sample_candidates, save_generation
 from tests.support.planted_server import PlantedWorld
 
@@ -147,7 +147,7 @@ def play_generation(run: Run, *, stop_before: Callable[[str], bool] = lambda _: 
     return True
 
 
-def preferring_of(run: Run) -> Preferring:
+def learner_of(run: Run) -> SaoLearner:
     """SAO of a run in which it is on."""
     found = sao_of(run)
     assert found is not None

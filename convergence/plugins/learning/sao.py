@@ -16,13 +16,10 @@ are not: both hold the judge's marks of an incumbent against its rewards, and he
 itself and no reward. They need a run (``society.sao``).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.coverage.alarms import Alarms
@@ -30,29 +27,31 @@ from convergence_core.judges.coverage.measures import Coverage, measure
 from convergence_core.judges.trust.audit import Audit, Trust
 from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Candidate, Case, Json, Params, Reply
-from convergence_core.sao.diversity import choose, hardness_of
-from convergence_core.sao.executed_items import AuditItem, Grounded, audit_items
-from convergence_core.sao.filters import FilterSettings, HeldOut, Sieve
-from convergence_core.sao.formats import Format
-from convergence_core.sao.pooled import Pooled, PooledJudgement
+from convergence_core.sao.executed_items import GroundedAnswer
+from convergence_core.sao.filters import FilterChain, HeldOut
+from convergence_core.sao.formats import Format, evidence_of
+from convergence_core.sao.history import RoundHistory, texts_of
+from convergence_core.sao.judge_bias import JudgeBias
+from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.prompt_shape import PromptShape
-from convergence_core.sao.rounds import Rounds, agreement
-from convergence_core.sao.state import JudgedPair
+from convergence_core.sao.round_plan import RoundPlan, RoundSource, plan_round
+from convergence_core.sao.round_result import RoundOutcome, conclude_round
+from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
+from convergence_core.search.sampler import SearchState
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.model_calls import SAO, Answered, Model
 from tasks.sao.dataset import Dataset, export, training_of
 from tasks.sao.factory import shipped_personas
-from tasks.sao.history import prompts_of, texts_of
 from tasks.sao.pair_judge import probe_judge_channels
-from tasks.sao.round import Batched, Played, Player, RoundPlan
+from tasks.sao.round import Batched, RoundModels, RoundRunner
 from tasks.sao.writer import AnsweringSystem, Writer
 
 __all__ = ["SAOConfig", "SAOMixin", "SyntheticDataset"]
 
-_AUTHOR = "incumbent"
-_N_FROZEN = 10
+_INCUMBENT = Candidate(candidate_id="incumbent", params={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,25 +94,14 @@ class SAOConfig:
         Raises:
             ValueError: a number is out of its range.
         """
-        for name, least in (
-            ("n_personas", 1), ("response_pairs", 2), ("iterative_rounds", 1), ("batch_size", 1),
-            ("max_prompt_length", 16), ("max_response_length", 16), ("min_response_length", 0),
-            ("dpo_epochs", 1),
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}, not {getattr(self, name)}")
-        for name, value in (
-            ("similarity_threshold", self.similarity_threshold),
-            ("diversity_factor", self.diversity_factor),
-        ):
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"`{name}` must lie in [0, 1], not {value}")
-        for name, value in (
-            ("dpo_beta", self.dpo_beta),
-            ("dpo_learning_rate", self.dpo_learning_rate),
-        ):
-            if value <= 0.0:
-                raise ValueError(f"`{name}` must be above 0, not {value}")
+        self.section()
+
+    def section(self) -> SaoConfig:
+        """Return the section ``society.sao`` of these settings."""
+        known = SaoConfig.model_fields.keys() - {"model_name"}
+        return SaoConfig(
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +118,7 @@ class SyntheticDataset:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    pooled: Pooled | None = None
+    pooled: JudgeBias | None = None
     """The judge over the last 200 pairs; ``None``: nothing was judged."""
     coverage: Coverage | None = None
     audit: Audit | None = None
@@ -165,34 +153,68 @@ class SAOMixin:
             grounded: (prompt, right answer, wrong answer) for the judge to be tried on.
         """
         self.config = config or SAOConfig()
-        self.pairs: list[JudgedPair] = []
-        """All judged pairs of all calls."""
-        self.rounds = Rounds(limit=self.config.iterative_rounds)
-        self.alarms = Alarms()
-        self.trust = Trust()
         self.ladder: ChannelProbe | None = None
         """How judgements are read; ``None``: nothing was asked yet."""
-        self._held_out = tuple(held_out)
-        self._items = _items(grounded)
-        self._asked_personas: list[int] = []
-        self._probes: list[str] = []
-        self._texts: list[str] = []
-        self._written: list[str] = []
-        self._vouched: set[int] = set()
-        self._audited: set[str] = set()
-        model = self.config.model_name
-        self._model = Model(
-            llm=llm_provider,
-            name=model,
-            wording_version=TEMPLATES_VERSION,
-            reads_for=SAO,
+        self._source = RoundSource(
+            settings=self.config.section().model_copy(update={"audit_items": len(grounded)}),
+            seed=self.config.seed,
+            grammar=shipped_personas(),
+            is_chat=True,
+            held_out=tuple(held_out),
+            held_out_prompts=tuple(held_out),
         )
+        self._answers = tuple(
+            GroundedAnswer(
+                case_id=str(number),
+                prompt=prompt,
+                answer=text,
+                author=_INCUMBENT.candidate_id,
+                truth=truth,
+            )
+            for number, (prompt, right, wrong) in enumerate(grounded)
+            for text, truth in ((right, 1.0), (wrong, 0.0))
+        )
+        self._state = SaoState(rounds=Rounds(limit=self.config.iterative_rounds))
+        self._history = RoundHistory()
+        self._vouched: set[int] = set()
+        model = self.config.model_name
         options: dict[str, Json] = {"max_tokens": self.config.max_response_length}
         if self.config.temperature is not None:
             options["temperature"] = self.config.temperature
         target = _Answering(llm_provider, model, options)
-        self._asked = AnsweringSystem(target=target, warm=target, shape=PromptShape())
-        self._writer = Writer(model=self._model, task=task, longest=self.config.max_prompt_length)
+        self._models = RoundModels(
+            writer=Writer(
+                model=Model(
+                    llm=llm_provider,
+                    name=model,
+                    wording_version=TEMPLATES_VERSION,
+                    reads_for=SAO,
+                ),
+                task=task,
+                longest=self.config.max_prompt_length,
+            ),
+            asked=AnsweringSystem(target=target, warm=target, shape=PromptShape()),
+        )
+
+    @property
+    def pairs(self) -> list[JudgedPair]:
+        """All judged pairs of all calls."""
+        return [*self._history.pairs]
+
+    @property
+    def rounds(self) -> Rounds:
+        """Rounds so far, one for each call."""
+        return self._state.rounds
+
+    @property
+    def alarms(self) -> Alarms:
+        """Alarms of coverage so far."""
+        return self._state.alarms
+
+    @property
+    def trust(self) -> Trust:
+        """Trust in the judge."""
+        return self._state.trust
 
     async def generate_synthetic_dataset(self, n_samples: int = 20) -> SyntheticDataset:
         """Play one round and return what it has brought; see ``stop_reason`` for when to stop.
@@ -211,27 +233,29 @@ class SAOMixin:
             return SyntheticDataset(
                 pairs=(), stop_reason=self.rounds.stop_reason or self.alarms.why
             )
-        asker = Batched(_Plain(), self.config.batch_size)
+        config, asker = self.config, Batched(_DirectAsker(), self.config.batch_size)
         if self.ladder is None:
-            self.ladder = await probe_judge_channels(self._model, self.config.use_logprobs, asker)
+            model = self._models.writer.model
+            self.ladder = await probe_judge_channels(model, config.use_logprobs, asker)
         if self.ladder.channel is None:
             return SyntheticDataset(pairs=(), stop_reason=self.ladder.disabled_reason)
-        plan = self._plan(n_samples)
-        if not plan.personas:
-            why = "all personas were asked (`n_personas`)"
-            return SyntheticDataset(pairs=(), stop_reason=why)
-        config = self.config
-        sieve = Sieve(
-            FilterSettings(
-                min_response_length=config.min_response_length,
-                similarity_threshold=config.similarity_threshold,
-                quality_filter=config.quality_filter,
-            ),
-            HeldOut(self._held_out),
-            known_prompts=[*(pair.comparison.prompt for pair in self.pairs), *self._probes],
+        settings = self._source.settings.model_copy(update={"n_samples": n_samples})
+        plan = plan_round(
+            replace(self._source, settings=settings),
+            self._state,
+            self._history,
+            search=SearchState(),
+            incumbent=_INCUMBENT,
+            answers=self._answers,
         )
-        player = Player(self._writer, self._asked, self.ladder.channel, sieve, asker)
-        return self._taught(plan, await player.play(plan))
+        if not plan.personas:
+            reason = "all personas were asked (`n_personas`)"
+            return SyntheticDataset(pairs=(), stop_reason=reason)
+        filters = FilterChain(
+            settings, HeldOut(self._source.held_out), known_prompts=self._history.prompts
+        )
+        runner = RoundRunner(self._models, self.ladder.channel, filters, asker)
+        return self._concluded(plan, await runner.run(plan))
 
     def export_dataset(
         self, path: str | Path, form: Format = "trl", *, anyway: bool = False
@@ -249,104 +273,48 @@ class SAOMixin:
         Raises:
             ValueError: nobody should train on them; the message says why.
         """
-        kept = [p for p in self.pairs if p.dropped_by is None and p.split == "train"]
+        kept = [p for p in self.pairs if p.is_kept and p.split == "train"]
         if not kept:
             raise ValueError("there is no kept pair to export")
         vouched = [p for p in kept if p.round_number in self._vouched]
-        n_unvouched = len(kept) - len(vouched)
         wide = [p for p in vouched if not p.is_collapsed]
         chosen = kept if anyway else wide
-        dataset = Dataset.of(
-            chosen, coverage=measure(texts_of(chosen)), n_unvouched=n_unvouched,
-            n_collapsed=len(vouched) - len(wide), holds_unvouched=anyway, judge=self.config.model_name,
-        )  # fmt: skip
+        dataset = Dataset(
+            pairs=tuple(chosen),
+            evidence=tuple(evidence_of(p, judge=self.config.model_name) for p in chosen),
+            coverage=measure(texts_of(chosen)),
+            n_unvouched=len(kept) - len(vouched),
+            n_collapsed=len(vouched) - len(wide),
+            holds_all=anyway,
+        )
         if dataset.doubts and not anyway:
             raise ValueError(
                 f"nobody should train on these rows: {'; '.join(dataset.doubts)}. Pass "
                 "`anyway=True` to write them all the same"
             )
-        config = self.config
-        dpo = SaoConfig(
-            dpo_beta=config.dpo_beta,
-            dpo_learning_rate=config.dpo_learning_rate,
-            dpo_epochs=config.dpo_epochs,
-        )
-        return export(dataset, Path(path), form, training=training_of(dpo))
+        return export(dataset, Path(path), form, training=training_of(self._source.settings))
 
-    def _plan(self, n_samples: int) -> RoundPlan:
-        config, grammar = self.config, shipped_personas()
-        begin = config.seed + int(self.alarms.moved * len(grammar))
-        pool = grammar.walk(begin, 0, config.n_personas)
-        asked = self._asked_personas
-        believed = [p for p in self.pairs if p.teaches] if self.trust.is_enabled else []
-        free = pool[~np.isin(pool, asked)]
-        judged = [
-            (pair.comparison.persona, pair.judgement.q)
-            for pair in believed
-            if pair.comparison.persona is not None
-        ]
-        personas = choose(
-            grammar,
-            free,
-            hardness_of(grammar, free, judged),
-            n=min(n_samples, max(0, config.n_personas - len(asked))),
-            factor=config.diversity_factor,
-            chosen=asked,
+    def _concluded(self, plan: RoundPlan, outcome: RoundOutcome) -> SyntheticDataset:
+        found = conclude_round(
+            plan,
+            outcome,
+            state=self._state,
+            history=self._history,
+            means={},
+            held_out_prompts=self._source.held_out_prompts,
         )
-        usual = config.prompt_temperature
-        incumbent = Candidate(candidate_id=_AUTHOR, params={})
-        frozen = [p for p in self.pairs if p.split == "audit" and p.dropped_by is None]
-        return RoundPlan(
-            round_number=self.rounds.n_done,
-            personas=tuple(personas),
-            kinds=tuple("incumbent" for _ in personas),
-            incumbent=incumbent,
-            rivals=(incumbent,),
-            n_answers=config.response_pairs,
-            prompt_temperature=None if usual is None else self.alarms.temperature(usual),
-            audit=self._items if self.alarms.gives_rows else (),
-            audited_before=frozenset(self._audited),
-            frozen=tuple(frozen[:_N_FROZEN]),
-            judged_before=tuple(
-                PooledJudgement(
-                    judgement=p.judgement, log_length_ratio=p.comparison.log_length_ratio
-                )
-                for p in self.pairs
-            ),
-            is_probation=not self.alarms.gives_rows,
-            trust=self.trust,
-            seed=config.seed,
-        )
-
-    def _taught(self, plan: RoundPlan, played: Played) -> SyntheticDataset:
-        self._asked_personas += [one.index for one in plan.personas]
-        written = [p for p in played.prompts if p is not None] if plan.is_probation else []
-        self._probes += written
-        self._written += [*prompts_of(played.pairs), *written]
-        texts = [*self._texts, *texts_of(played.pairs)]
-        seen = self.alarms.windows(texts, self._written, self._held_out)
-        self.alarms = self.alarms.after(seen)
-        self.trust = self.trust.after(played.found)
-        self._audited |= {item.item_id for item, _ in played.audits}
+        self._state, self._history = found.state, found.history
         if self.trust.is_enabled:
             self._vouched.add(plan.round_number)
-        pairs = played.pairs
-        if self.alarms.is_stopped:
-            pairs = tuple(replace(pair, is_collapsed=True) for pair in pairs)
-        else:
-            self._texts = texts
-        self.pairs += pairs
-        again = agreement([a for a, _ in played.frozen_again], [b for _, b in played.frozen_again])
-        self.rounds = self.rounds.after(again)
         return SyntheticDataset(
-            pairs=pairs,
+            pairs=found.pairs,
             round_number=plan.round_number,
-            why_aborted=played.why_aborted,
-            dropped=dict(Counter({str(k): n for k, n in played.counters.items() if n})),
-            errors=played.errors,
-            pooled=played.pooled,
-            coverage=seen.prompts if plan.is_probation else seen.texts,
-            audit=played.found,
+            why_aborted=outcome.abort_reason,
+            dropped={str(name): n for name, n in outcome.dropped.items() if n},
+            errors=outcome.errors,
+            pooled=outcome.bias,
+            coverage=found.coverage,
+            audit=outcome.audit,
             stop_reason=self.rounds.stop_reason
             or (None if self.alarms.gives_rows else self.alarms.why),
         )
@@ -383,7 +351,7 @@ class _Answering:
         """The program's own model stays open."""
 
 
-class _Plain:
+class _DirectAsker:
     """Makes calls at once: no journal, no budget."""
 
     async def ask(self, call: PaidCall, label: str) -> Answered:  # noqa: ARG002 - for journals
@@ -392,14 +360,3 @@ class _Plain:
 
 def _message(case: Case) -> dict[str, Json]:
     return {"role": "user", "content": case.input}
-
-
-def _items(grounded: Sequence[tuple[str, str, str]]) -> tuple[AuditItem, ...]:
-    answers: list[Any] = [
-        Grounded(
-            case_id=str(number), prompt=prompt, answer=text, author=_AUTHOR, truth=float(is_right)
-        )
-        for number, (prompt, right, wrong) in enumerate(grounded)
-        for text, is_right in ((right, True), (wrong, False))
-    ]
-    return tuple(audit_items(answers, len(grounded)))

@@ -21,11 +21,10 @@ why an alarm stops the rows rather than mending them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from convergence_core.judges.coverage.measures import MOST_BIGRAMS, WINDOW, Coverage, measure
-from convergence_core.records import Json
 
 LEAST_SHARE: Final = 0.7
 """Of the reference's Vendi score and distinct-2."""
@@ -177,34 +176,15 @@ class Alarms:
         """Return the state once a person has looked into ``n`` alarms."""
         return replace(self, n_released=max(self.n_released, min(n, self.n_alarms)))
 
-    def to_json(self) -> dict[str, Json]:
-        """Return a JSON value from which ``from_json`` makes an equal state."""
-        return {
-            "reference": None if self.reference is None else coverage_json(self.reference),
-            "prompts": None if self.prompts is None else coverage_json(self.prompts),
-            "n_alarms": self.n_alarms,
-            "n_released": self.n_released,
-            "is_stopped": self.is_stopped,
-            "n_clean": self.n_clean,
-            "why": self.why,
-        }
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Alarms":
-        """Rebuild a state from ``to_json``."""
-        found = dict(value)
-        reference, prompts = found.pop("reference"), found.pop("prompts", None)
-        return cls(
-            reference=None if reference is None else Coverage(**reference),
-            prompts=None if prompts is None else Coverage(**prompts),
-            **found,
-        )
+        """Rebuild a state from ``asdict``; those of earlier versions have no ``prompts``."""
+        windows = {
+            name: None if value.get(name) is None else Coverage(**value[name])
+            for name in ("reference", "prompts")
+        }
+        return cls(**{**value, **windows})
 
 
 def _bigrams_for(reference: Coverage | None) -> int:
     return MOST_BIGRAMS if reference is None else max(1, reference.n_bigrams)
-
-
-def coverage_json(coverage: Coverage) -> dict[str, Json]:
-    """Return the measures as JSON."""
-    return {field.name: getattr(coverage, field.name) for field in fields(coverage)}

@@ -23,6 +23,8 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.judges.rank_correlation import spearman
+
 LEAST_ITEMS: Final = 50
 """Different items below which there is no verdict on a judge."""
 MOST_LENGTH_BIAS: Final = 1.0
@@ -82,7 +84,7 @@ class Audit:
     """Its standard error."""
 
     @property
-    def why_abort(self) -> str | None:
+    def abort_reason(self) -> str | None:
         """Why the round is to be aborted; ``None``: it is not."""
         if self.length is None or self.length_se is None:
             return None
@@ -151,35 +153,20 @@ def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
 
 def calibration_error(said: np.ndarray, truth: np.ndarray) -> float:
     """Return the expected calibration error over ten equal bins, in [0, 1]."""
-    places = np.minimum((said * N_BINS).astype(int), N_BINS - 1)
-    total = 0.0
-    for place in np.unique(places):
-        held = places == place
-        total += held.sum() * abs(float(said[held].mean() - truth[held].mean()))
-    return total / len(said)
+    places = np.minimum((said * N_BINS).astype(int), N_BINS - 1)  # (n,)
+    gaps = np.bincount(places, said - truth, N_BINS)  # of each bin, times its items
+    return float(np.abs(gaps).sum() / len(said))
 
 
 def _correlation(
     said: np.ndarray, truth: np.ndarray, rng: np.random.Generator
 ) -> tuple[float | None, tuple[float, float] | None]:
-    rho = float(_spearman(said[None], truth[None])[0])
+    rho = float(spearman(said, truth))
     if np.isnan(rho):
         return None, None
     rows = rng.integers(len(said), size=(N_DRAWS, len(said)))
-    low, high = np.nanquantile(_spearman(said[rows], truth[rows]), [0.025, 0.975])
+    low, high = np.nanquantile(spearman(said[rows], truth[rows]), [0.025, 0.975])
     return rho, (float(low), float(high))
-
-
-def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return Spearman's rho of each row, (n, n_items) -> (n,); NaN where a side is constant."""
-    from scipy.stats import rankdata  # noqa: PLC0415 - takes most of a second to import
-
-    x, y = rankdata(a, axis=1), rankdata(b, axis=1)
-    x -= x.mean(axis=1, keepdims=True)
-    y -= y.mean(axis=1, keepdims=True)
-    norms = np.sqrt(np.sum(x * x, axis=1) * np.sum(y * y, axis=1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(norms > 1e-9, np.sum(x * y, axis=1) / norms, np.nan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

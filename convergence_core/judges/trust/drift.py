@@ -21,13 +21,10 @@ matters, and while an alarm lasts the usual level stays what it was, so that a d
 usual.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-
-from convergence_core.records import Json
 
 N_FIRST: Final = 8
 """Rounds that only say what is usual."""
@@ -81,24 +78,3 @@ class Drift:
         n, step = self.n + 1, difference - self.mean
         mean = self.mean + step / n
         return replace(self, n=n, mean=mean, squares=self.squares + step * (difference - mean))
-
-    def to_json(self) -> dict[str, Json]:
-        """Return a JSON value from which ``from_json`` makes an equal state."""
-        return {
-            "n": self.n,
-            "mean": self.mean,
-            "squares": self.squares,
-            "up": self.up,
-            "down": self.down,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Drift":
-        """Rebuild a state from ``to_json``."""
-        return cls(
-            n=int(value["n"]),
-            mean=float(value["mean"]),
-            squares=float(value["squares"]),
-            up=float(value["up"]),
-            down=float(value["down"]),
-        )

@@ -15,7 +15,7 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
-from convergence_core.judges.agreement import JudgeMode
+from convergence_core.judges.report import JudgeMode
 from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage, canonical_json
 from tasks.calls.metric_calls import Asker, PaidCall

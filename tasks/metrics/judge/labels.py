@@ -2,7 +2,7 @@
 
 import copy
 
-from convergence_core.judges.agreement import JudgeMode
+from convergence_core.judges.report import JudgeMode
 from convergence_core.records import Case, Json
 from tasks.json_values import MISSING, Missing, parse_path, pick
 from tasks.metrics.judge.verdicts import BEST

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from convergence_core.judges.agreement import JudgeMode
+from convergence_core.judges.report import JudgeMode
 from convergence_core.records import Json
 from tasks.metrics.judge.prompts import verdict_key
 from tasks.secrets.process_redaction import redacted_text

@@ -1,0 +1,82 @@
+"""Position and length bias of the judge, over its last judgements; when a round is aborted.
+
+Of pair k, l_k is the mean of both orders' log-odds, beta_k half their difference (``preferences``), and
+x_k = ln(length of the first / length of the second):
+
+    delta = mean_k beta_k,    lambda = sum_k x_k l_k / (sum_k x_k^2 + 2)
+
+delta is what being shown first adds to the log-odds; lambda the slope of l on length, by least squares
+through 0: a pair turned around has -x and -l. The 2 holds it near 0 where answers are equally long.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.judges.rank_correlation import spearman
+from convergence_core.sao.preferences import Comparison, Judgement
+
+LEAST_PAIRS: Final = 100
+"""Pairs below which delta and lambda are not told."""
+MOST_PAIRS: Final = 200
+"""Pairs that are pooled: the last ones."""
+MOST_BIAS: Final = 1.0
+"""|delta| above which a round is aborted."""
+LEAST_AGREEMENT: Final = 0.5
+"""Share of pairs on which both orders agree, below which a round is aborted."""
+LEAST_TO_ABORT: Final = 10
+"""Pairs of one round that may abort it by their agreement alone."""
+RIDGE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeBias:
+    """The judge as its last judgements show it; ``None``: too few."""
+
+    n_pairs: int
+    agreement: float | None
+    """Share of pairs on which both orders agree; ``None``: no pair."""
+    position: float | None
+    """delta."""
+    length: float | None
+    """lambda."""
+    length_correlation: float | None
+    """Spearman's rho of x and l; ``None`` also where one of them is constant."""
+
+    @property
+    def abort_reason(self) -> str | None:
+        """Why the round is to be aborted; ``None``: it is not."""
+        if (
+            self.agreement is not None
+            and self.n_pairs >= LEAST_TO_ABORT
+            and self.agreement < LEAST_AGREEMENT
+        ):
+            return (
+                f"the judge agrees with itself on {self.agreement:.0%} of {self.n_pairs} pairs "
+                f"in both orders, less than {LEAST_AGREEMENT:.0%}"
+            )
+        if self.position is not None and abs(self.position) > MOST_BIAS:
+            return (
+                f"being shown first moves the judge by {self.position:+.2f} log-odds, more than "
+                f"{MOST_BIAS:g}"
+            )
+        return None
+
+
+def judge_bias(judged: Sequence[tuple[Comparison, Judgement]]) -> JudgeBias:
+    """Return what the last ``MOST_PAIRS`` judgements say of the judge."""
+    last = judged[-MOST_PAIRS:]
+    n = len(last)
+    x = np.array([comparison.log_length_ratio for comparison, _ in last])  # (n,)
+    log_odds = np.array([judgement.log_odds for _, judgement in last])  # l, (n,)
+    is_sufficient = n >= LEAST_PAIRS
+    rho = float(spearman(x, log_odds)) if n > 2 else np.nan
+    return JudgeBias(
+        n_pairs=n,
+        agreement=float(np.mean([j.agrees for _, j in last])) if n else None,
+        position=float(np.mean([j.bias for _, j in last])) if is_sufficient else None,
+        length=float(x @ log_odds / (x @ x + RIDGE)) if is_sufficient else None,
+        length_correlation=None if np.isnan(rho) else rho,
+    )
