@@ -1,4 +1,4 @@
-"""Headers that say who sends a request; secrets are read when the request is made."""
+"""Authentication headers; their secrets are read when the request is made."""
 
 import base64
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from functools import partial
 from pydantic import SecretStr
 
 from convergence_core.config import ApiConfig, Configuration
-from convergence_core.errors import ConfigurationError, InfrastructureFault, Problem
+from convergence_core.errors import ConfigurationError, Problem
 from tasks.secrets.redaction import ENV_REFERENCE, Secrets, journal_name
 
 
@@ -48,28 +48,6 @@ def request_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
 
 def _expanded(name: str, text: str, secrets: Secrets) -> SecretStr:
     return secrets.expand(text, key=f"api.request.headers.{name}")
-
-
-def header_fault(error: BaseException, variable: str | None) -> InfrastructureFault | None:
-    """Return the fault of a header that HTTP cannot carry; ``None``: the error is another one.
-
-    The client's own message would repeat the header.
-
-    Args:
-        error: what the client raised; of the ``UnicodeError`` only those of headers.
-        variable: environment variable of the key, if one was sent.
-    """
-    import httpx  # noqa: PLC0415 - functions as targets do without
-
-    is_illegal = isinstance(error, httpx.LocalProtocolError) and "header" in str(error)
-    if not is_illegal and not isinstance(error, UnicodeError):
-        return None
-    what = variable or "`api.request.headers`"
-    return InfrastructureFault(
-        f"nothing was sent: a header holds what HTTP cannot carry. Check {what}.",
-        error_type="bad_header",
-        retryable=False,
-    )
 
 
 def secret_name(api: ApiConfig) -> str | None:

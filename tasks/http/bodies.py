@@ -1,4 +1,4 @@
-"""Bodies of answers: decoded in small pieces, and never read beyond a limit.
+"""Bounded bodies of answers: decoded in small pieces, never read beyond a limit.
 
 Requests ask for ``gzip`` and ``deflate`` alone. Decoding is done here and not by httpx, which
 decodes whatever has arrived at once: a megabyte may decode to a thousand. Bytes are counted before
@@ -10,7 +10,7 @@ proxy may be broken. So its cell is missing, never 0, and the same is not asked 
 
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -66,9 +66,9 @@ def limit_body(
     Raises:
         InfrastructureFault: the body is encoded as it was not asked for.
     """
-    named = response.headers.get("content-encoding", "").lower().split(",")
-    codings = [name.strip().removeprefix("x-") for name in named]
-    codings = [name for name in codings if name not in ("", "identity")]
+    header = response.headers.get("content-encoding", "").lower()
+    named = [name.strip().removeprefix("x-") for name in header.split(",")]
+    codings = [name for name in named if name not in ("", "identity")]
     if len(codings) > MOST_CODINGS or not {*codings} <= {*CODINGS}:
         raise InfrastructureFault(
             f"the answer of {response.request.url.host} is encoded as {', '.join(codings)}; only "
@@ -87,11 +87,7 @@ def limit_body(
         codings, min(max_bytes, MAX_ERROR_BYTES) if is_error else max_bytes,
         None if is_error else fault_of,
     )  # fmt: skip
-    if isinstance(response.stream, httpx.AsyncByteStream):
-        response.stream = _AsyncBody(response.stream, limit)
-    else:
-        assert isinstance(response.stream, httpx.SyncByteStream)  # noqa: S101 - one or the other
-        response.stream = _Body(response.stream, limit)
+    response.stream = _LimitedBody(response.stream, limit)
 
 
 class _Limit:
@@ -182,10 +178,10 @@ class _Decoder:
         return zlib.MAX_WBITS if has_frame else -zlib.MAX_WBITS
 
 
-class _AsyncBody(httpx.AsyncByteStream):
-    """A limited body, read asynchronously."""
+class _LimitedBody(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """A limited body, read by a client of either kind."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, limit: _Limit) -> None:
+    def __init__(self, stream: Any, limit: _Limit) -> None:
         self._stream = stream
         self._limit = limit
 
@@ -197,23 +193,15 @@ class _AsyncBody(httpx.AsyncByteStream):
                 return
         self._limit.check_whole()
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Body(httpx.SyncByteStream):
-    """A limited body, read synchronously."""
-
-    def __init__(self, stream: httpx.SyncByteStream, limit: _Limit) -> None:
-        self._stream = stream
-        self._limit = limit
-
     def __iter__(self) -> Iterator[bytes]:
         for part in self._stream:
             yield from self._limit.pieces(part)
             if self._limit.is_over:
                 return
         self._limit.check_whole()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
     def close(self) -> None:
         self._stream.close()

@@ -1,4 +1,4 @@
-"""Connections of an HTTP client: found and given back in constant time, however many there are.
+"""Connection pool of an HTTP client, in constant time for any number of connections.
 
 httpx keeps all connections in one pool, and httpcore looks through the whole of it, for each idle
 one anew, whenever a request begins or ends: with 64 connections that takes several times as long
@@ -10,7 +10,6 @@ import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from urllib.request import getproxies
 
 import httpx
@@ -21,34 +20,27 @@ IDLE_S = 5.0
 _Origin = tuple[str, str, int | None]
 
 
-@dataclass(slots=True)
-class _Idle:
-    transport: httpx.AsyncHTTPTransport
-    since_s: float
-
-
 class ConnectionPool(httpx.AsyncBaseTransport):
     """A transport over many transports of one connection each. For one event loop.
 
-    The connection that was used last is used first, so that those nobody needs grow old.
+    The connection that was used last is used first, so that surplus ones grow old.
+
+    Args:
+        most: most requests at once; further ones wait until one has ended.
+        verify: which certificates to trust.
     """
 
     def __init__(self, most: int, *, verify: ssl.SSLContext) -> None:
-        """Prepare to connect.
-
-        Args:
-            most: most requests at once; further ones wait until one has ended.
-            verify: which certificates to trust.
-        """
-        self._places = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(most)
         self._verify = verify
-        self._idle: dict[_Origin, deque[_Idle]] = {}
+        self._idle: dict[_Origin, deque[tuple[httpx.AsyncHTTPTransport, float]]] = {}
+        """Transports and since when they are idle, oldest first."""
         self._all: set[httpx.AsyncHTTPTransport] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; its connection is free again when the answer's stream is closed."""
         await self._close_old()
-        await self._places.acquire()
+        await self._slots.acquire()
         origin = (request.url.scheme, request.url.host, request.url.port)
         transport = self._take(origin)
         try:
@@ -69,9 +61,8 @@ class ConnectionPool(httpx.AsyncBaseTransport):
             await transport.aclose()
 
     def _take(self, origin: _Origin) -> httpx.AsyncHTTPTransport:
-        idle = self._idle.get(origin)
-        if idle:
-            return idle.pop().transport
+        if idle := self._idle.get(origin):
+            return idle.pop()[0]
         limits = httpx.Limits(
             max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_S
         )
@@ -80,24 +71,23 @@ class ConnectionPool(httpx.AsyncBaseTransport):
         return transport
 
     def _give_back(self, origin: _Origin, transport: httpx.AsyncHTTPTransport) -> None:
-        self._places.release()
+        self._slots.release()
         if transport in self._all:  # else all were closed meanwhile
-            idle = self._idle.setdefault(origin, deque())
-            idle.append(_Idle(transport, time.monotonic()))
+            self._idle.setdefault(origin, deque()).append((transport, time.monotonic()))
 
     async def _close_old(self) -> None:
-        """Close a connection that nobody has needed for long: one for each request is enough."""
+        """Close a connection that was idle for long: one for each request is enough."""
         oldest_s = time.monotonic() - IDLE_S
         for idle in self._idle.values():
-            if idle and idle[0].since_s < oldest_s:
-                transport = idle.popleft().transport
+            if idle and idle[0][1] < oldest_s:
+                transport, _ = idle.popleft()
                 self._all.discard(transport)
                 await transport.aclose()
                 return
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The body of an answer, which tells once when it has been closed."""
+    """The body of an answer, with a callback for when it has been closed."""
 
     def __init__(self, stream: httpx.AsyncByteStream, on_close: Callable[[], None]) -> None:
         self._stream = stream

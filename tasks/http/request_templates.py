@@ -1,6 +1,7 @@
-"""Placeholders in requests: ``{name}`` for a parameter, ``{input.field}`` for the test case.
+"""Placeholders of request templates.
 
-``{templates.name}`` stands for a text file of ``search_space.templates`` with its own placeholders
+``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case, and
+``{templates.name}`` for a text file of ``search_space.templates`` with its own placeholders
 filled. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
 else are plain braces, and ``{{name}}`` is the plain text ``{name}``. A parameter that is not active
 leaves nothing: its text is empty, and a field that it would fill alone is left out.
@@ -22,7 +23,7 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What placeholders stand for, for one candidate and one case."""
+    """Values of placeholders, for one candidate and one case."""
 
     params: Params
     case_input: Json

@@ -1,4 +1,4 @@
-"""When to ask again: what servers say about it, and full-jitter exponential back-off.
+"""Pauses before retries: what servers ask for, and full-jitter exponential back-off.
 
 The waiting time of the n-th retry is drawn evenly from [0, min(cap, base * 2^n)] (M. Brooker,
 "Exponential Backoff And Jitter", 2015, "full jitter"), on top of what the server asked for.
@@ -17,7 +17,7 @@ import random
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -29,12 +29,10 @@ LONGEST_PAUSE_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait before another try."""
+    """Pauses before further tries."""
 
     base_s: float = 0.5
     cap_s: float = 30.0
-    max_retry_after_s: float = LONGEST_PAUSE_S
-    """A server that asks for a longer pause is not asked again in this run."""
 
     def delay_s(
         self, n_tries: int, retry_after_s: float | None, rng: random.Random
@@ -43,7 +41,7 @@ class Backoff:
         jitter = rng.uniform(0.0, min(self.cap_s, self.base_s * 2.0 ** min(n_tries, 30)))
         if retry_after_s is None:
             return jitter
-        if retry_after_s > self.max_retry_after_s:
+        if retry_after_s > LONGEST_PAUSE_S:
             return None
         return retry_after_s + min(jitter, self.base_s)
 
@@ -55,11 +53,9 @@ def parse_retry_after(text: str | None, *, now_s: float | None = None) -> float 
         text: seconds, or a date.
         now_s: seconds since the epoch that dates are compared with; ``None``: now.
     """
-    if not text:
-        return None
-    seconds = _number(text)
+    seconds = _number(text or "")
     if seconds is None:
-        date_s = _date_s(text)
+        date_s = _date_s(text or "")
         if date_s is None:
             return None
         seconds = date_s - (time.time() if now_s is None else now_s)
@@ -102,51 +98,12 @@ _NAME = re.compile(
 
 
 @lru_cache(maxsize=256)
-def _parts(name: str) -> tuple[str, str] | None:
-    """Return what a header counts, e.g. ``tokens-minute``, and what it says of it."""
+def _parts(name: str) -> tuple[str, str]:
+    """Return a header's window, e.g. ``tokens-minute``, and its field; both empty: it has none."""
     matched = _NAME.fullmatch(name)
     if matched is None:
-        return None
+        return "", ""
     return matched["window"] or matched["before"] or "", matched["field"] or matched["last"]
-
-
-@dataclass(slots=True)
-class _Window:
-    remaining: int | None = None
-    reset_s: float | None = None
-
-
-@dataclass(slots=True)
-class _Windows:
-    """Limits by what they count and over which time, e.g. ``tokens`` or ``requests-day``."""
-
-    by_name: dict[str, _Window] = field(default_factory=dict)
-
-    def take(self, name: str, text: str, now_s: float | None) -> None:
-        parts = _parts(name)
-        if parts is None:
-            return
-        window = self.by_name.setdefault(parts[0], _Window())
-        if parts[1] == "reset":
-            window.reset_s = parse_reset(text, now_s=now_s)
-        elif (number := _number(text)) is not None and math.isfinite(number):
-            window.remaining = max(0, math.floor(number))
-
-    def least(self, *, of_tokens: bool) -> int | None:
-        return min(
-            (
-                window.remaining
-                for name, window in self.by_name.items()
-                if window.remaining is not None and ("token" in name) == of_tokens
-            ),
-            default=None,
-        )
-
-    def reset_s(self) -> float | None:
-        windows = self.by_name.values()
-        used_up = [window for window in windows if window.remaining == 0]
-        resets = [window.reset_s for window in used_up or windows if window.reset_s is not None]
-        return max(resets, default=None)
 
 
 def rate_info(headers: Mapping[str, str], *, now_s: float | None = None) -> RateInfo | None:
@@ -159,46 +116,49 @@ def rate_info(headers: Mapping[str, str], *, now_s: float | None = None) -> Rate
     """
     if now_s is None and "date" in headers:
         now_s = _date_s(headers["date"])
-    windows = _Windows()
-    retry_after_s: float | None = None
+    pauses_s: list[float | None] = []
+    remaining: dict[str, int] = {}
+    resets_s: dict[str, float | None] = {}
     for name, text in headers.items():
-        pause_s = None
-        if name == "retry-after-ms":
-            pause_s = parse_retry_after(text, now_s=now_s)
-            pause_s = None if pause_s is None else pause_s / 1000.0
-        elif name in ("retry-after", "x-ratelimit-retry-after"):
-            pause_s = parse_retry_after(text, now_s=now_s)
-        else:
-            windows.take(name, text, now_s)
-        if pause_s is not None:
-            retry_after_s = max(pause_s, retry_after_s or 0.0)
+        window, field = _parts(name)
+        if name in ("retry-after", "x-ratelimit-retry-after"):
+            pauses_s.append(parse_retry_after(text, now_s=now_s))
+        elif name == "retry-after-ms":
+            pause_ms = parse_retry_after(text, now_s=now_s)
+            pauses_s.append(None if pause_ms is None else pause_ms / 1000.0)
+        elif field == "reset":
+            resets_s[window] = parse_reset(text, now_s=now_s)
+        elif field and (number := _number(text)) is not None and math.isfinite(number):
+            remaining[window] = max(0, math.floor(number))
+    used_up = {window for window, n in remaining.items() if n == 0} or resets_s.keys()
     found = RateInfo(
-        retry_after_s=retry_after_s,
-        remaining_requests=windows.least(of_tokens=False),
-        remaining_tokens=windows.least(of_tokens=True),
-        reset_s=windows.reset_s(),
+        retry_after_s=max((s for s in pauses_s if s is not None), default=None),
+        remaining_requests=min(
+            (n for w, n in remaining.items() if "token" not in w), default=None
+        ),
+        remaining_tokens=min((n for w, n in remaining.items() if "token" in w), default=None),
+        reset_s=max(
+            (s for w, s in resets_s.items() if w in used_up and s is not None), default=None
+        ),
     )
-    return None if found == _NOTHING else found
-
-
-_NOTHING = RateInfo()
+    return None if found == RateInfo() else found
 
 
 def rate_of(headers: Iterable[tuple[bytes, bytes]]) -> RateInfo | None:
     """Return what an answer's raw headers say about limits; quick where they say nothing."""
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     date = b""
     for name, value in headers:
         lower = name.lower()
         if b"ratelimit" in lower or b"retry-after" in lower:
-            told[lower.decode("latin-1")] = value.decode("latin-1")
+            found[lower.decode("latin-1")] = value.decode("latin-1")
         elif lower == b"date":
             date = value
-    if not told:
+    if not found:
         return None
-    if date and any(":" in text or len(text) >= _SHORTEST_MOMENT for text in told.values()):
-        told["date"] = date.decode("latin-1")
-    return rate_info(told)
+    if date and any(":" in text or len(text) >= _SHORTEST_MOMENT for text in found.values()):
+        found["date"] = date.decode("latin-1")
+    return rate_info(found)
 
 
 def _number(text: str) -> float | None:

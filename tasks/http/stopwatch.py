@@ -1,7 +1,7 @@
-"""Times one HTTP exchange, ends it in time, and minds the endpoint's limits at its edges.
+"""Stopwatch of one HTTP exchange, which also keeps its deadline and the endpoint's limits.
 
 Latency is from the first byte sent to the last byte received; waiting for a free connection and
-connecting are not in it. httpx tells of each step through its ``trace`` extension, and waits for
+connecting are not in it. httpx reports each step through its ``trace`` extension, and waits for
 what is done there: so this is also the one place where a call can be held back at the very moment
 it would leave, and where the head of every answer is seen, also of one that ends badly.
 """
@@ -18,7 +18,7 @@ from tasks.http.retries import rate_of
 
 
 class EndpointLimits(Protocol):
-    """Minds an endpoint's limits; see ``tasks.calls.rate_limiter.Gate``."""
+    """Limits of an endpoint; see ``tasks.calls.rate_limiter.EndpointLimiter``."""
 
     async def wait_to_send(self) -> None:
         """Wait until a request may leave.
@@ -33,17 +33,17 @@ class EndpointLimits(Protocol):
         ...
 
 
-_CHECKPOINT: ContextVar[EndpointLimits | None] = ContextVar("checkpoint", default=None)
+_LIMITS: ContextVar[EndpointLimits | None] = ContextVar("limits", default=None)
 
 
 @contextmanager
-def within_limits(checkpoint: EndpointLimits | None) -> Iterator[None]:
-    """Let all exchanges inside pass a checkpoint; ``None``: none."""
-    token = _CHECKPOINT.set(checkpoint)
+def within_limits(limits: EndpointLimits | None) -> Iterator[None]:
+    """Keep an endpoint's limits in all exchanges inside; ``None``: none."""
+    token = _LIMITS.set(limits)
     try:
         yield
     finally:
-        _CHECKPOINT.reset(token)
+        _LIMITS.reset(token)
 
 
 class Stopwatch:
@@ -71,8 +71,8 @@ class Stopwatch:
     async def __call__(self, event: str, info: dict[str, Any]) -> None:
         """Start when the request leaves, and end with its answer."""
         if event.endswith("send_request_headers.started"):
-            if (checkpoint := _CHECKPOINT.get()) is not None:
-                await checkpoint.wait_to_send()
+            if (limits := _LIMITS.get()) is not None:
+                await limits.wait_to_send()
             now_s = asyncio.get_running_loop().time()
             if self._started is None:
                 self._started = time.perf_counter()
@@ -82,10 +82,9 @@ class Stopwatch:
         elif event.endswith("receive_response_headers.complete"):
             self.awaits_head = False
             self._end_at(self._end_s)
-            if (checkpoint := _CHECKPOINT.get()) is not None:
-                rate = rate_of(info["return_value"][-1])
-                if rate is not None:
-                    checkpoint.observe(rate)
+            rate = rate_of(info["return_value"][-1])
+            if rate is not None and (limits := _LIMITS.get()) is not None:
+                limits.observe(rate)
 
     @property
     def missed_head(self) -> bool:

@@ -1,26 +1,19 @@
-"""What all providers of chat models share: settings, one exchange, faults without secrets."""
+"""Providers of chat models: settings, one timed exchange, and faults without secrets."""
 
 import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
-from urllib.parse import urlsplit
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import httpx
 
-from convergence_core.errors import (
-    Billed,
-    CandidateFault,
-    EvaluationFault,
-    InfrastructureFault,
-)
+from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
-from tasks.http.authentication import header_fault
-from tasks.http.bodies import MAX_RESPONSE_BYTES
-from tasks.http.clients import bad_body_fault, make_client, transport_fault
+from tasks.http.clients import ClientSettings
+from tasks.http.faults import bad_body_fault, bare, header_fault
 from tasks.http.stopwatch import Stopwatch
 from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion
@@ -37,66 +30,39 @@ _MIN_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatEndpoint:
-    """How an endpoint is reached."""
+class ChatSettings:
+    """Settings that every provider has."""
 
-    timeout_s: float = 60.0
-    """From sending to the last byte."""
-    connect_s: float | None = None
-    """Longest wait for a connection; ``None``: ``timeout_s``."""
-    first_byte_s: float | None = None
-    """From sending to the head of the answer; ``None``: ``timeout_s``."""
-    n_connections: int = 100
-    """Most connections at once."""
-    max_response_bytes: int = MAX_RESPONSE_BYTES
-    """Most bytes of an answer, decoded."""
-
-    def open(self) -> httpx.AsyncClient:
-        """Return a client that never retries."""
-        return make_client(
-            self.timeout_s,
-            self.n_connections,
-            connect_s=self.connect_s,
-            max_response_bytes=self.max_response_bytes,
-        )
-
-    def stopwatch(self, limit: asyncio.Timeout) -> Stopwatch:
-        """Return what times one exchange, and ends it by this limit."""
-        return Stopwatch(limit, self.timeout_s, first_byte_s=self.first_byte_s)
-
-
-class ChatSettings(TypedDict, total=False):
-    """What every provider can be told."""
-
-    headers: Callable[[], Mapping[str, str]]
-    """Called for each request, so that a key is read when it is used. Absent: none are sent."""
-    connection: ChatEndpoint
-    """How the endpoint is reached."""
-    secret: str | None
+    headers: Callable[[], Mapping[str, str]] = dict
+    """Called for each request, so that a key is read when it is used."""
+    client: ClientSettings = field(default_factory=ClientSettings)
+    secret: str | None = None
     """Environment variable of the key, for messages."""
-    unsupported: Unsupported
-    """What happens with a setting that the model has no field for. Absent: it is refused."""
-    provider: str
-    """Short name for tables and prices. Absent: the class's own."""
+    unsupported: Unsupported = "refuse"
+    """What happens with a setting that the model has no field for."""
+    provider: str = "openai"
+    """Short name for tables and prices."""
+
+
+class RawAnswer(NamedTuple):
+    """The JSON of an answer, as if it had come in one piece, and when it came."""
+
+    raw: dict[str, Json]
+    first_token_ms: float | None
+    """Since sending; ``None``: it was not streamed."""
+    latency_ms: float
 
 
 class Provider(ABC):
     """An ``LLM`` whose request can be seen before it is sent; never retries by itself."""
 
-    provider = "openai"
-
-    def __init__(self, base_url: str, **settings: Unpack[ChatSettings]) -> None:
-        self._base_url = base_url
-        self._headers = settings.get("headers", dict)
-        self._connection = settings.get("connection", ChatEndpoint())
-        self._secret = settings.get("secret")
-        self._unsupported = settings.get("unsupported", "refuse")
-        self.provider = settings.get("provider", self.provider)
-
-    @property
-    def base_url(self) -> str:
+    def __init__(self, base_url: str, settings: ChatSettings) -> None:
+        self.base_url = base_url
         """Where requests go; part of every ``call_key``."""
-        return self._base_url
+        self.provider = settings.provider
+        """Short name for tables and prices."""
+        self._settings = settings
+        self._client: httpx.AsyncClient | None = None
 
     @abstractmethod
     def mapped(
@@ -108,8 +74,8 @@ class Provider(ABC):
             CandidateFault: a message holds what the provider has no form for.
         """
 
-    def place(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
-        """Return what beside base URL, model and body says who is asked."""
+    def address(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - some need it
+        """Return the parts of a request's address beside base URL, model and body."""
         return {}
 
     @abstractmethod
@@ -129,7 +95,7 @@ class Provider(ABC):
             body: as ``mapped`` made it.
             model: as it is asked for.
             query: parameters of the URL.
-            stream: whether the answer comes in pieces, which tells when it began.
+            stream: whether the answer comes in pieces, which shows when it began.
 
         Raises:
             CandidateFault: the request is refused for its content or parameters.
@@ -137,9 +103,11 @@ class Provider(ABC):
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
         """
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def complete(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
@@ -162,50 +130,101 @@ class Provider(ABC):
             raise completion.fault
         return replace(completion, dropped=mapped.dropped) if mapped.dropped else completion
 
-    def _exchange_fault(
-        self, error: BaseException, stopwatch: Stopwatch, sent: Mapping[str, Any]
-    ) -> EvaluationFault:
-        """Return the fault of an exchange that broke off; errors of headers may repeat keys."""
-        if isinstance(error, EvaluationFault):
-            return error  # of a checkpoint
-        unsendable = header_fault(error, self._secret)
-        if unsendable is not None:
-            return unsendable
-        connection = self._connection
-        fault = transport_fault(
-            error,
-            url=bare(self._base_url),
-            timeout_s=connection.timeout_s,
-            connect_s=connection.connect_s,
-            first_byte_s=connection.first_byte_s,
-            stopwatch=stopwatch,
-        )
-        return without_secrets(fault, sent)
+    # -- one exchange
 
-    def _fault(
-        self, status: int, text: str, headers: httpx.Headers, sent: Mapping[str, Any]
-    ) -> EvaluationFault:
-        fault = provider_fault(
-            status, text, headers, url=bare(self._base_url), secret=self._secret
-        )
-        return without_secrets(fault, sent)
+    def _open_client(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = self._settings.client.open()
+        return self._client
 
-    def _parsed(self, response: httpx.Response, sent: Mapping[str, Any]) -> dict[str, Json]:
+    @asynccontextmanager
+    async def _exchange(self, sent: Mapping[str, Any]) -> AsyncIterator[Stopwatch]:
+        """Time the exchange inside and end it by its limits.
+
+        Args:
+            sent: headers; their values are kept out of faults, for servers repeat keys.
+
+        Raises:
+            EvaluationFault: it failed.
+        """
+        stopwatch: Stopwatch | None = None
+        try:
+            async with self._settings.client.timed() as stopwatch:
+                yield stopwatch
+        except EvaluationFault as fault:
+            raise _without_secrets(fault, sent) from None
+        except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:
+            assert stopwatch is not None  # noqa: S101 - made before anything can fail
+            url, secret = bare(self.base_url), self._settings.secret
+            failed = header_fault(error, secret) or self._settings.client.fault(
+                error, url=url, stopwatch=stopwatch
+            )
+            raise _without_secrets(failed, sent) from None
+
+    async def _read(
+        self, response: httpx.Response, joiner: Joiner | None, stopwatch: Stopwatch
+    ) -> RawAnswer:
+        """Read an answer to its end.
+
+        Args:
+            response: whose head has come.
+            joiner: of a streamed answer's pieces; ``None``: none was asked for.
+            stopwatch: of the exchange.
+
+        Raises:
+            EvaluationFault: it reports an error, is no JSON object, or was cut.
+        """
+        kind = response.headers.get("content-type", "text/event-stream")
+        is_whole = joiner is None or response.status_code >= 300
+        if joiner is None or is_whole or "text/event-stream" not in kind:
+            await response.aread()
+            latency_ms = stopwatch.read_ms()
+            return RawAnswer(self._parsed(response), None, latency_ms)
+        first_token_ms: float | None = None
+        chunks = response.aiter_bytes()
+        async with aclosing(event_data(chunks)) as events:
+            async for data in events:
+                if data.strip() == DONE:
+                    latency_ms = stopwatch.read_ms()
+                    await _drain(chunks)
+                    return RawAnswer(joiner.raw, first_token_ms, latency_ms)
+                if not data.strip():
+                    continue
+                piece = read_piece(data, url=bare(self.base_url))
+                self._check_reported(piece, response)
+                if joiner.add(piece) and first_token_ms is None:
+                    first_token_ms = stopwatch.read_ms()
+        if not joiner.is_whole:
+            raise cut_fault(bare(self.base_url))
+        return RawAnswer(joiner.raw, first_token_ms, stopwatch.read_ms())
+
+    def _check_reported(self, raw: Mapping[str, Json], response: httpx.Response) -> None:
+        url, secret = bare(self.base_url), self._settings.secret
+        reported = reported_fault(raw, response.headers, url=url, secret=secret)
+        if reported is not None:
+            raise reported
+
+    def _status_fault(self, response: httpx.Response) -> EvaluationFault:
+        return provider_fault(
+            response.status_code,
+            response.text,
+            response.headers,
+            url=bare(self.base_url),
+            secret=self._settings.secret,
+        )
+
+    def _parsed(self, response: httpx.Response) -> dict[str, Json]:
         """Return the JSON object of a whole answer, or raise its fault."""
         if response.status_code >= 300:
-            raise self._fault(response.status_code, response.text, response.headers, sent)
-        url = bare(self._base_url)
+            raise self._status_fault(response)
         try:
             raw = to_json(response.json())
+            if not isinstance(raw, dict):
+                raise TypeError("not an object")
         except (ValueError, TypeError, RecursionError) as error:
-            fault = bad_body_fault(error, response.text, url=url)
-            raise without_secrets(fault, sent) from None
-        if not isinstance(raw, dict):
-            problem = ValueError("not an object")
-            raise without_secrets(bad_body_fault(problem, response.text, url=url), sent)
-        reported = reported_fault(raw, response.headers, url=url, secret=self._secret)
-        if reported is not None and not raw.get("choices"):
-            raise without_secrets(reported, sent)
+            raise bad_body_fault(error, response.text, url=bare(self.base_url)) from None
+        if not raw.get("choices"):
+            self._check_reported(raw, response)
         return raw
 
     def _check_chat(self, raw: Mapping[str, Json]) -> None:
@@ -216,48 +235,12 @@ class Provider(ABC):
         """
         if raw.keys().isdisjoint(_CHAT_FIELDS):
             raise InfrastructureFault(
-                f"the answer of {bare(self._base_url)} is none of a chat model: it has none of "
+                f"the answer of {bare(self.base_url)} is none of a chat model: it has none of "
                 f"{', '.join(f'`{name}`' for name in _CHAT_FIELDS)}",
                 error_type="bad_body",
                 details=json.dumps(dict(raw), ensure_ascii=False),
                 may_be_billed=True,
             )
-
-    async def _joined(
-        self,
-        response: httpx.Response,
-        joiner: Joiner,
-        stopwatch: Stopwatch,
-        sent: Mapping[str, Any],
-    ) -> tuple[dict[str, Json], float | None, float]:
-        """Return a streamed answer in one piece, and the milliseconds to its first and last piece.
-
-        Raises:
-            EvaluationFault: the stream reports an error, or was cut.
-        """
-        url = bare(self._base_url)
-        if "text/event-stream" not in response.headers.get("content-type", "text/event-stream"):
-            await response.aread()  # a server that does not stream
-            return self._parsed(response, sent), None, stopwatch.read_ms()
-        first_token_ms: float | None = None
-        chunks = response.aiter_bytes()
-        async with aclosing(event_data(chunks)) as events:
-            async for data in events:
-                if data.strip() == DONE:
-                    latency_ms = stopwatch.read_ms()
-                    await _drain(chunks)
-                    return joiner.raw, first_token_ms, latency_ms
-                if not data.strip():
-                    continue
-                piece = read_piece(data, url=url)
-                fault = reported_fault(piece, response.headers, url=url, secret=self._secret)
-                if fault is not None:
-                    raise without_secrets(fault, sent)
-                if joiner.add(piece) and first_token_ms is None:
-                    first_token_ms = stopwatch.read_ms()
-        if not joiner.is_whole:
-            raise cut_fault(url)
-        return joiner.raw, first_token_ms, stopwatch.read_ms()
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
@@ -284,17 +267,11 @@ def check_refused(mapped: Mapped, *, model: str, provider: str) -> None:
         )
 
 
-def without_secrets(fault: EvaluationFault, sent: Mapping[str, Any]) -> EvaluationFault:
-    """Take what was sent in headers out of a fault: servers repeat keys in their errors."""
+def _without_secrets(fault: EvaluationFault, sent: Mapping[str, Any]) -> EvaluationFault:
+    """Take what was sent in headers out of a fault."""
     values = [value for value in sent.values() if isinstance(value, str)]
     words = {word for value in values for word in (value, *value.split())}
     redact = Redactor(values=[word for word in words if len(word) >= _MIN_SECRET])
     fault.args = tuple(redact(str(part)) for part in fault.args)
     fault.details = redact(fault.details)
     return fault
-
-
-def bare(url: str) -> str:
-    """Return a URL without user name, password and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,4 +1,4 @@
-"""What providers' own error codes say beyond the HTTP status, and whose fault that is.
+"""Faults of providers, by their own error codes beyond the HTTP status.
 
 A key that Gemini does not know is a 400 there, and so is an account of OpenAI's that reached its
 own limit; a prompt that Azure's filter stopped is a 400 that is a refusal; Groq has a status of its
@@ -12,7 +12,7 @@ import httpx
 
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
-from tasks.http.clients import status_fault
+from tasks.http.faults import access_refused, status_fault
 from tasks.http.retries import rate_of
 from tasks.providers.answers import REFUSAL
 
@@ -29,23 +29,17 @@ def provider_fault(
     status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault:
     """Return the fault that an answer with an error status means; see ``status_fault``."""
-    kind = f"http_{status}"
+    codes = _codes(body) if status == 400 else set()
     if status == 400 and any(mark in body for mark in _BAD_KEY):
-        fix = f"Check the value of {secret}." if secret else "Add `api.auth` to the configuration."
-        return InfrastructureFault(
-            f"HTTP 400 from {url}: access refused. {fix}",
-            error_type=kind,
-            details=body,
-            retryable=False,
-        )
-    if status == 400 and _LIMIT_REACHED in _codes(body):
+        return access_refused(url, status, secret, details=body)
+    if _LIMIT_REACHED in codes:
         return InfrastructureFault(
             f"HTTP 400 from {url}: the account's own limit is reached. Raise it with the provider.",
-            error_type=kind,
+            error_type="http_400",
             details=body,
             retryable=False,
         )
-    if status == 400 and _codes(body) & _FILTERED:
+    if codes & _FILTERED:
         return CandidateFault(
             "the provider's filter stopped the prompt", error_type=REFUSAL, details=body
         )
@@ -53,7 +47,7 @@ def provider_fault(
         rate = rate_of(headers.raw)
         return InfrastructureFault(
             f"HTTP {status} from {url}: its service tier is full",
-            error_type=kind,
+            error_type=f"http_{status}",
             details=body,
             retry_after_s=None if rate is None else rate.retry_after_s,
             rate=rate,
@@ -69,8 +63,7 @@ def reported_fault(
     if not error:
         return None
     body = json.dumps(dict(piece), ensure_ascii=False)
-    code = error.get("code") if isinstance(error, dict) else None
-    status = error.get("status_code", code) if isinstance(error, dict) else None
+    status = error.get("status_code", error.get("code")) if isinstance(error, dict) else None
     if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600:
         return provider_fault(status, body, headers, url=url, secret=secret)
     return InfrastructureFault(

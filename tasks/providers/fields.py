@@ -1,4 +1,4 @@
-"""Which field of a request a setting becomes, for each provider and model; pure and table-driven.
+"""Request fields of settings, by provider and model: a table of rules.
 
 Settings have OpenAI's names. A rule says that a setting has another name, or that there is none for
 it; what no rule names is passed on as it is, for a server that we do not know may know the field.
@@ -15,7 +15,7 @@ OpenAI compatibility (``logprobs``, ``logit_bias`` and ``top_logprobs`` are refu
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from convergence_core.records import Json
@@ -74,72 +74,39 @@ class Rule:
         return not self.while_reasoning or settings.get("reasoning_effort") not in (None, "none")
 
 
-def _sampling(names: str, accepted: tuple[Json, ...], *, reason: str) -> tuple[Rule, Rule]:
-    fields = frozenset(names.split())
+def _rule(fields: str, dialects: frozenset[Dialect], reason: str = "", **more: Any) -> Rule:
+    return Rule(fields=frozenset(fields.split()), dialects=dialects, reason=reason, **more)
+
+
+def _sampling(fields: str, accepted: tuple[Json, ...], reason: str) -> tuple[Rule, Rule]:
+    """Return the rules of fields that a model takes only while it does not reason."""
+    more: dict[str, Any] = {"accepted": accepted, "while_reasoning": True}
     return (
-        Rule(
-            fields=fields,
-            dialects=_BY_NAME,
-            models=_REASONING,
-            accepted=accepted,
-            reason=reason,
-        ),
-        Rule(
-            fields=fields,
-            dialects=_BY_NAME,
-            models=_REASONING_AT_WILL,
-            while_reasoning=True,
-            accepted=accepted,
-            reason=reason,
-        ),
+        _rule(fields, _BY_NAME, reason, models=_REASONING, accepted=accepted),
+        _rule(fields, _BY_NAME, reason, models=_REASONING_AT_WILL, **more),
     )
 
 
 _DEFAULT_ONLY = "the reasoning model takes its default only"
 _NOT_REASONING = "the reasoning model has no such field"
+_BY_REQUEST = "`api.request.stream` says whether answers are streamed"
 _NOT_AT_OPENAI = "OpenAI's chat has no such field"
+_NATIVE_ONLY = "Gemini's OpenAI-compatible endpoint has no such field; `protocol: native` has"
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        fields=frozenset({"stream"}),
-        dialects=_ALL,
-        accepted=(False,),
-        reason="`api.request.stream` says whether answers are streamed",
-    ),
-    Rule(
-        fields=frozenset({"max_tokens"}),
-        dialects=_BY_NAME,
-        models=_NEW_LIMIT,
-        renamed="max_completion_tokens",
-    ),
-    *_sampling("temperature top_p", (1,), reason=_DEFAULT_ONLY),
-    *_sampling("presence_penalty frequency_penalty", (0,), reason=_DEFAULT_ONLY),
-    *_sampling("logprobs", (False,), reason=_NOT_REASONING),
-    *_sampling("top_logprobs", (), reason=_NOT_REASONING),
-    *_sampling("logit_bias", ({},), reason=_NOT_REASONING),
-    Rule(fields=frozenset({"stop"}), dialects=_BY_NAME, models=_NO_STOP, reason=_NOT_REASONING),
-    Rule(
-        fields=frozenset({"reasoning_effort"}),
-        dialects=_OPENAI,
-        models=_NO_REASONING,
-        reason="the model does not reason",
-    ),
-    Rule(
-        fields=frozenset({"top_k", "min_p", "repetition_penalty"}),
-        dialects=_OPENAI,
-        reason=_NOT_AT_OPENAI,
-    ),
-    Rule(
-        fields=frozenset({"logprobs", "top_logprobs", "logit_bias"}),
-        dialects=_GROQ,
-        reason="Groq refuses it",
-    ),
-    Rule(fields=frozenset({"n"}), dialects=_GROQ, accepted=(1,), reason="Groq answers once only"),
-    Rule(
-        fields=frozenset({"seed", "frequency_penalty", "top_k"}),
-        dialects=_GEMINI,
-        reason="Gemini's OpenAI-compatible endpoint has no such field; `protocol: native` has",
-    ),
+    _rule("stream", _ALL, _BY_REQUEST, accepted=(False,)),
+    _rule("max_tokens", _BY_NAME, models=_NEW_LIMIT, renamed="max_completion_tokens"),
+    *_sampling("temperature top_p", (1,), _DEFAULT_ONLY),
+    *_sampling("presence_penalty frequency_penalty", (0,), _DEFAULT_ONLY),
+    *_sampling("logprobs", (False,), _NOT_REASONING),
+    *_sampling("top_logprobs", (), _NOT_REASONING),
+    *_sampling("logit_bias", ({},), _NOT_REASONING),
+    _rule("stop", _BY_NAME, _NOT_REASONING, models=_NO_STOP),
+    _rule("reasoning_effort", _OPENAI, "the model does not reason", models=_NO_REASONING),
+    _rule("top_k min_p repetition_penalty", _OPENAI, _NOT_AT_OPENAI),
+    _rule("logprobs top_logprobs logit_bias", _GROQ, "Groq refuses it"),
+    _rule("n", _GROQ, "Groq answers once only", accepted=(1,)),
+    _rule("seed frequency_penalty top_k", _GEMINI, _NATIVE_ONLY),
 )
 
 
@@ -182,16 +149,10 @@ def map_fields(
 
 def rule_for(name: str, dialect: Dialect, model: str, settings: Mapping[str, Json]) -> Rule | None:
     """Return the first rule that holds for a setting, ``None`` where it is passed on."""
-    for rule in _FIELD_TO_RULES.get(name, ()):
-        if rule.applies(dialect, model, settings):
+    for rule in RULES:
+        if name in rule.fields and rule.applies(dialect, model, settings):
             return rule
     return None
-
-
-_FIELD_TO_RULES: dict[str, tuple[Rule, ...]] = {
-    name: tuple(rule for rule in RULES if name in rule.fields)
-    for name in frozenset().union(*(rule.fields for rule in RULES))
-}
 
 
 def is_accepted(rule: Rule, value: Json) -> bool:
@@ -213,12 +174,10 @@ def settled(
 
 
 def openai_dialect(base_url: str) -> Dialect:
-    """Return how an endpoint of kind ``openai`` is spoken to: its host tells whose it is."""
+    """Return the dialect of an endpoint of kind ``openai``, by its host."""
     host = (urlsplit(base_url).hostname or "").lower()
-    for name, dialect in _HOSTS.items():
-        if host == name or host.endswith("." + name):
-            return dialect
-    return "compatible"
+    found = (d for name, d in _HOSTS.items() if host == name or host.endswith("." + name))
+    return next(found, "compatible")
 
 
 _HOSTS: dict[str, Dialect] = {
@@ -231,17 +190,17 @@ _HOSTS: dict[str, Dialect] = {
 
 def output_limit(body: Mapping[str, Json]) -> int | None:
     """Return the most tokens that one answer to a mapped request may have, ``None``: no limit."""
-    inner = body.get("generationConfig")
-    here = inner if isinstance(inner, dict) else body
-    limits = [
-        here.get(name) for name in ("max_completion_tokens", "max_tokens", "maxOutputTokens")
-    ]
-    known = [n for n in limits if isinstance(n, int) and not isinstance(n, bool) and n > 0]
-    return max(known, default=None)
+    names = ("max_completion_tokens", "max_tokens", "maxOutputTokens")
+    return max((n for name in names if (n := _count(body, name, name))), default=None)
 
 
 def n_answers(body: Mapping[str, Json]) -> int:
     """Return how many answers a mapped request asks for."""
+    return _count(body, "n", "candidateCount") or 1
+
+
+def _count(body: Mapping[str, Json], name: str, gemini_name: str) -> int:
+    """Return a number above 0 of a mapped request, 0 where it has none."""
     inner = body.get("generationConfig")
-    n = inner.get("candidateCount") if isinstance(inner, dict) else body.get("n")
-    return n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 1
+    n = inner.get(gemini_name) if isinstance(inner, dict) else body.get(name)
+    return n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0

@@ -3,12 +3,9 @@
 The key travels in a header (``x-goog-api-key``), never in the URL, where logs would keep it.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Unpack
+from typing import Any
 from urllib.parse import quote
-
-import httpx
 
 from convergence_core.records import Json
 from tasks.providers.answers import ChatCompletion, read_gemini
@@ -17,23 +14,23 @@ from tasks.providers.fields import Mapped
 from tasks.providers.gemini_fields import gemini_request
 from tasks.providers.streams import GeminiJoiner
 
+_DEFAULTS = ChatSettings(provider="gemini")
+
 
 class GeminiChat(Provider):
-    """One endpoint of Gemini's own protocol; see ``Provider``. Never retries by itself."""
+    """One endpoint of Gemini's own protocol; see ``Provider``."""
 
-    provider = "gemini"
-
-    def __init__(self, base_url: str, **settings: Unpack[ChatSettings]) -> None:
-        super().__init__(base_url.rstrip("/").removesuffix("/openai"), **settings)
-        self._client: httpx.AsyncClient | None = None
+    def __init__(self, base_url: str, settings: ChatSettings = _DEFAULTS) -> None:
+        super().__init__(base_url.rstrip("/").removesuffix("/openai"), settings)
 
     def mapped(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
     ) -> Mapped:
         """See ``Provider.mapped``; the model is part of the URL."""
-        return gemini_request(messages, settings, model=model, unsupported=self._unsupported)
+        unsupported = self._settings.unsupported
+        return gemini_request(messages, settings, model=model, unsupported=unsupported)
 
-    def place(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - as the protocol has it
+    def address(self, model: str) -> dict[str, Json]:  # noqa: ARG002 - as the protocol has it
         """Return that it is the provider's own protocol."""
         return {"protocol": "native"}
 
@@ -48,48 +45,21 @@ class GeminiChat(Provider):
         """See ``Provider.send``."""
         name = quote(model.removeprefix("models/"), safe="")
         method = "streamGenerateContent" if stream else "generateContent"
-        url = f"{self._base_url}/models/{name}:{method}"
-        params = {**(query or {}), **({"alt": "sse"} if stream else {})}
-        sent = dict(self._headers())
-        first_token_ms: float | None = None
-        limit = asyncio.timeout(None)
-        stopwatch = self._connection.stopwatch(limit)
-        try:
-            async with limit:
-                client = self._open_client()
-                request = client.build_request(
-                    "POST",
-                    url,
-                    params=params or None,  # type: ignore[arg-type]  # texts by name
-                    json=dict(body),
-                    headers=sent,
-                    extensions={"trace": stopwatch},
-                )
-                response = await client.send(request, stream=stream)
-                try:
-                    if stream and response.status_code < 300:
-                        joiner = GeminiJoiner()
-                        raw, first_token_ms, latency_ms = await self._joined(
-                            response, joiner, stopwatch, sent
-                        )
-                    else:
-                        await response.aread()
-                        latency_ms = stopwatch.read_ms()
-                        raw = self._parsed(response, sent)
-                finally:
-                    await response.aclose()
-        except (httpx.HTTPError, httpx.StreamError, OSError, UnicodeError) as error:
-            raise self._exchange_fault(error, stopwatch, sent) from None
-        self._check_chat(raw)
-        return read_gemini(raw, latency_ms=latency_ms, first_token_ms=first_token_ms)
-
-    async def aclose(self) -> None:
-        """Close the connections; safe to call twice."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    def _open_client(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = self._connection.open()
-        return self._client
+        sent = dict(self._settings.headers())
+        params: dict[str, Any] = {**(query or {}), **({"alt": "sse"} if stream else {})}
+        async with self._exchange(sent) as stopwatch:
+            asked = self._open_client().stream(
+                "POST",
+                f"{self.base_url}/models/{name}:{method}",
+                params=params or None,
+                json=dict(body),
+                headers=sent,
+                extensions={"trace": stopwatch},
+            )
+            async with asked as response:
+                joiner = GeminiJoiner() if stream else None
+                answer = await self._read(response, joiner, stopwatch)
+        self._check_chat(answer.raw)
+        return read_gemini(
+            answer.raw, latency_ms=answer.latency_ms, first_token_ms=answer.first_token_ms
+        )

@@ -1,4 +1,4 @@
-"""From a chat in OpenAI's form to a ``generateContent`` request; pure.
+"""``generateContent`` requests made of chats in OpenAI's form.
 
 Sources: the reference of ``models.generateContent`` (v1beta) for names, and Google's page on OpenAI
 compatibility for what ``reasoning_effort`` means: a budget of thought for Gemini 2.5 and before, a
@@ -79,7 +79,7 @@ def gemini_request(
 
 @dataclass(slots=True)
 class _Draft:
-    """A body in the making; each method puts one setting in, or returns why it cannot."""
+    """A body under construction; each method puts one setting in, or returns why it cannot."""
 
     model: str
     body: dict[str, Json]

@@ -1,4 +1,4 @@
-"""Streamed answers: server-sent events, joined into the answer that would have come in one piece.
+"""Streamed answers: server-sent events, joined into one answer.
 
 Events are as in the HTML standard, section 9.2.6, of which providers use ``data`` alone. A stream
 is whole when it says so (``[DONE]``, or a reason why the answer ended); one that just stops was
@@ -12,7 +12,7 @@ from typing import Protocol
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
 from tasks.json_values import to_json
-from tasks.providers.answers import gemini_parts
+from tasks.providers.answers import first_of, gemini_parts, mapping, mappings
 
 DONE = "[DONE]"
 
@@ -89,29 +89,24 @@ class ChatJoiner:
         for name in ("id", "model", "usage", "x_groq", "usageMetadata"):
             if piece.get(name) is not None:
                 self._head[name] = piece[name]
-        choices = piece.get("choices")
-        for choice in choices if isinstance(choices, list) else []:
-            if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+        for choice in mappings(piece.get("choices")):
+            if choice.get("index", 0) in (0, None):
                 return self._add_choice(choice)
         return False
 
     def _add_choice(self, choice: Mapping[str, Json]) -> bool:
-        reason, delta = choice.get("finish_reason"), choice.get("delta")
+        reason, delta = choice.get("finish_reason"), mapping(choice.get("delta"))
         if isinstance(reason, str) and reason:
             self._finish_reason = reason
-        if not isinstance(delta, dict):
-            return False
         is_content = False
         for name, texts in (("content", self._text), ("refusal", self._refusal)):
             text = delta.get(name)
             if isinstance(text, str) and text:
                 texts.append(text)
                 is_content = True
-        calls = delta.get("tool_calls")
-        for call in calls if isinstance(calls, list) else []:
-            if isinstance(call, dict):
-                self._add_call(call)
-                is_content = True
+        for call in mappings(delta.get("tool_calls")):
+            self._add_call(call)
+            is_content = True
         return is_content
 
     def _add_call(self, piece: Mapping[str, Json]) -> None:
@@ -122,10 +117,9 @@ class ChatJoiner:
         if key not in self._slots:
             self._slots[key] = len(self._calls)
             self._calls.append({"id": piece.get("id"), "name": "", "arguments": ""})
-        call, function = self._calls[self._slots[key]], piece.get("function")
+        call, function = self._calls[self._slots[key]], mapping(piece.get("function"))
         for name in ("name", "arguments"):
-            text = function.get(name) if isinstance(function, dict) else None
-            if isinstance(text, str):
+            if isinstance(text := function.get(name), str):
                 call[name] = str(call[name]) + text
 
     @property
@@ -136,10 +130,8 @@ class ChatJoiner:
     @property
     def raw(self) -> dict[str, Json]:
         """The answer as it would have come in one piece."""
-        message: dict[str, Json] = {
-            "role": "assistant",
-            "content": "".join(self._text) if self._text else None,
-        }
+        content = "".join(self._text) if self._text else None
+        message: dict[str, Json] = {"role": "assistant", "content": content}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
         if self._calls:
@@ -168,10 +160,7 @@ class GeminiJoiner:
         for name in ("modelVersion", "responseId", "usageMetadata", "promptFeedback"):
             if piece.get(name) is not None:
                 self._head[name] = piece[name]
-        candidates = piece.get("candidates")
-        first = candidates[0] if isinstance(candidates, list) and candidates else None
-        if not isinstance(first, dict):
-            return False
+        first = first_of(piece.get("candidates"))
         self._finish_reason = first.get("finishReason") or self._finish_reason
         parts = gemini_parts(first)
         self._parts += parts

@@ -1,4 +1,4 @@
-"""A chat model of any provider as a target: parameters and a case become a request."""
+"""Chat models as targets: parameters and a case become a request."""
 
 from collections.abc import Mapping
 
@@ -9,21 +9,16 @@ from convergence_core.errors import Billed, CandidateFault
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.http.authentication import request_headers, secret_name
+from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
-from tasks.providers import (
-    ChatCompletion,
-    ChatEndpoint,
-    Mapped,
-    Provider,
-    check_refused,
-    make_chat,
-)
-from tasks.providers.fields import n_answers, output_limit
+from tasks.providers import make_chat
+from tasks.providers.answers import ChatCompletion, mappings
+from tasks.providers.chat import ChatSettings, Provider, check_refused
+from tasks.providers.fields import Mapped, n_answers, output_limit
 from tasks.secrets.redaction import Secrets
-from tasks.targets.chat_checks import check_parameters, sent_fields, system_parameter
-
-__all__ = ["ChatTarget", "check_parameters", "input_messages"]
+from tasks.targets.chat_checks import sent_fields, system_parameter
+from tasks.targets.endpoint import chosen_model
 
 _NO_PRICES = PriceTable(version="")
 
@@ -61,23 +56,18 @@ class ChatTarget:
         api = self._api
         self.provider: str = api.kind
         """Short name for tables and prices: the kind."""
-        endpoints: dict[str, str | None] = {n: model.endpoint for n, model in api.models.items()}
-        connection = ChatEndpoint(
-            timeout_s=api.request.timeout_seconds,
-            connect_s=api.request.connect_seconds,
-            first_byte_s=api.request.first_byte_seconds,
-            n_connections=workers,
-            max_response_bytes=api.request.max_response_bytes,
+        settings = ChatSettings(
+            headers=lambda: request_headers(api, secrets),
+            client=ClientSettings.of(api.request, workers),
+            secret=secret_name(api),
+            unsupported=api.request.unsupported,
+            provider=api.kind,
         )
+        endpoints: dict[str, str | None] = {
+            name: model.endpoint for name, model in api.models.items()
+        }
         self._chats: dict[str, Provider] = {
-            name: make_chat(
-                api,
-                endpoint,
-                mock_url=mock_url,
-                headers=lambda: request_headers(api, secrets),
-                connection=connection,
-                secret=secret_name(api),
-            )
+            name: make_chat(api, endpoint, settings, mock_url=mock_url)
             for name, endpoint in (endpoints or {"": api.endpoint}).items()
         }
 
@@ -99,13 +89,13 @@ class ChatTarget:
         request, _ = self._prepared(params, case)
         body, model = request["body"], str(request["model"])
         assert isinstance(body, dict)  # noqa: S101 - made by a provider
-        seller = self._seller(params)
-        price = self._prices.find(seller, model)
+        billed_by = self._billing_provider(params)
+        price = self._prices.find(billed_by, model)
         prompt, longest = prompt_bound(body), output_limit(body)
         if longest is None and price is not None:
             longest = price.max_output_tokens
         answers = None if longest is None else longest * n_answers(body)
-        usd = self._prices.worst_case(seller, model, prompt, answers)
+        usd = self._prices.worst_case(billed_by, model, prompt, answers)
         # A tool that the provider runs may have the prompt billed more than once.
         if prompt is None and price is not None and not body.get("tools"):
             prompt = price.context_tokens
@@ -126,7 +116,7 @@ class ChatTarget:
         completion = await self._chat(params).send(
             mapped.body, model=model, query=query, stream=self._api.request.stream
         )
-        cost_usd, price_version = self._cost(self._seller(params), model, completion)
+        cost_usd, price_version = self._cost(self._billing_provider(params), model, completion)
         if completion.fault is not None:
             completion.fault.billed = Billed(
                 usage=completion.usage,
@@ -165,28 +155,19 @@ class ChatTarget:
             raise CandidateFault("no model is named for this request", error_type="no_model")
         mapped = chat.mapped(self._messages(values), model=model, settings=settings)
         check_refused(mapped, model=model, provider=self.provider)
-        query: dict[str, Json] = {name: values.text(text) for name, text in request.query.items()}
-        headers: dict[str, Json] = dict(request.headers)
         return {
             "provider": self.provider,
             "base_url": chat.base_url,
-            **chat.place(model),
-            "query": query,
-            "headers": headers,
+            **chat.address(model),
+            "query": {name: values.text(text) for name, text in request.query.items()},
+            "headers": dict(request.headers),
             "model": model,
             "stream": request.stream,
             "body": dict(mapped.body),
         }, mapped
 
     def _chat(self, params: Params) -> Provider:
-        name = str(params.get("model")) if self._api.models else ""
-        if name not in self._chats:
-            raise CandidateFault(
-                f"`api.models` has no entry {name!r}; the parameter `model` chooses among "
-                f"{', '.join(self._api.models)}",
-                error_type="unknown_model",
-            )
-        return self._chats[name]
+        return self._chats[chosen_model(self._api, params)]
 
     def _messages(self, values: Values) -> list[Mapping[str, Json]]:
         written = self._api.request.messages
@@ -197,12 +178,12 @@ class ChatTarget:
             messages.append({"role": "system", "content": as_text(text)})
         return messages + input_messages(values.case_input)
 
-    def _seller(self, params: Params) -> str:
-        """Return whose prices hold: a compatible endpoint may be that of another provider."""
+    def _billing_provider(self, params: Params) -> str:
+        """Return the provider whose prices hold: a compatible endpoint may be another one's."""
         return provider_of(self.provider, self._chat(params).base_url)
 
     def _cost(
-        self, seller: str, asked: str, completion: ChatCompletion
+        self, billed_by: str, asked: str, completion: ChatCompletion
     ) -> tuple[float | None, str | None]:
         """Return what an answer cost, and the version of the price.
 
@@ -211,14 +192,14 @@ class ChatTarget:
         """
         prices, answered = self._prices, completion.model
         model = asked
-        if answered is not None and prices.find(seller, answered) is not None:
-            versions = [prices.version_of(seller, name) for name in (asked, answered)]
+        if answered is not None and prices.find(billed_by, answered) is not None:
+            versions = [prices.version_of(billed_by, name) for name in (asked, answered)]
             if versions[0] != CONFIGURED or versions[1] == CONFIGURED:
                 model = answered
-        cost_usd = prices.cost(seller, model, completion.usage, batch=self._api.batch_prices)
+        cost_usd = prices.cost(billed_by, model, completion.usage, batch=self._api.batch_prices)
         if cost_usd is None:
             return None, None
-        return cost_usd, prices.version_of(seller, model)
+        return cost_usd, prices.version_of(billed_by, model)
 
 
 def input_messages(case_input: Json) -> list[Mapping[str, Json]]:
@@ -227,9 +208,7 @@ def input_messages(case_input: Json) -> list[Mapping[str, Json]]:
     A list of messages is taken as it is; a mapping with one text in it is that text.
     """
     if isinstance(case_input, list) and case_input:
-        messages = [
-            m for m in case_input if isinstance(m, dict) and {"role", "content"} <= m.keys()
-        ]
+        messages = [m for m in mappings(case_input) if {"role", "content"} <= m.keys()]
         if len(messages) == len(case_input):
             return [*messages]
     if isinstance(case_input, dict) and len(case_input) == 1:

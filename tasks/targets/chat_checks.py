@@ -1,4 +1,4 @@
-"""What a configuration of a chat kind sends, and what of it no model of its space has a field for."""
+"""Checks of chat requests: parameters without a use, settings without a field."""
 
 import difflib
 from collections.abc import Iterator, Mapping

@@ -1,47 +1,33 @@
-"""Any HTTP endpoint as a target: a request from templates, a result from fields of its answer."""
+"""HTTP endpoints as targets: requests from templates, results from fields of answers."""
 
-import asyncio
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import httpx
 
+from convergence_core.budget.prices import PriceTable
 from convergence_core.config import ApiConfig
 from convergence_core.config.secrecy import shown
-from convergence_core.errors import (
-    Billed,
-    CandidateFault,
-    ConfigurationError,
-    InfrastructureFault,
-    Problem,
-)
+from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage
 from tasks.functions.call_forms import merge
-from tasks.http.authentication import header_fault, request_headers, secret_name
-from tasks.http.clients import bad_body_fault, make_client, status_fault, transport_fault
-from tasks.http.proxy_texts import is_of_proxy
+from tasks.http.authentication import request_headers, secret_name
+from tasks.http.clients import ClientSettings
+from tasks.http.faults import bad_body_fault, bare, header_fault, is_of_proxy, status_fault
 from tasks.http.request_templates import Values
-from tasks.http.stopwatch import Stopwatch
 from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
 from tasks.secrets.redaction import Secrets
+from tasks.targets.request_price import RequestPrice
 
-if TYPE_CHECKING:
-    from convergence_core.budget.prices import PriceTable
-
-USER_AGENT = "convergence-optimizer"
+_HEADERS = {"User-Agent": "convergence-optimizer", "Accept": "application/json, */*;q=0.1"}
 
 
 class HttpTarget:
     """Calls ``api.endpoint``, or the one of ``api.models`` that the parameter ``model`` names.
 
     A call costs what its answer says in ``api.response.cost_field``, else the price of one request
-    under ``prices.http``, else nobody knows.
-
-    Raises:
-        ConfigurationError: a URL holds a user name or a password.
+    under ``prices.http``, else it is unknown.
     """
 
     provider = "http"
@@ -53,19 +39,13 @@ class HttpTarget:
         templates: Mapping[str, str],
         secrets: Secrets,
         workers: int,
-        prices: "PriceTable | None" = None,
+        prices: PriceTable | None = None,
     ) -> None:
-        _refuse_credentials(api)
-        price = None if prices is None else prices.find(self.provider, None)
-        self._request_usd = None if price is None else price.request_usd
-        self._price_version = None if prices is None else prices.version_of(self.provider, None)
+        self._price = RequestPrice.of(prices, self.provider)
         self._api = api
         self._templates = templates
         self._secrets = secrets
-        self._workers = workers
-        self._timeout_s = api.request.timeout_seconds
-        self._connect_s = api.request.connect_seconds
-        self._first_byte_s = api.request.first_byte_seconds
+        self._settings = ClientSettings.of(api.request, workers)
         self._client: httpx.AsyncClient | None = None
 
     def request(self, params: Params, case: Case) -> Json:
@@ -85,12 +65,12 @@ class HttpTarget:
             query |= {name: as_text(value) for name, value in merged.items()}
         else:
             body = dict(merge(case.input, params))
-        headers: dict[str, Json] = dict(request.headers)
+        model = chosen_model(self._api, params)
         return {
             "method": request.method,
-            "url": self._url(params),
+            "url": self._api.models[model].endpoint if model else str(self._api.endpoint),
             "query": query,
-            "headers": headers,
+            "headers": dict(request.headers),
             "body": body,
         }
 
@@ -101,7 +81,7 @@ class HttpTarget:
             CandidateFault: as ``request``.
         """
         self.request(params, case)
-        return WorstCase(usd=self._request_usd)
+        return WorstCase(usd=self._price.usd)
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Send the request once and map its answer.
@@ -122,77 +102,40 @@ class HttpTarget:
         if client is not None:
             await client.aclose()
 
-    def _url(self, params: Params) -> str:
-        if not self._api.models:
-            return str(self._api.endpoint)
-        model = str(params.get("model"))
-        if model not in self._api.models:
-            raise CandidateFault(
-                f"`api.models` has no entry {model!r}; the parameter `model` chooses among "
-                f"{', '.join(self._api.models)}",
-                error_type="unknown_model",
-            )
-        return self._api.models[model].endpoint
-
-    def _open_client(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = make_client(
-                self._timeout_s,
-                self._workers,
-                connect_s=self._connect_s,
-                max_response_bytes=self._api.request.max_response_bytes,
-            )
-        return self._client
-
-    def _headers(self) -> httpx.Headers:
-        """Return what is sent beside the body.
+    async def _exchange(self, request: Mapping[str, Json]) -> tuple[httpx.Response, float]:
+        """Send a request once; return its answer and the milliseconds.
 
         Raises:
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: a value holds what HTTP cannot carry.
+            EvaluationFault: it failed.
         """
-        own = {"User-Agent": USER_AGENT, "Accept": "application/json, */*;q=0.1"}
+        if self._client is None:
+            self._client = self._settings.open()
+        url, secret = str(request["url"]), secret_name(self._api)
         try:
-            return httpx.Headers(own | request_headers(self._api, self._secrets))
+            headers = httpx.Headers(_HEADERS | request_headers(self._api, self._secrets))
         except UnicodeError as error:
-            fault = header_fault(error, secret_name(self._api))
-        assert fault is not None  # noqa: S101 - of this kind of error it always is one
-        raise fault
-
-    async def _exchange(self, request: Mapping[str, Json]) -> tuple[httpx.Response, float]:
-        client = self._open_client()
-        url, body = str(request["url"]), request["body"]
-        headers = self._headers()
-        deadline = asyncio.timeout(None)
-        stopwatch = Stopwatch(deadline, self._timeout_s, first_byte_s=self._first_byte_s)
+            raise header_fault(error, secret) or error from None
+        stopwatch = None
         try:
-            async with deadline:
-                response = await client.request(
+            async with self._settings.timed() as stopwatch:
+                response = await self._client.request(
                     str(request["method"]),
                     url,
                     params=request["query"] or None,  # type: ignore[arg-type]  # texts by name
-                    json=body,
+                    json=request["body"],
                     headers=headers,
                     extensions={"trace": stopwatch},
                 )
                 latency_ms = stopwatch.read_ms()
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise header_fault(error, secret_name(self._api)) or transport_fault(
-                error,
-                url=_bare(url),
-                timeout_s=self._timeout_s,
-                connect_s=self._connect_s,
-                first_byte_s=self._first_byte_s,
-                stopwatch=stopwatch,
+            assert stopwatch is not None  # noqa: S101 - made before anything can fail
+            raise header_fault(error, secret) or self._settings.fault(
+                error, url=bare(url), stopwatch=stopwatch
             ) from None  # it holds the request, and with it the headers
         if response.status_code >= 300:
-            raise status_fault(
-                response.status_code,
-                response.text,
-                response.headers,
-                url=_bare(url),
-                secret=secret_name(self._api),
-            )
+            status, text, told = response.status_code, response.text, response.headers
+            raise status_fault(status, text, told, url=bare(url), secret=secret)
         return response, latency_ms
 
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
@@ -229,48 +172,33 @@ class HttpTarget:
     def _billed(self, body: Json) -> Billed:
         """Return what an answer says it cost, else the price of a request."""
         fields = self._api.response
-        usage = Usage(
-            prompt_tokens=_count(body, fields.tokens_in_field),
-            completion_tokens=_count(body, fields.tokens_out_field),
+        prompt, completion = (
+            None if (n := _number(body, path)) is None else int(n)
+            for path in (fields.tokens_in_field, fields.tokens_out_field)
         )
-        told_usd = _number(body, fields.cost_field)
-        if told_usd is not None or self._request_usd is None:
-            return Billed(usage=usage, cost_usd=told_usd)
-        return Billed(usage=usage, cost_usd=self._request_usd, price_version=self._price_version)
+        usage = Usage(prompt_tokens=prompt, completion_tokens=completion)
+        billed = Billed(usage=usage, cost_usd=_number(body, fields.cost_field))
+        return self._price.bill(billed) or billed
 
 
-def _refuse_credentials(api: ApiConfig) -> None:
-    """Check that no URL holds what has to stand in the environment.
+def chosen_model(api: ApiConfig, params: Params) -> str:
+    """Return the entry of ``api.models`` that the parameter ``model`` names; empty: there are none.
 
     Raises:
-        ConfigurationError: one does.
+        CandidateFault: it names another one.
     """
-    key_to_url = {f"api.models.{name}.endpoint": m.endpoint for name, m in api.models.items()}
-    if api.endpoint is not None:
-        key_to_url["api.endpoint"] = api.endpoint
-    problems = [
-        Problem(
-            key=key,
-            rule="must not hold a user name or a password",
-            value="",
-            fix="Remove what stands before the `@`, and write `auth: {type: basic, username: …, "
-            "password_env: …}`.",
+    model = str(params.get("model")) if api.models else ""
+    if model and model not in api.models:
+        raise CandidateFault(
+            f"`api.models` has no entry {model!r}; the parameter `model` chooses among "
+            f"{', '.join(api.models)}",
+            error_type="unknown_model",
         )
-        for key, url in key_to_url.items()
-        if "@" in urlsplit(url).netloc
-    ]
-    if problems:
-        raise ConfigurationError(problems)
-
-
-def _bare(url: str) -> str:
-    """Return a URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    return model
 
 
 def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
-    """Return what an answer says; a plain text is one where no field of JSON is asked for.
+    """Return the JSON of an answer; a plain text is one where no field of JSON is asked for.
 
     Raises:
         CandidateFault: a number in it is not finite.
@@ -287,8 +215,7 @@ def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
         text = response.text
         if is_plain and is_text_allowed and text.strip() and not is_of_proxy(text):
             return to_json(text)
-        url = _bare(str(response.request.url))
-        raise bad_body_fault(error, text, url=url) from error
+        raise bad_body_fault(error, text, url=bare(str(response.request.url))) from error
 
 
 def _json_of(response: httpx.Response) -> object:
@@ -326,8 +253,3 @@ def _number(body: Json, path: str | None) -> float | None:
             may_be_billed=True,
         )
     return float(value) if value >= 0 else None  # not NaN either
-
-
-def _count(body: Json, path: str | None) -> int | None:
-    number = _number(body, path)
-    return None if number is None else int(number)

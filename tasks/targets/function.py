@@ -1,4 +1,4 @@
-"""A Python function as a target: sync in threads, async in a loop of its own, or in processes."""
+"""Python functions as targets: in threads, in a loop of their own, or in processes."""
 
 import asyncio
 import functools
@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import (
-    Billed,
     CandidateFault,
     ConfigurationError,
     EndpointDownError,
@@ -18,7 +17,7 @@ from convergence_core.errors import (
     Problem,
 )
 from convergence_core.ports import WorstCase
-from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
+from convergence_core.records import Case, Json, Params, Reply
 from tasks.functions.call_forms import CallForm, call_form
 from tasks.functions.function_results import reply_of, result_json
 from tasks.functions.processes import ChildPool
@@ -32,6 +31,7 @@ from tasks.functions.workers import (
     measured,
     measured_async,
 )
+from tasks.targets.request_price import RequestPrice
 
 WORKER_DIED = "worker_died"
 
@@ -57,7 +57,7 @@ class FunctionTarget:
     """Calls one function; see ``tasks.functions.call_forms`` for how.
 
     A call costs what its result says, else the price of one request under ``prices.function``,
-    else nobody knows.
+    else it is unknown.
     """
 
     provider = "function"
@@ -71,9 +71,7 @@ class FunctionTarget:
         timeout_s: float,
         prices: PriceTable | None = None,
     ) -> None:
-        price = None if prices is None else prices.find(self.provider, None)
-        self._request_usd = None if price is None else price.request_usd
-        self._price_version = None if prices is None else prices.version_of(self.provider, None)
+        self._price = RequestPrice.of(prices, self.provider)
         self._name = name
         self._form = form
         self._runner = runner
@@ -85,7 +83,7 @@ class FunctionTarget:
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - as the protocol has it
         """Return the price of one request; a result that names another is believed afterwards."""
-        return WorstCase(usd=self._request_usd)
+        return WorstCase(usd=self._price.usd)
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Call the function once.
@@ -98,11 +96,11 @@ class FunctionTarget:
         try:
             reply = await self._call(params, case)
         except CandidateFault as fault:
-            fault.billed = self._bill(fault.billed)
+            fault.billed = self._price.bill(fault.billed)
             raise
-        if reply.cost_usd is not None or self._request_usd is None:
+        if reply.cost_usd is not None or self._price.usd is None:
             return reply
-        return replace(reply, cost_usd=self._request_usd, price_version=self._price_version)
+        return replace(reply, cost_usd=self._price.usd, price_version=self._price.version)
 
     async def _call(self, params: Params, case: Case) -> Reply:
         args, keywords = self._form.arguments(case.input, params)
@@ -128,13 +126,6 @@ class FunctionTarget:
                 failure.message, error_type=failure.error_type, details=failure.details
             )
         return reply_of(outcome, provider=self.provider)
-
-    def _bill(self, told: Billed | None) -> Billed | None:
-        """Return what a failed call cost: what the function said, else the price of a request."""
-        if self._request_usd is None or (told is not None and told.cost_usd is not None):
-            return told
-        told = told or Billed(usage=NO_USAGE, cost_usd=None)
-        return replace(told, cost_usd=self._request_usd, price_version=self._price_version)
 
     async def aclose(self) -> None:
         """End threads or processes; safe to call twice."""
@@ -214,7 +205,7 @@ def make_function_target(
             it runs in this process.
         base_dir: folder that relative paths start from.
         name: how requests and messages call it.
-        prices: what calls cost; ``None``: nobody knows.
+        prices: what calls cost; ``None``: unknown.
 
     Raises:
         ConfigurationError: its signature fits no call form.

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import RateInfo
 from tasks.http.stopwatch import within_limits
-from tasks.providers import AzureChat, ChatEndpoint, GeminiChat, OpenAIChat, Provider
+from tasks.providers.chat import Provider
+from tasks.providers.gemini import GeminiChat
+from tasks.providers.openai_chat import AzureChat, OpenAIChat
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
     events,
@@ -51,22 +54,14 @@ def native_answer(text: str | None, *, model: str = "served") -> Answer:
     return gemini_answer(*parts, modelVersion=model)
 
 
-def groq(base_url: str, **settings: Any) -> Provider:
-    return OpenAIChat(base_url, dialect="groq", provider="groq", **settings)
-
-
-def gemini(base_url: str, **settings: Any) -> Provider:
-    return OpenAIChat(base_url, dialect="gemini", provider="gemini", **settings)
-
-
-def judge(base_url: str, **settings: Any) -> Provider:
-    return OpenAIChat("https://a.invalid", sends_to=base_url, **settings)
+def judge(base_url: str) -> Provider:
+    return OpenAIChat("https://a.invalid", sends_to=base_url)
 
 
 PROVIDERS = {
     "openai": Kind(OpenAIChat, "/v1"),
-    "groq": Kind(groq, "/openai/v1"),
-    "gemini": Kind(gemini, "/v1beta/openai"),
+    "groq": Kind(partial(OpenAIChat, dialect="groq"), "/openai/v1"),
+    "gemini": Kind(partial(OpenAIChat, dialect="gemini"), "/v1beta/openai"),
     "azure": Kind(AzureChat, "/openai"),
     "azure undated": Kind(AzureChat, "/openai/v1"),
     "mocked": Kind(judge, "/v1"),
@@ -88,7 +83,7 @@ def kind(request):
 
 def complete(kind, answer, **options) -> Any:
     with LoopbackServer(lambda _: answer) as server:
-        llm = kind.make(server.url + kind.base_url, connection=ChatEndpoint(timeout_s=60.0))
+        llm = kind.make(server.url + kind.base_url)
 
         async def go() -> Any:
             try:
@@ -147,7 +142,7 @@ def test_what_is_mapped_is_what_is_sent(kind):
 def test_a_stream_says_the_same_as_one_piece(kind):
     answer = events(kind.stream, done=not isinstance(kind, NativeKind))
     with LoopbackServer(lambda _: answer) as server:
-        llm = kind.make(server.url + kind.base_url, connection=ChatEndpoint(timeout_s=60.0))
+        llm = kind.make(server.url + kind.base_url)
 
         async def go() -> Any:
             try:

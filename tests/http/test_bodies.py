@@ -19,7 +19,7 @@ from convergence.client import AsyncClient, Client, ServiceRefusedError
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from tasks.http.bodies import MAX_ERROR_BYTES, TOO_LARGE
-from tasks.http.clients import make_client
+from tasks.http.clients import ClientSettings
 from tasks.providers import make_llm
 from tasks.secrets.redaction import Secrets
 from tests.support import chat_servers, http_targets
@@ -295,7 +295,7 @@ def test_what_a_proxy_of_the_environment_sends_is_limited_too(monkeypatch):
         monkeypatch.setenv("NO_PROXY", "")
 
         async def go() -> httpx.Response:
-            async with make_client(5.0, 2, max_response_bytes=LIMIT) as client:
+            async with ClientSettings(max_response_bytes=LIMIT).open() as client:
                 return await client.get("http://somewhere.invalid/")
 
         with pytest.raises(InfrastructureFault) as caught:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from tasks.http.clients import make_client
+from tasks.http.clients import ClientSettings
 
 
 class Server:
@@ -41,6 +41,10 @@ class Server:
         self.n_open -= 1
 
 
+def client_of(n_connections: int) -> httpx.AsyncClient:
+    return ClientSettings(n_connections=n_connections).open()
+
+
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Server]:
     server = Server()
@@ -67,7 +71,7 @@ async def ask_at_once(client: httpx.AsyncClient, server: Server, n: int) -> None
 
 def test_a_connection_is_used_again_and_there_are_as_many_as_requests_at_once():
     async def check() -> None:
-        async with running() as server, make_client(30.0, 8) as client:
+        async with running() as server, client_of(8) as client:
             for _ in range(20):
                 await client.get(f"{server.url}/now")
             assert server.n_connections == 1
@@ -80,7 +84,7 @@ def test_a_connection_is_used_again_and_there_are_as_many_as_requests_at_once():
 
 def test_more_requests_than_connections_wait_without_a_time_out():
     async def check() -> None:
-        async with running() as server, make_client(30.0, 2) as client:
+        async with running() as server, client_of(2) as client:
             asked = [asyncio.create_task(client.get(f"{server.url}/wait")) for _ in range(6)]
             await until(lambda: server.n_waiting == 2)
             assert server.n_connections == 2
@@ -93,7 +97,7 @@ def test_more_requests_than_connections_wait_without_a_time_out():
 
 def test_requests_that_were_cut_or_given_up_leave_their_place_to_others():
     async def check() -> None:
-        async with running() as server, make_client(30.0, 1) as client:
+        async with running() as server, client_of(1) as client:
             for _ in range(3):
                 with pytest.raises(httpx.RemoteProtocolError):
                     await client.get(f"{server.url}/cut")
@@ -114,7 +118,7 @@ def test_connections_that_nobody_needs_are_closed_one_with_each_request(
     monkeypatch: pytest.MonkeyPatch,
 ):
     async def check() -> None:
-        async with running() as server, make_client(30.0, 8) as client:
+        async with running() as server, client_of(8) as client:
             await ask_at_once(client, server, 8)
             monkeypatch.setattr("tasks.http.connections.IDLE_S", -1.0)
             for _ in range(8):
@@ -127,7 +131,7 @@ def test_connections_that_nobody_needs_are_closed_one_with_each_request(
 def test_closing_the_client_closes_all_connections():
     async def check() -> None:
         async with running() as server:
-            client = make_client(30.0, 4)
+            client = client_of(4)
             await ask_at_once(client, server, 4)
             await client.aclose()
             await until(lambda: server.n_open == 0)
@@ -144,7 +148,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, var
     async def check() -> None:
         async with running() as proxy:
             monkeypatch.setenv(variable, proxy.url)
-            async with make_client(30.0, 2) as client:
+            async with client_of(2) as client:
                 assert (await client.get("http://example.invalid/now")).json() == {}
             assert proxy.n_connections == 1
 

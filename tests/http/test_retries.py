@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.records import RateInfo
-from tasks.http.retries import Backoff, parse_reset, parse_retry_after, rate_info, rate_of
+from tasks.http.retries import (
+    LONGEST_PAUSE_S,
+    Backoff,
+    parse_reset,
+    parse_retry_after,
+    rate_info,
+    rate_of,
+)
 
 NOW_S = 1445412480.0 - 60.0
 """A minute before Wed, 21 Oct 2015 07:28:00 GMT."""
@@ -28,7 +35,7 @@ def test_a_pause_is_never_shorter_than_the_server_asks(n_tries, retry_after_s, s
 
 
 def test_a_server_that_asks_for_too_long_a_pause_is_given_up():
-    assert Backoff(max_retry_after_s=60).delay_s(1, 61.0, random.Random(1)) is None
+    assert Backoff().delay_s(1, LONGEST_PAUSE_S + 1.0, random.Random(1)) is None
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ from convergence_core.rlp.scale import Scale
 from convergence_core.rlp.strategies import Strategy
 from convergence_core.space import Choice, Integer, Space
 from tasks.calls.metric_calls import PaidCall
+from tasks.http.clients import ClientSettings
 from tasks.mock.mock_server import MockServer
 from tasks.mock.tiny_world import BINS, MODELS, TEMPERATURES
-from tasks.providers import ChatEndpoint, OpenAIChat
+from tasks.providers.chat import ChatSettings
+from tasks.providers.openai_chat import OpenAIChat
 from tasks.rlp.model_calls import Answered, Model
 from tasks.rlp.prompts import Messages
 
@@ -79,9 +81,8 @@ class PlainAsker:
 
 
 def tiny_chat(url: str, *, timeout_s: float = 20.0) -> OpenAIChat:
-    return OpenAIChat(
-        f"{url}/v1", connection=ChatEndpoint(timeout_s=timeout_s), unsupported="drop"
-    )
+    client = ClientSettings(timeout_s=timeout_s)
+    return OpenAIChat(f"{url}/v1", ChatSettings(client=client, unsupported="drop"))
 
 
 def tiny_model_of(llm: OpenAIChat) -> Model:

@@ -12,7 +12,6 @@ from convergence_core.records import Case, Usage
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Redactor, Secrets
-from tasks.targets.endpoint import HttpTarget
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, NO_PRICES, ask, fault_of, made_target
@@ -267,14 +266,6 @@ def test_a_plain_text_is_no_result_where_a_field_of_json_is(text):
         assert ask(http_api(server.url)).value == text
     fault = fault_of(answer, response={"result_field": "result"})
     assert (fault.fault, fault.error_type) == ("infrastructure", "bad_body")
-
-
-def test_a_url_with_a_password_is_refused_and_not_shown():
-    made = loaded(api=http_api("http://127.0.0.1:1/")).configuration.api
-    leaky = made.model_copy(update={"endpoint": "https://me:hunter2@host/v1"})
-    with pytest.raises(ConfigurationError, match=r"api\.endpoint") as caught:
-        HttpTarget(leaky, templates={}, secrets=Secrets({}), workers=1)
-    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

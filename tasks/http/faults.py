@@ -1,0 +1,149 @@
+"""Faults of HTTP exchanges: causes in words, whose fault each is, and whether it may be billed.
+
+Rate limits, network and server errors are the infrastructure's and may heal; a refused key, spent
+credit and an address that leads elsewhere are the infrastructure's and do not; any other 4xx is
+what the candidate's parameters caused. A request that was sent and whose end was not seen may have
+cost money.
+"""
+
+import re
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from tasks.http.retries import rate_of
+
+_RETRYABLE = frozenset({408, 409, 425, 429})
+_MAYBE_BILLED = frozenset({502, 504, 520, 522, 524})
+"""A gateway gave up on the server behind it, which may have done the work."""
+_SPENT_CODES = ("insufficient_quota", "billing_not_active", "billing_hard_limit_reached")
+
+
+def bare(url: str) -> str:
+    """Return a URL without user name, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def access_refused(url: str, status: int, secret: str | None, **more: Any) -> InfrastructureFault:
+    """Return the fault of a request that was refused for its key.
+
+    Args:
+        url: what was called.
+        status: of the answer.
+        secret: environment variable that holds the key, if one was sent.
+        more: of the fault.
+    """
+    fix = f"Check the value of {secret}." if secret else "Add `api.auth` to the configuration."
+    text = f"HTTP {status} from {url}: access refused. {fix}"
+    return InfrastructureFault(text, error_type=f"http_{status}", retryable=False, **more)
+
+
+def status_fault(
+    status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
+) -> EvaluationFault:
+    """Return the fault that an HTTP status means.
+
+    Args:
+        status: 300 or more.
+        body: the answer's text, kept as details.
+        headers: of the answer.
+        url: what was called, without its query.
+        secret: environment variable that holds the key, if one was sent.
+    """
+    text, kind = f"HTTP {status} from {url}", f"http_{status}"
+    rate = rate_of(headers.raw)
+    if status in (401, 403):
+        return access_refused(url, status, secret, details=body, rate=rate)
+    retryable, may_be_billed = True, status in _MAYBE_BILLED
+    if status == 402 or (status == 429 and any(code in body for code in _SPENT_CODES)):
+        retryable, whose = False, f" of {secret}" if secret else ""
+        text += (
+            f": the account{whose} is out of credit. Add some, or raise its limit, with the "
+            "provider."
+        )
+    elif status < 400:
+        location = headers.get("location")
+        retryable, body = False, ""
+        text += (
+            ": redirects are not followed, since each would be a request that no limit counts. "
+            "Write the final URL as `api.endpoint`: "
+            f"{urljoin(url, location) if location else 'none given'}"
+        )
+    elif status < 500 and status not in _RETRYABLE:
+        return CandidateFault(text, error_type=kind, details=body)
+    return InfrastructureFault(
+        text,
+        error_type=kind,
+        details=body,
+        retryable=retryable,
+        retry_after_s=rate.retry_after_s if rate is not None and retryable else None,
+        may_be_billed=may_be_billed,
+        rate=rate,
+    )
+
+
+def bad_body_fault(error: Exception, body: str, *, url: str) -> InfrastructureFault:
+    """Return the fault of an answer that is no JSON, e.g. because it was cut off."""
+    return InfrastructureFault(
+        f"the answer of {url} is not JSON: {error}",
+        error_type="bad_body",
+        details=body,
+        may_be_billed=True,
+    )
+
+
+def header_fault(error: BaseException, variable: str | None) -> InfrastructureFault | None:
+    """Return the fault of a header that HTTP cannot carry; ``None``: the error is another one.
+
+    The client's own message would repeat the header.
+
+    Args:
+        error: what the client raised; of the ``UnicodeError`` only those of headers.
+        variable: environment variable of the key, if one was sent.
+    """
+    is_illegal = isinstance(error, httpx.LocalProtocolError) and "header" in str(error)
+    if not is_illegal and not isinstance(error, UnicodeError):
+        return None
+    where = variable or "`api.request.headers`"
+    return InfrastructureFault(
+        f"nothing was sent: a header holds what HTTP cannot carry. Check {where}.",
+        error_type="bad_header",
+        retryable=False,
+    )
+
+
+# -- texts with which proxies and gateways answer in a server's place, also with status 200
+
+_LONGEST: Final = 2_000
+"""Longer plain texts are answers: those of proxies are a line or a short page."""
+_MARKUP = re.compile(r"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
+# As written by Envoy, nginx, HAProxy, Varnish, Traefik, Kubernetes' ingress, Cloudflare, AWS and ngrok.
+_PROXY_TEXT = re.compile(
+    r"""^\W*(?:http/[\d.]+\s+|error[\s:]+|status[\s:]+)?(?:[45]\d\d\W+)?(?:the\s)?(?:
+      upstream\s(?:connect\serror|request\stimeout|timed\sout|prematurely\sclosed|unavailable|error)
+    | no\shealthy\supstream | no\s(?:cluster|route)\smatche[sd] | no\s(?:available\s)?(?:server|backend)s?\b
+    | (?:stream|request|response|gateway|backend|connection)\stime(?:d\s?)?[-\s]?out
+    | bad\sgateway | gateway\s(?:time-?out|error) | internal\s(?:server\s)?error | server\serror\b(?!\s[a-z])
+    | service\s(?:is\s)?(?:currently\s|temporarily\s)?unavailable | temporarily\sunavailable
+    | too\smany\s(?:requests|connections) | rate\slimit\sexceeded | local_rate_limited
+    | server\s(?:is\s)?(?:too\sbusy|overloaded) | overloaded(?:_error)?\W*$
+    | default\sbackend\s-\s404 | 404\spage\snot\sfound | fault\sfilter\sabort | rbac:\saccess\sdenied
+    | connect(?:ion)?\s(?:refused|reset|error|failure|failed|closed|aborted|terminated)
+    | error\scode:\s\d{3,4}\s*$ | backend\sfetch\sfailed | guru\smeditation | dns\s(?:cache|resolution)
+    | client\ssent\san[ ]http\srequest\sto\san[ ]https\sserver | endpoint\srequest\stimed\sout
+    | err_ngrok_\d+ | tunnel\s\S+\snot\sfound | application\s(?:error\b(?!\s[a-z])|failed\sto\srespond)
+    | (?:upstream|origin)\sserver\b | econn(?:refused|reset) | socket\shang\sup
+    | (?:request\s)?forbidden\s*$ | unauthorized\s*$ | not\sfound\s*$ | (?:site|page)\s(?:is\s)?under\smaintenance
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def is_of_proxy(text: str) -> bool:
+    """Whether a plain text is a page, or begins as what proxies say when they reach no server."""
+    return _MARKUP.match(text) is not None or (
+        len(text) <= _LONGEST and _PROXY_TEXT.match(text) is not None
+    )
