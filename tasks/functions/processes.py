@@ -1,133 +1,214 @@
-"""Functions in processes of their own: one child per worker thread, ended when it hangs.
+"""Pool of child processes: fresh interpreters that answer messages and end with this one.
 
-Children import the function by name; see ``tasks.functions.child_process`` for what they are.
+A child that hangs is killed, one that ends fails its own call alone, and the next call has another.
+Children are no forks, so threads and the user's ``__main__`` do not matter to them; what they print
+is no part of the protocol. Each waits for the end of a pipe that only this process holds open, its
+life line: however this process dies, its children end. No library keeps all of this
+(docs/dependencies.md).
 """
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
 import sys
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Final
 
-from tasks.functions.child_process import ChildProcess
-from tasks.functions.workers import WorkerFailure, WorkOutcome
+START_TIMEOUT_S: Final = 120.0
+"""How long a child may take to start."""
+_EXIT_S: Final = 1.0
+"""What a child whose pipe has ended may take to exit by itself, and so with a code of its own."""
 
-START_TIMEOUT_S = 120.0
-"""How long a child may take to start and import the function."""
+
+class ChildEndedError(Exception):
+    """A child ended before it answered; ``exit_code`` says how, ``None``: it never began."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
-class ChildPool:
-    """Children of this process that call one function. Each calling thread has its own."""
+class ProcessPool:
+    """Children of one kind, each at one call at a time. Thread-safe."""
 
-    start_timeout_s = START_TIMEOUT_S
+    def __init__(self, module: str, settings: object = None) -> None:
+        """Prepare to start children.
 
-    def __init__(self, path: str, base_dir: Path, *, timeout_s: float) -> None:
-        self._path = path
-        self._base_dir = base_dir.resolve()
-        self._timeout_s = timeout_s
-        self._local = threading.local()
+        Args:
+            module: whose ``main`` a child runs; see ``Parent``.
+            settings: for each child.
+        """
+        self._module = module
+        self._settings = settings
         self._lock = threading.Lock()
         self._children: set[_Child] = set()
+        self._idle: list[_Child] = []
         self._closed = False
 
-    def call(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
-        """Call the function in this thread's child, starting one if there is none."""
-        try:
-            child = self._child()
-            outcome = child.call(args, keywords, self._timeout_s)
-        except TimeoutError:
-            self._drop()
-            return WorkOutcome(None, WorkerFailure("timeout", "timeout"), self._timeout_s * 1000)
-        except (OSError, EOFError) as error:
-            code = self._drop()
-            ended = f"ended with exit code {code}" if code is not None else "did not start"
-            why = f"the process of {self._path} {ended} ({type(error).__name__})"
-            return WorkOutcome(None, WorkerFailure("worker_died", why), 0.0)
-        return outcome
+    @property
+    def pids(self) -> frozenset[int]:
+        """Numbers of the child processes."""
+        with self._lock:
+            return frozenset(child.process.pid for child in self._children)
 
-    def close(self) -> None:
-        """End all children; safe to call twice."""
+    def start(self, n: int) -> None:
+        """Start children before the first call needs them."""
+        with self._lock:
+            self._idle += [self._new() for _ in range(n)]
+
+    def call(self, message: object, timeout_s: float | None = None) -> Any:
+        """Return a child's answer; a child is started if none is idle.
+
+        Args:
+            message: what pickle can carry.
+            timeout_s: longest duration of the answer; ``None``: any.
+
+        Raises:
+            TimeoutError: the child took longer, and is ended.
+            ChildEndedError: it ended, or the pool is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ChildEndedError(None)
+            child = self._idle.pop() if self._idle else self._new()
+        try:
+            answer = child.call(message, timeout_s)
+        except TimeoutError:
+            self._drop(child, 0.0)
+            raise
+        except (OSError, EOFError) as error:
+            raise ChildEndedError(self._drop(child, _EXIT_S)) from error
+        with self._lock:
+            self._idle.append(child)
+        return answer
+
+    def notify(self, notice: object) -> None:
+        """Tell all children something, also amid a call."""
+        with self._lock:
+            for child in self._children:
+                child.send(("notice", notice))
+
+    def close(self, patience_s: float = 0.0) -> None:
+        """End all children, by force those that take longer; safe to call twice."""
         with self._lock:
             self._closed = True
             children, self._children = self._children, set()
         for child in children:
-            child.end()
+            child.send(None)
+        for child in children:
+            child.end(patience_s)
 
-    def _child(self) -> "_Child":
-        child: _Child | None = getattr(self._local, "child", None)
-        if child is None:
-            child = self._local.child = _Child(self._path, self._base_dir)
-            with self._lock:
-                if self._closed:
-                    child.end()
-                self._children.add(child)
-            child.wait_until_ready()
+    def _new(self) -> "_Child":
+        child = _Child(self._module, self._settings)
+        self._children.add(child)
         return child
 
-    def _drop(self) -> int | None:
-        """End this thread's child; the next call starts another."""
-        child: _Child | None = getattr(self._local, "child", None)
-        if child is None:
-            return None
-        self._local.child = None
+    def _drop(self, child: "_Child", patience_s: float) -> int:
         with self._lock:
             self._children.discard(child)
-        return child.end()
+        return child.end(patience_s)
 
 
-class _Child(ChildProcess):
-    def __init__(self, path: str, base_dir: Path) -> None:
-        super().__init__("tasks.functions.child")
-        self.pipe.send({"path": path, "base_dir": str(base_dir), "sys_path": sys.path})
+class _Child:
+    """A child, from the side of its parent."""
 
-    def wait_until_ready(self) -> None:
-        """Wait until the function is imported.
+    def __init__(self, module: str, settings: object) -> None:
+        ours, theirs = socket.socketpair()
+        life_line, self._life_line = os.pipe()
+        with theirs:
+            try:
+                code = f"from {module} import main; main()"
+                self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                    [sys.executable, "-c", code, str(theirs.fileno()), str(life_line)],
+                    pass_fds=(theirs.fileno(), life_line),
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                )
+            finally:
+                os.close(life_line)
+        self._pipe = Connection(ours.detach())
+        self._sending = threading.Lock()
+        self._is_ready = False
+        self.send((sys.path, settings))
+
+    def call(self, message: object, timeout_s: float | None) -> Any:
+        """Return the answer to a message.
 
         Raises:
-            EOFError: the process ended, or could not import it.
-        """
-        if not self.pipe.poll(START_TIMEOUT_S) or self.pipe.recv() != "ready":
-            raise EOFError
-
-    def call(
-        self, args: tuple[Any, ...], keywords: Mapping[str, Any], timeout_s: float
-    ) -> WorkOutcome:
-        """Call the function.
-
-        Raises:
-            EOFError: the process ended.
+            EOFError: the process ended, or never began.
             TimeoutError: it took too long.
         """
-        self.pipe.send((args, keywords))
-        if not self.pipe.poll(timeout_s):
+        if not self._is_ready:
+            if not self._pipe.poll(START_TIMEOUT_S):
+                raise EOFError
+            self._pipe.recv()
+            self._is_ready = True
+        self.send(("call", message))
+        if not self._pipe.poll(timeout_s):
             raise TimeoutError
-        value, failure, latency_ms = self.pipe.recv()
-        return WorkOutcome(value, None if failure is None else WorkerFailure(*failure), latency_ms)
+        return self._pipe.recv()
 
-    def end(self) -> int | None:
-        """Kill the process and return its exit code."""
-        # One that is about to end by itself keeps its own exit code.
-        if self.process.poll() is None and not self._ends_by_itself():
-            self.process.kill()
+    def send(self, message: object) -> None:
+        """Send a message; one to a process that has ended is lost."""
+        with self._sending, contextlib.suppress(OSError):
+            self._pipe.send(message)
+
+    def end(self, patience_s: float) -> int:
+        """Return the exit code of the process, which is killed if it takes longer to end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience_s)
+        self.process.kill()
         code = self.process.wait()
-        self.close()
+        with self._sending:
+            if not self._pipe.closed:
+                self._pipe.close()
+                os.close(self._life_line)
         return code
 
-    def _ends_by_itself(self) -> bool:
-        if not self.pipe.closed and not _is_at_end(self.pipe):
-            return False
-        deadline = time.monotonic() + 1.0
-        while self.process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return self.process.poll() is not None
+
+class Parent:
+    """The parent, from the side of its child: made first in ``main``, which ends when that dies."""
+
+    def __init__(self) -> None:
+        self._pipe = Connection(int(sys.argv[1]))
+        threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
+        # Ctrl-C in a terminal goes to the whole group; the parent says when to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.path[:], self.settings = self._pipe.recv()
+
+    def serve(
+        self, answer: Callable[[Any], object], on_notice: Callable[[Any], None] | None = None
+    ) -> None:
+        """Answer messages in this thread, one after the other, until no further one comes.
+
+        Args:
+            answer: returns what pickle can carry, and never raises.
+            on_notice: called in another thread, also amid an answer.
+        """
+        calls: SimpleQueue[tuple[Any] | None] = SimpleQueue()
+
+        def read() -> None:
+            with contextlib.suppress(EOFError, OSError):
+                while (received := self._pipe.recv()) is not None:
+                    kind, message = received
+                    if kind == "call":
+                        calls.put((message,))
+                    elif on_notice is not None:
+                        on_notice(message)
+            calls.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        with contextlib.suppress(OSError):  # nobody reads any more
+            self._pipe.send("ready")
+            while (call := calls.get()) is not None:
+                self._pipe.send(answer(*call))
 
 
-def _is_at_end(pipe: Connection) -> bool:
-    try:
-        if pipe.poll(0):
-            pipe.recv()
-    except (EOFError, OSError):
-        return True
-    return False
+def _end_with(life_line: int) -> None:
+    os.read(life_line, 1)
+    os._exit(1)

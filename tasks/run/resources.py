@@ -12,7 +12,7 @@ from convergence_core.events import CellEvaluated, Listener, RunNotice
 from convergence_core.ports import Journal, LostCall, RunRecord
 from convergence_core.records import Evaluation
 from tasks.calls.session import EvaluationSession
-from tasks.runners import WorkerPool, make_runner, places_of
+from tasks.runners import WorkerPool, make_runner, n_workers_of
 from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec
 from tasks.store import Lease, ParquetStore, open_journal
@@ -144,7 +144,7 @@ def open_resources(
 def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSpec:
     return RunSpec(
         run_id=record.run_id,
-        opening=uuid4().hex,
+        session_id=uuid4().hex,
         label=record.label,
         payer=payer(record),
         world=OFFLINE if OFFLINE in record.tags else "",
@@ -154,5 +154,5 @@ def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSp
         search_space_json=record.search_space_json,
         store_path=str(store.path.resolve()),
         mock_url=deps.environment.mock_url,
-        n_places=places_of(deps.loaded.configuration.optimization.execution),
+        n_workers=n_workers_of(deps.loaded.configuration.optimization.execution),
     )

@@ -1,30 +1,34 @@
-"""Runners by name, and what a runner is."""
+"""Runners by name; ``processes``: a worker process of this machine for each slot."""
 
 import importlib.util
 import os
-from typing import Protocol
+from typing import Final, Protocol
 
 from convergence_core.config import Configuration
 from convergence_core.config.optimization import ExecutionConfig
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError, WorkerLostError
+from tasks.functions.processes import ChildEndedError, Parent, ProcessPool
 
+_PATIENCE_S: Final = 15.0
+"""What a worker process has to end by itself: its calls in flight, and its journal."""
+_KEY = "optimization.execution.runner"
 _NEEDS = {"dask": "distributed", "ray": "ray"}
 """Runner → package that it cannot do without; the extra has the runner's name."""
 
 
 class Runner(Protocol):
-    """Carries packed orders to workers and brings their deliveries. Thread-safe."""
+    """Carries packed work items to workers and brings their results. Thread-safe."""
 
-    def run(self, order: bytes) -> bytes:
-        """Have an order fulfilled; blocks.
+    def run(self, item: bytes) -> bytes:
+        """Have a work item executed; blocks.
 
         Raises:
             WorkerLostError: the worker ended meanwhile.
         """
         ...
 
-    def stop(self, opening: str) -> None:
-        """Tell all workers to start no further call of a run; see ``Recipe``."""
+    def stop(self, session_id: str) -> None:
+        """Tell all workers to start no further call of a session; see ``RunSpec``."""
         ...
 
     def close(self) -> None:
@@ -45,20 +49,16 @@ def check_runner(configuration: Configuration, *, is_by_name: bool) -> None:
     execution = configuration.optimization.execution
     package = _NEEDS.get(execution.runner)
     if package is not None and importlib.util.find_spec(package) is None:
-        raise _refused(
-            execution,
-            f"needs the package {package}, which is not installed",
-            f"Install it: pip install 'convergence-optimizer[{execution.runner}]'.",
-        )
+        rule = f"needs the package {package}, which is not installed"
+        fix = f"Install it: pip install 'convergence-optimizer[{execution.runner}]'."
+        raise ConfigurationError.of(_KEY, rule, fix, value=execution.runner)
     if execution.runner != "threads" and not is_by_name:
-        raise _refused(
-            execution,
-            "needs a function that other processes can import, not a callable of this one",
-            "Put the function into a file and name it: `api.function: path/file.py:name`.",
-        )
+        rule = "needs a function that other processes can import, not a callable of this one"
+        fix = "Put the function into a file and name it: `api.function: path/file.py:name`."
+        raise ConfigurationError.of(_KEY, rule, fix, value=execution.runner)
 
 
-def places_of(execution: ExecutionConfig) -> int:
+def n_workers_of(execution: ExecutionConfig) -> int:
     """Return how many candidates are evaluated at the same time in processes of their own."""
     if execution.processes is not None:
         return execution.processes
@@ -71,22 +71,59 @@ def make_runner(execution: ExecutionConfig) -> Runner | None:
     Raises:
         ConfigurationError: the cluster cannot be reached.
     """
-    n_places = places_of(execution)
-    if execution.runner == "processes":
-        from tasks.runners.processes import ProcessRunner  # noqa: PLC0415 - only where it is asked for
+    n_workers = n_workers_of(execution)
+    match execution.runner:
+        case "processes":
+            return ProcessRunner(n_workers)
+        case "dask":
+            from tasks.runners.dask_runner import DaskRunner  # noqa: PLC0415 - an extra
 
-        return ProcessRunner(n_places)
-    if execution.runner == "dask":
-        from tasks.runners.dask_runner import DaskRunner  # noqa: PLC0415 - an extra
+            return DaskRunner(n_workers, execution.cluster)
+        case "ray":
+            from tasks.runners.ray_runner import RayRunner  # noqa: PLC0415 - an extra
 
-        return DaskRunner(n_places, execution.cluster)
-    if execution.runner == "ray":
-        from tasks.runners.ray_runner import RayRunner  # noqa: PLC0415 - an extra
-
-        return RayRunner(n_places, execution.cluster)
-    return None
+            return RayRunner(n_workers, execution.cluster)
+        case "threads":
+            return None
 
 
-def _refused(execution: ExecutionConfig, rule: str, fix: str) -> ConfigurationError:
-    key = "optimization.execution.runner"
-    return ConfigurationError([Problem(key=key, rule=rule, value=execution.runner, fix=fix)])
+class ProcessRunner:
+    """Worker processes of this machine, started at once; see ``Runner``."""
+
+    def __init__(self, n_workers: int) -> None:
+        self._pool = ProcessPool("tasks.runners.base")
+        self._pool.start(n_workers)
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Numbers of the worker processes."""
+        return self._pool.pids
+
+    def run(self, item: bytes) -> bytes:
+        """Have a work item executed by an idle worker."""
+        try:
+            result: bytes = self._pool.call(item)
+        except ChildEndedError as error:
+            raise WorkerLostError(
+                "a worker process ended while it evaluated a candidate; what it was paid for is "
+                "in the journal. Look at what it wrote: was it killed, e.g. for memory?"
+            ) from error
+        return result
+
+    def stop(self, session_id: str) -> None:
+        """Tell all workers to start no further call."""
+        self._pool.notify(session_id)
+
+    def close(self) -> None:
+        """Let the workers end; safe to call twice."""
+        self._pool.close(_PATIENCE_S)
+
+
+def main() -> None:
+    """Execute work items in a child until its parent sends no more."""
+    parent = Parent()
+    from tasks.runners.worker import Worker  # noqa: PLC0415 - the parent may die meanwhile
+
+    worker = Worker()
+    parent.serve(worker.execute, on_notice=worker.stop)
+    worker.close()

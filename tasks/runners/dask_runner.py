@@ -1,11 +1,11 @@
-"""Runner ``dask``: workers of a Dask cluster, a running one or one of this machine for the run."""
+"""Runner ``dask``: workers of a Dask cluster, running or started for the run."""
 
 import contextlib
 import logging
 import os
 from typing import Any
 
-from convergence_core.errors import ConfigurationError, Problem, WorkerLostError
+from convergence_core.errors import ConfigurationError, WorkerLostError
 from tasks.runners import worker
 
 _CONNECT_S = 30.0
@@ -17,10 +17,10 @@ _SETTINGS = {
 
 
 class DaskRunner:
-    """Orders as futures of a Dask client."""
+    """Work items as futures of a Dask client."""
 
-    def __init__(self, n_places: int, address: str | None) -> None:
-        """Connect to a cluster, or start one with a worker process for each place.
+    def __init__(self, n_workers: int, address: str | None) -> None:
+        """Connect to a cluster, or start one with so many worker processes.
 
         Raises:
             ConfigurationError: the cluster cannot be reached.
@@ -36,7 +36,7 @@ class DaskRunner:
         self._cluster: Any = None
         if address is None:
             self._cluster = LocalCluster(
-                n_workers=n_places,
+                n_workers=n_workers,
                 threads_per_worker=1,
                 host="127.0.0.1",
                 dashboard_address=None,
@@ -46,27 +46,26 @@ class DaskRunner:
             where = self._cluster or address
             self._client: Any = Client(where, timeout=_CONNECT_S, set_as_default=False)
         except OSError as error:
-            key = "optimization.execution.cluster"
-            fix = "Start it (`dask scheduler`), or remove the key."
             rule = f"must be the address of a running Dask scheduler ({error})"
-            problem = Problem(key=key, rule=rule, value=str(address), fix=fix)
-            raise ConfigurationError([problem]) from error
+            fix = "Start it (`dask scheduler`), or remove the key."
+            key = "optimization.execution.cluster"
+            raise ConfigurationError.of(key, rule, fix, value=str(address)) from error
         self._closed = False
 
-    def run(self, order: bytes) -> bytes:
-        """Have an order fulfilled by a worker of the cluster; see ``Runner``."""
+    def run(self, item: bytes) -> bytes:
+        """Have a work item executed by a worker of the cluster; see ``Runner``."""
         from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
-        future: Any = self._client.submit(worker.execute, order, pure=False)
+        future: Any = self._client.submit(worker.execute, item, pure=False)
         try:
-            delivery: bytes = future.result()
+            result: bytes = future.result()
         except KilledWorker as error:
             raise WorkerLostError(f"a worker of the Dask cluster ended: {error}") from error
-        return delivery
+        return result
 
-    def stop(self, opening: str) -> None:
+    def stop(self, session_id: str) -> None:
         """Tell all workers to start no further call."""
-        self._client.run(worker.stop, opening, on_error="ignore")
+        self._client.run(worker.stop, session_id, on_error="ignore")
 
     def close(self) -> None:
         """Let the workers go; safe to call twice."""

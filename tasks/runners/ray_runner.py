@@ -1,10 +1,10 @@
-"""Runner ``ray``: an actor of a Ray cluster for each place, on a running one or one of this machine."""
+"""Runner ``ray``: actors of a Ray cluster, running or started for the run."""
 
 import os
 import queue
 from typing import Any
 
-from convergence_core.errors import ConfigurationError, Problem, WorkerLostError
+from convergence_core.errors import ConfigurationError, WorkerLostError
 from tasks.runners.worker import Worker
 
 _QUIET = {
@@ -15,9 +15,9 @@ _QUIET = {
 
 
 class RayRunner:
-    """An actor for each place; each has two threads, so that a stop comes through."""
+    """Actors of two threads each, so that a stop comes through."""
 
-    def __init__(self, n_places: int, address: str | None) -> None:
+    def __init__(self, n_workers: int, address: str | None) -> None:
         """Connect to a cluster, or start one on this machine, and start the actors.
 
         Raises:
@@ -30,7 +30,7 @@ class RayRunner:
         try:
             ray.init(
                 address=address,
-                num_cpus=None if address is not None else n_places,
+                num_cpus=None if address is not None else n_workers,
                 include_dashboard=False if address is None else None,
                 log_to_driver=False,
                 logging_level="critical",
@@ -38,24 +38,23 @@ class RayRunner:
                 ignore_reinit_error=True,
             )
         except ConnectionError as error:
-            key = "optimization.execution.cluster"
-            fix = "Start it (`ray start --head`), or remove the key."
             rule = f"must be the address of a running Ray cluster ({error})"
-            problem = Problem(key=key, rule=rule, value=str(address), fix=fix)
-            raise ConfigurationError([problem]) from error
-        # An order is fulfilled by one thread of the actor, a stop by the other.
+            fix = "Start it (`ray start --head`), or remove the key."
+            key = "optimization.execution.cluster"
+            raise ConfigurationError.of(key, rule, fix, value=str(address)) from error
+        # A work item is executed by one thread of the actor, a stop by the other.
         self._actor_class: Any = ray.remote(num_cpus=1, max_concurrency=2, max_restarts=0)(Worker)
-        self._actors = [self._actor_class.remote() for _ in range(n_places)]
+        self._actors = [self._actor_class.remote() for _ in range(n_workers)]
         self._free: queue.LifoQueue[Any] = queue.LifoQueue()
         for actor in self._actors:
             self._free.put(actor)
         self._closed = False
 
-    def run(self, order: bytes) -> bytes:
-        """Have an order fulfilled by a free actor; see ``Runner``."""
+    def run(self, item: bytes) -> bytes:
+        """Have a work item executed by a free actor; see ``Runner``."""
         actor = self._free.get()
         try:
-            delivery: bytes = self._ray.get(actor.execute.remote(order))
+            result: bytes = self._ray.get(actor.execute.remote(item))
         except self._ray.exceptions.RayActorError as error:
             lost = actor
             actor = self._actor_class.remote()
@@ -63,11 +62,11 @@ class RayRunner:
             raise WorkerLostError(f"an actor of the Ray cluster ended: {error}") from error
         finally:
             self._free.put(actor)
-        return delivery
+        return result
 
-    def stop(self, opening: str) -> None:
+    def stop(self, session_id: str) -> None:
         """Tell all actors to start no further call."""
-        self._ray.get([actor.stop.remote(opening) for actor in self._actors])
+        self._ray.get([actor.stop.remote(session_id) for actor in self._actors])
 
     def close(self) -> None:
         """Let the actors go, and the cluster that was started for them; safe to call twice."""

@@ -1,4 +1,4 @@
-"""What travels between the process of a run and those that evaluate its candidates."""
+"""Work items and results that travel between a run's process and its workers."""
 
 import pickle
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class RunSpec:
     """All that a worker needs to evaluate candidates of a run; no secret is in it."""
 
     run_id: str
-    opening: str
-    """Names this opening of the run: a resumed one is not stopped by what stopped the last."""
+    session_id: str
+    """Of this process's work on the run: a resumed run is not stopped by what stopped the last."""
     label: str
     payer: tuple[str, int]
     """Id and beginning of the run whose answers are shared; see ``Epoch``."""
@@ -29,15 +29,15 @@ class RunSpec:
     """As it was when the run began, which the worker's files must agree with."""
     store_path: str
     mock_url: str | None
-    n_places: int
-    """How many workers share the limits of the configuration."""
+    n_workers: int
+    """Workers that share the limits of the configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
     """One candidate to be evaluated."""
 
-    recipe: RunSpec
+    spec: RunSpec
     assignment: Assignment
     generation: int | None
     start: Spent
@@ -48,12 +48,12 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResult:
-    """What came of an order."""
+    """The outcome of a work item."""
 
     trial: Trial | None
     """``None``: it failed."""
     used: Spent
-    """Of the order's part of the budget."""
+    """Of the item's part of the budget."""
     error: BaseException | None = None
 
 
@@ -70,7 +70,7 @@ def unpacked(data: bytes) -> WorkItem | WorkResult:
 
 
 def portable(error: BaseException) -> BaseException:
-    """Return an error that survives the way: itself, or its words where it does not."""
+    """Return an error that survives pickling: itself, or its words where it does not."""
     try:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
     except Exception:  # noqa: BLE001 - whatever keeps it from travelling, its words can

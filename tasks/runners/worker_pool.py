@@ -1,9 +1,9 @@
-"""``WorkerPool``: evaluates candidates where a runner takes them, under the limits of one run.
+"""Pool of a run's workers, on whatever runner, under the limits of the run.
 
-As many orders travel at once as there are places. Each takes an equal part of what is left of the
-budget with it; where that was too little for all of its cells, those that were not asked travel
-again when nobody else does, with all that is left. So the limits hold over all workers together, and
-nothing that another one left over stays unused.
+As many work items are under way at once as there are workers. Each takes an equal part of what is
+left of the budget with it; where that was too little for all of its cells, those that were not asked
+are sent again when nothing else is under way, with all that is left. So the limits hold over all
+workers together, and nothing that another one left over stays unused.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ MOST_LOSSES = 3
 
 
 class WorkerPool:
-    """The places of one run. Thread-safe."""
+    """The workers of one run. Thread-safe."""
 
     def __init__(
         self,
         runner: Runner,
-        recipe: RunSpec,
+        spec: RunSpec,
         *,
         budget: Budget,
         journal: Journal,
@@ -38,11 +38,11 @@ class WorkerPool:
         on_cell: Callable[[Evaluation], None] | None = None,
         on_warning: Callable[[BudgetWarned], None] | None = None,
     ) -> None:
-        """Prepare to send orders.
+        """Prepare to send work items.
 
         Args:
-            runner: carries them; closed with this.
-            recipe: what every worker needs to know.
+            runner: carries them; not closed with this.
+            spec: what every worker needs to know.
             budget: of the run, over all workers.
             journal: knows what a lost worker has spent.
             before: what finished runs have spent that this one goes on from.
@@ -50,24 +50,24 @@ class WorkerPool:
             on_warning: told when a limit of the budget comes near.
         """
         self.runner = runner
-        self._recipe = recipe
+        self._spec = spec
         self._budget = budget
         self._journal = journal
         self._before = before or Spent()
         self._on_cell = on_cell
         self._on_warning = on_warning
-        self._free = threading.Condition()
-        self._n_travelling = 0
+        self._slots = threading.Condition()
+        self._n_under_way = 0
         self._is_alone = False
         self._listener_lock = threading.Lock()
 
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
         """Evaluate a candidate's cells and return its trial; as ``EvaluationSession.evaluate``."""
-        trial, is_whole = self._travel(assignment, generation, alone=False)
+        trial, had_all = self._evaluate(assignment, generation)
         left = {e.cell for e in trial.evaluations if e.error_type == "budget"}
-        if left and not is_whole:
+        if left and not had_all:
             cells = tuple(cell for cell in assignment.cells if cell in left)
-            again, _ = self._travel(replace(assignment, cells=cells), generation, alone=True)
+            again = self._execute(replace(assignment, cells=cells), generation, alone=True)
             asked = {evaluation.cell: evaluation for evaluation in again.evaluations}
             merged = tuple(asked.get(e.cell, e) for e in trial.evaluations)
             trial = replace(trial, evaluations=merged)
@@ -79,50 +79,42 @@ class WorkerPool:
 
     def stop(self) -> None:
         """Start no further call; cells not asked end as ``skipped``."""
-        self.runner.stop(self._recipe.opening)
+        self.runner.stop(self._spec.session_id)
 
-    def close(self) -> None:
-        """Free the workers; safe to call twice."""
-        self.runner.close()
-
-    def _travel(
-        self, assignment: Assignment, generation: int | None, *, alone: bool
-    ) -> tuple[Trial, bool]:
-        """Return the trial, and whether the order had all that was left of the budget."""
-        for _ in range(MOST_LOSSES - 1):
+    def _evaluate(self, assignment: Assignment, generation: int | None) -> tuple[Trial, bool]:
+        """Return the trial, and whether its item had all that was left of the budget."""
+        for n_lost in range(MOST_LOSSES - 1):
             with contextlib.suppress(WorkerLostError):
-                return self._travel_once(assignment, generation, alone=alone)
-            alone = True  # the journal is the account, once nobody else writes
-        return self._travel_once(assignment, generation, alone=True)
+                # After a loss the journal is the account, once nothing else is under way.
+                alone = n_lost > 0
+                return self._execute(assignment, generation, alone=alone), alone
+        return self._execute(assignment, generation, alone=True), True
 
-    def _travel_once(
-        self, assignment: Assignment, generation: int | None, *, alone: bool
-    ) -> tuple[Trial, bool]:
-        with self._place(alone=alone):
-            n_parts = 1 if alone else self._recipe.n_places
+    def _execute(self, assignment: Assignment, generation: int | None, *, alone: bool) -> Trial:
+        with self._slot(alone=alone):
             if alone:
                 self._recount()
-            grant = self._budget.grant(n_parts, time.time())
-            order = WorkItem(
-                recipe=self._recipe,
+            grant = self._budget.grant(1 if alone else self._spec.n_workers, time.time())
+            item = WorkItem(
+                spec=self._spec,
                 assignment=assignment,
                 generation=generation,
                 start=grant.start,
                 kept=self._budget.kept,
             )
-            delivery = self._sent(order, grant)
-        if delivery.error is not None:
-            raise delivery.error
-        assert delivery.trial is not None  # noqa: S101 - one of the two
-        return delivery.trial, alone
+            result = self._sent(item, grant)
+        if result.error is not None:
+            raise result.error
+        assert result.trial is not None  # noqa: S101 - one of the two
+        return result.trial
 
-    def _sent(self, order: WorkItem, grant: Grant) -> WorkResult:
+    def _sent(self, item: WorkItem, grant: Grant) -> WorkResult:
         used = Spent()
         try:
-            delivery = unpacked(self.runner.run(packed(order)))
-            assert isinstance(delivery, WorkResult)  # noqa: S101 - the answer to an order
-            used = delivery.used
-            return delivery
+            result = unpacked(self.runner.run(packed(item)))
+            assert isinstance(result, WorkResult)  # noqa: S101 - the answer to an item
+            used = result.used
+            return result
         finally:
             self._budget.settle_grant(grant, used)
             if self._on_warning is not None:
@@ -131,24 +123,23 @@ class WorkerPool:
 
     def _recount(self) -> None:
         """Take what is spent from the journal: a worker that is lost told nobody."""
-        self._journal.abandon(self._recipe.run_id)  # nobody else is at a call of this run
-        spent = self._before + Spent.of(self._journal.totals(self._recipe.run_id))
+        self._journal.abandon(self._spec.run_id)  # nobody else is at a call of this run
+        spent = self._before + Spent.of(self._journal.totals(self._spec.run_id))
         seconds = self._budget.spent.seconds
         self._budget.restart(replace(spent, seconds=seconds), time.time())
 
     @contextlib.contextmanager
-    def _place(self, *, alone: bool) -> Iterator[None]:
-        """Wait for a free place, or until all are free and take all of them."""
-        n = self._recipe.n_places
-        with self._free:
-            while self._is_alone or self._n_travelling >= (1 if alone else n):
-                self._free.wait()
-            self._n_travelling += 1
+    def _slot(self, *, alone: bool) -> Iterator[None]:
+        """Wait for a free slot, or until all are free and take all of them."""
+        n_most = 1 if alone else self._spec.n_workers
+        with self._slots:
+            self._slots.wait_for(lambda: not self._is_alone and self._n_under_way < n_most)
+            self._n_under_way += 1
             self._is_alone = alone
         try:
             yield
         finally:
-            with self._free:
-                self._n_travelling -= 1
+            with self._slots:
+                self._n_under_way -= 1
                 self._is_alone = False
-                self._free.notify_all()
+                self._slots.notify_all()

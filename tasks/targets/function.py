@@ -1,6 +1,5 @@
 """Python functions as targets: in threads, in a loop of their own, or in processes."""
 
-import asyncio
 import functools
 import sys
 from collections.abc import Mapping, Set as AbstractSet
@@ -19,8 +18,8 @@ from convergence_core.errors import (
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.functions.call_forms import CallForm, call_form
+from tasks.functions.function_processes import WORKER_DIED, FunctionProcesses
 from tasks.functions.function_results import reply_of, result_json
-from tasks.functions.processes import ChildPool
 from tasks.functions.user_functions import UserFunction, describe, is_async
 from tasks.functions.workers import (
     LoopPool,
@@ -32,8 +31,6 @@ from tasks.functions.workers import (
     measured_async,
 )
 from tasks.targets.request_price import RequestPrice
-
-WORKER_DIED = "worker_died"
 
 
 class FunctionRunner(Protocol):
@@ -156,29 +153,6 @@ class LocalRunner:
         """End threads and loop; safe to call twice."""
         await self._threads.aclose()
         await self._own_loop.aclose()
-
-
-class FunctionProcesses:
-    """Runs an importable function in processes of its own, one per worker."""
-
-    def __init__(self, path: str, base_dir: Path, *, workers: int, timeout_s: float) -> None:
-        self._children = ChildPool(path, base_dir, timeout_s=timeout_s)
-        self._threads = ThreadPool(workers, name="process")
-        self._timeout_s = timeout_s
-
-    async def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> WorkOutcome:
-        """Call the function; see ``FunctionRunner.run``."""
-        work = functools.partial(self._children.call, args, dict(keywords))
-        # The child is ended when its time is over; the thread only waits for that.
-        outcome = await self._threads.run(work, self._timeout_s + self._children.start_timeout_s)
-        if outcome.failure is not None and outcome.failure.error_type == "timeout":
-            raise WorkTimeoutError
-        return outcome
-
-    async def aclose(self) -> None:
-        """End the processes; safe to call twice."""
-        await asyncio.to_thread(self._children.close)
-        await self._threads.aclose()
 
 
 def make_function_target(

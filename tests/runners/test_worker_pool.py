@@ -1,4 +1,4 @@
-"""Orders that travel: limits hold over all workers together, and a lost worker loses nothing."""
+"""Work items: limits hold over all workers together, and a lost worker loses nothing."""
 
 import threading
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from tests.store.journals import intent, settled
 from tests.support.configurations import mapping
 from tests.support.memory_journal import MemoryJournal
 
-RECIPE = RunSpec(
+SPEC = RunSpec(
     run_id="R",
-    opening="o",
+    session_id="s",
     label="r",
     payer=("R", 0),
     world="",
@@ -30,38 +30,38 @@ RECIPE = RunSpec(
     search_space_json="{}",
     store_path=".",
     mock_url=None,
-    n_places=3,
+    n_workers=3,
 )
 
 
 class Counting:
-    """A runner that asks as many cells as its order's part of ``max_calls`` allows, and journals them."""
+    """A runner that asks as many cells as its item's part of ``max_calls`` allows, and journals them."""
 
     def __init__(self, journal: MemoryJournal, max_calls: int) -> None:
         self.journal = journal
         self.max_calls = max_calls
-        self.n_travelling = self.most_travelling = 0
+        self.n_under_way = self.most_under_way = 0
         self.lock = threading.Lock()
         self.meet: Callable[[], object] = lambda: None
         self.losses = 0
 
     def run(self, data: bytes) -> bytes:
         with self.lock:
-            self.n_travelling += 1
-            self.most_travelling = max(self.most_travelling, self.n_travelling)
+            self.n_under_way += 1
+            self.most_under_way = max(self.most_under_way, self.n_under_way)
         try:
             self.meet()
             return self._run(data)
         finally:
             with self.lock:
-                self.n_travelling -= 1
+                self.n_under_way -= 1
 
     def _run(self, data: bytes) -> bytes:
-        order = unpacked(data)
-        assert isinstance(order, WorkItem)
-        calls = self.max_calls - order.start.calls
+        item = unpacked(data)
+        assert isinstance(item, WorkItem)
+        calls = self.max_calls - item.start.calls
         evaluations = []
-        for number, cell in enumerate(order.assignment.cells):
+        for number, cell in enumerate(item.assignment.cells):
             key = f"{cell.candidate_id}-{cell.case_id}"
             asked = number < calls
             if asked:
@@ -83,10 +83,10 @@ class Counting:
                 )
             )
         used = Spent(calls=min(calls, len(evaluations)))
-        trial = Trial(candidate=order.assignment.candidate, evaluations=tuple(evaluations))
+        trial = Trial(candidate=item.assignment.candidate, evaluations=tuple(evaluations))
         return packed(WorkResult(trial=trial, used=used))
 
-    def stop(self, opening: str) -> None:
+    def stop(self, session_id: str) -> None:
         pass
 
     def close(self) -> None:
@@ -99,12 +99,12 @@ def assignment(name: str, n_cells: int) -> Assignment:
     return Assignment(candidate=candidate, cells=cells, label=name)
 
 
-def places_of(max_calls: int, **recipe: Any) -> tuple[WorkerPool, Counting, Budget]:
+def pool_of(max_calls: int, **spec: Any) -> tuple[WorkerPool, Counting, Budget]:
     journal = MemoryJournal()
     budget = Budget(Limits(max_calls=max_calls), lock=threading.Lock())
     runner = Counting(journal, max_calls)
-    places = WorkerPool(runner, replace(RECIPE, **recipe), budget=budget, journal=journal)
-    return places, runner, budget
+    workers = WorkerPool(runner, replace(SPEC, **spec), budget=budget, journal=journal)
+    return workers, runner, budget
 
 
 def n_asked(trials: list[Trial]) -> int:
@@ -113,10 +113,10 @@ def n_asked(trials: list[Trial]) -> int:
 
 @pytest.mark.parametrize("max_calls", [1, 7, 10, 39, 40, 100])
 def test_all_of_the_limit_is_used_and_no_call_more(max_calls: int):
-    places, runner, budget = places_of(max_calls)
+    workers, runner, budget = pool_of(max_calls)
     with ThreadPoolExecutor(8) as pool:
         trials = list(
-            pool.map(lambda n: places.evaluate(assignment(f"a{n}", 5), 0), range(8), timeout=60)
+            pool.map(lambda n: workers.evaluate(assignment(f"a{n}", 5), 0), range(8), timeout=60)
         )
     assert n_asked(trials) == min(max_calls, 40) == budget.spent.calls
     assert runner.journal.totals("R").n_attempts == min(max_calls, 40)
@@ -124,27 +124,27 @@ def test_all_of_the_limit_is_used_and_no_call_more(max_calls: int):
     assert [e.cell for e in trials[3].evaluations] == list(assignment("a3", 5).cells)
 
 
-def test_as_many_orders_travel_as_there_are_places():
-    places, runner, _ = places_of(100)
+def test_as_many_items_are_under_way_as_there_are_workers():
+    workers, runner, _ = pool_of(100)
     runner.meet = threading.Barrier(3, timeout=60).wait
     with ThreadPoolExecutor(9) as pool:
-        list(pool.map(lambda n: places.evaluate(assignment(f"a{n}", 1), 0), range(9), timeout=60))
-    assert runner.most_travelling == 3
+        list(pool.map(lambda n: workers.evaluate(assignment(f"a{n}", 1), 0), range(9), timeout=60))
+    assert runner.most_under_way == 3
 
 
-def test_a_candidate_whose_worker_is_lost_travels_again_and_its_calls_count_as_spent():
-    places, runner, budget = places_of(10)
+def test_a_candidate_whose_worker_is_lost_is_sent_again_and_its_calls_count_as_spent():
+    workers, runner, budget = pool_of(10)
     runner.losses = 1
-    trial = places.evaluate(assignment("a", 4), 0)
+    trial = workers.evaluate(assignment("a", 4), 0)
     assert n_asked([trial]) == 4
     assert budget.spent.calls == 5  # the one that was lost was maybe paid
 
 
 def test_a_candidate_that_ends_every_worker_ends_the_run():
-    places, runner, _ = places_of(100)
+    workers, runner, _ = pool_of(100)
     runner.losses = MOST_LOSSES
     with pytest.raises(WorkerLostError):
-        places.evaluate(assignment("a", 4), 0)
+        workers.evaluate(assignment("a", 4), 0)
     assert runner.losses == 0
 
 
