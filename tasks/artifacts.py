@@ -25,13 +25,11 @@ from convergence_core.budget.limits import Limits
 from convergence_core.events import RunNotice
 from convergence_core.result import RunResult
 from tasks.notify.system_events import budget_events
-from tasks.report.budget_table import spending_markdown
-from tasks.report.cell_counts import racing_rows
-from tasks.report.leaderboard import leaderboard_rows
-from tasks.report.markdown import report_markdown
+from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.plots import learning_curve_png
-from tasks.report.rlp_section import thinking_markdown
-from tasks.report.sao_section import preference_markdown, preference_report
+from tasks.report.rlp_section import thinking_blocks
+from tasks.report.sao_section import preference_blocks, preference_report
+from tasks.report.tables import leaderboard_rows, racing_rows, spending
 from tasks.run.active_runs import run_of
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
@@ -158,11 +156,7 @@ def _show_progress(run: Run, result: RunResult, when: str) -> None:
         description=f"Learning curve of {run.label} {when}",
     )
     create_markdown_artifact(
-        markdown=spending_markdown(
-            result,
-            Limits.of(run.configuration.budget),
-            run.spent,
-        ),
+        markdown=markdown_of(spending(result, Limits.of(run.configuration.budget), run.spent)),
         key=_key(run, "spend"),
         description=f"Spend of {run.label} {when}",
     )
@@ -173,13 +167,13 @@ def _show_progress(run: Run, result: RunResult, when: str) -> None:
     )
     if result.thinking is not None:
         create_markdown_artifact(
-            markdown=thinking_markdown(result.thinking),
+            markdown=markdown_of(thinking_blocks(result.thinking)),
             key=_key(run, "thoughts"),
             description=f"Thoughts of {run.label} {when}",
         )
     if result.preferences is not None:
         create_markdown_artifact(
-            markdown=preference_markdown(result.preferences),
+            markdown=markdown_of(preference_blocks(result.preferences)),
             key=_key(run, "preferences"),
             description=f"Preferences of {run.label} {when}",
         )
@@ -195,7 +189,7 @@ def show_rounds(run: Run) -> None:
     report = preference_report(run.store, run.run_id, run.record.name)
     if report is not None:
         create_markdown_artifact(
-            markdown=preference_markdown(report),
+            markdown=markdown_of(preference_blocks(report)),
             key=_key(run, "preferences"),
             description=f"Preferences of {run.label}",
         )

@@ -1,7 +1,8 @@
-"""The pieces a report is made of; ``document`` fills them, ``markdown`` and ``page`` draw them."""
+"""Blocks of a report: sections fill them, each surface draws them."""
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from convergence_core.visualization import Visualization
 
@@ -74,6 +75,37 @@ class Grid:
     """Columns set to the right."""
     folded: str = ""
     """Line behind which the page folds it; empty: open."""
+
+
+_Item = TypeVar("_Item")
+Columns: TypeAlias = Mapping[str, Callable[[_Item], Inline]]
+"""Heading → cell of a row's item."""
+
+
+def table(
+    items: Iterable[_Item],
+    columns: Columns[_Item],
+    *,
+    numeric: Collection[str] = (),
+    folded: str = "",
+) -> Grid:
+    """Return a table with a row per item.
+
+    Args:
+        items: what the rows show.
+        columns: heading and cell of each column.
+        numeric: headings of columns set to the right.
+        folded: as of ``Grid``.
+    """
+    rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
+    right = frozenset(i for i, name in enumerate(columns) if name in numeric)
+    return Grid(tuple(columns), rows, right, folded)
+
+
+def marked(sentence: str) -> tuple[Inline, ...]:
+    """Split a sentence of ours at its back ticks; not for text of others."""
+    parts = enumerate(sentence.split("`"))
+    return tuple(Code(part) if i % 2 else part for i, part in parts if part)
 
 
 PlotName: TypeAlias = Literal["estimates", "shares", "front", "hypervolume"] | Visualization

@@ -1,8 +1,8 @@
-"""What a result tells of single candidates: their report, their row, their re-estimation."""
+"""Reports of single candidates: re-estimation, estimates of the search, leaderboard row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypeVar
 
 from convergence_core.records import Candidate, Case, Role, Trial
 from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
@@ -11,7 +11,7 @@ from convergence_core.search.recommend import Interval, Ranked, mean_interval, p
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
-from tasks.report.evidence import CandidateCounts, RunEvidence
+from tasks.report.evidence import RunEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,39 +48,30 @@ class Final:
 
     def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
         """Return a candidate's mean on the cells of a role."""
-        found = mean_interval(
-            self.rewards(candidate_id, role),
-            level=self.level,
-            weights=self.weights,
-            groups=self.groups,
-        )
-        return None if found is None else Estimate(**_numbers(found), **_counts(found))
+        rewards = self.rewards(candidate_id, role)
+        weights, groups = self.weights, self.groups
+        found = mean_interval(rewards, level=self.level, weights=weights, groups=groups)
+        return _as(Estimate, found)
 
     def difference(self, a: str | None, b: str | None, role: Role) -> Difference | None:
         """Return the paired difference of two candidates on the cells of a role."""
         if a is None or b is None or a == b:
             return None
-        found = paired_difference(
-            self.rewards(a, role),
-            self.rewards(b, role),
-            level=self.level,
-            weights=self.weights,
-            groups=self.groups,
-        )
-        return None if found is None else Difference(**_numbers(found), **_counts(found))
+        rewards = self.rewards(a, role), self.rewards(b, role)
+        weights, groups = self.weights, self.groups
+        found = paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
+        return _as(Difference, found)
 
 
-def _numbers(found: Interval) -> dict[str, float]:
-    return {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
+_Kind = TypeVar("_Kind", Estimate, Difference)
 
 
-def _counts(found: Interval) -> "_Counts":
-    return {"n_cases": found.n, "n_groups": found.n_groups if found.n_groups < found.n else None}
-
-
-class _Counts(TypedDict):
-    n_cases: int
-    n_groups: int | None
+def _as(kind: type[_Kind], found: Interval | None) -> _Kind | None:
+    if found is None:
+        return None
+    n_groups = found.n_groups if found.n_groups < found.n else None
+    ends = {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
+    return kind(**ends, n_cases=found.n, n_groups=n_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +109,6 @@ class View:
     def row(self, rank: int, ranked: Ranked) -> LeaderboardRow:
         """Return a candidate's row of the leaderboard."""
         member = self.search.archive.members[ranked.candidate_id]
-        counts = self.evidence.candidates.get(ranked.candidate_id, CandidateCounts())
         params = member.candidate.params
         return LeaderboardRow(
             rank=rank,
@@ -132,7 +122,7 @@ class View:
             feasible=ranked.feasible,
             n_cells=ranked.n_cells,
             n_cases=ranked.n_cases,
-            n_failed=counts.n_failed,
+            n_failed=self.evidence.n_failed.get(ranked.candidate_id, 0),
             metrics=self.evidence.metrics.get(ranked.candidate_id, {}).get("search", {}),
             origin=member.candidate.origin,
             generation=member.generation,
@@ -142,10 +132,5 @@ class View:
         ranked = self.standing.get(candidate_id)
         if ranked is None or member is None:
             return None
-        return Estimate(
-            mean=ranked.mean,
-            low=ranked.low,
-            high=ranked.high,
-            level=self.level,
-            n_cases=ranked.n_cases,
-        )
+        mean, low, high = ranked.mean, ranked.low, ranked.high
+        return Estimate(mean=mean, low=low, high=high, level=self.level, n_cases=ranked.n_cases)

@@ -1,15 +1,24 @@
-"""What the report says, in which order: blocks made of a ``RunResult``."""
+"""Report of a run: the order of its sections, and those that every run has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from convergence_core.records import Params, ParamValue, Role
-from convergence_core.result import CandidateReport, Estimate, RunResult
+from convergence_core.records import Params, Role
+from convergence_core.result import (
+    CandidateReport,
+    CurvePoint,
+    Estimate,
+    Failure,
+    MetricInfo,
+    RunResult,
+)
 from convergence_core.visualization import Visualization
 from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
     Bullets,
     Code,
+    Columns,
     Grid,
     Heading,
     Inline,
@@ -19,12 +28,13 @@ from tasks.report.blocks import (
     Paragraph,
     PlotName,
     Plots,
+    marked,
+    table,
 )
-from tasks.report.costs import costs
 from tasks.report.explanation import explanation_blocks
-from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.phrases import clean, plural, short
 from tasks.report.plots import has_plot, tradeoff_metrics
+from tasks.report.tables import costs, leaderboard_grid
 
 MAX_ROWS = 50
 """Rows shown of a long table."""
@@ -69,7 +79,7 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
     ]
 
 
-# -- what most runs have not, so that their modules are loaded where there is something to tell
+# -- sections of few runs, whose modules are loaded where they are needed
 
 
 def _front(result: RunResult) -> list[Block]:
@@ -101,41 +111,45 @@ def _society(result: RunResult) -> list[Block]:
     return blocks
 
 
-# -- what was found
+# -- findings
 
 
-def _finding(result: RunResult) -> list[Block]:
-    winner = result.winner
+def summary(result: RunResult) -> list[Block]:
+    """Return the findings in short, for a terminal."""
+    return [
+        *_finding(result, in_short=True),
+        *_configuration(result),
+        *_society(result),
+        *costs(result),
+        *_not_done(result),
+    ]
+
+
+def _finding(result: RunResult, *, in_short: bool = False) -> list[Block]:
+    winner, heading = result.winner, Heading("What was found")
     if winner is None:
-        why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
-        if result.all_failed:
-            why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
-        said = f"No configuration can be recommended: {why}."
-        return [Heading("What was found"), Paragraph((said,), "lead")]
+        return [heading, Paragraph((phrases.no_winner_sentence(result),), "lead")]
+    of_search = [
+        phrases.fresh_sentence(result, winner),
+        phrases.search_sentence(result, winner),
+        phrases.within_sentence(result),
+    ]
     sentences = [
         phrases.gate_sentence(result),
-        phrases.fresh_sentence(result),
-        phrases.search_sentence(result),
-        phrases.within_sentence(result),
+        *([] if in_short else of_search),
         phrases.default_sentence(result),
     ]
-    items = [_marked(sentence) for sentence in sentences if sentence is not None]
+    items = [marked(sentence) for sentence in sentences if sentence is not None]
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
-        Heading("What was found"),
-        Paragraph(_marked(phrases.holdout_sentence(result)), "lead"),
+        heading,
+        Paragraph(marked(phrases.holdout_sentence(result, winner)), "lead"),
         _key_figures(result, winner),
         Bullets(tuple(items)),
         Plots(("estimates",)),
         _estimates(result, winner),
     ]
-
-
-def _marked(sentence: str) -> tuple[Inline, ...]:
-    """Split a sentence of ours at its back ticks; not for text of others."""
-    parts = enumerate(sentence.split("`"))
-    return tuple(Code(part) if i % 2 else part for i, part in parts if part)
 
 
 def _key_figures(result: RunResult, winner: CandidateReport) -> KeyFigures:
@@ -167,13 +181,12 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
     for role, name in ROLE_NAMES.items():
         own = winner.estimate(role)
         other = None if baseline is None else baseline.estimate(role)
-        if own is None and other is None:
-            continue
-        shown: list[Inline] = [name, _KINDS[role], _n_cases(own), phrases.estimate(own)]
-        if baseline is not None:
-            shown += [_n_cases(other), phrases.estimate(other)]
-            shown.append(phrases.difference(result.gap(role)))
-        rows.append(tuple(shown))
+        if own is not None or other is not None:
+            cells = [name, _KINDS[role], _n_cases(own), phrases.estimate(own)]
+            if baseline is not None:
+                gap = phrases.difference(result.gap(role))
+                cells += [_n_cases(other), phrases.estimate(other), gap]
+            rows.append(tuple(cells))
     columns = ["mean reward on", "kind", "cases", "recommended"]
     if baseline is not None:
         columns += ["cases", "default", "difference"]
@@ -181,9 +194,10 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
 
 
 def _n_cases(value: Estimate | None) -> str:
-    if value is None or value.n_groups is None:
-        return phrases.UNKNOWN if value is None else f"{value.n_cases:,}"
-    return f"{value.n_cases:,} in {phrases.plural(value.n_groups, 'group')}"
+    if value is None:
+        return phrases.UNKNOWN
+    groups = "" if value.n_groups is None else f" in {plural(value.n_groups, 'group')}"
+    return f"{value.n_cases:,}{groups}"
 
 
 # -- the configuration and its metrics
@@ -194,27 +208,20 @@ def _configuration(result: RunResult) -> list[Block]:
     if winner is None:
         return []
     defaults = None if result.baseline is None else result.baseline.params
-    names = list(winner.params)
-    names += [name for name in defaults or {} if name not in winner.params]
-    rows = []
-    for name in names:
-        row: list[Inline] = [Code(clean(name)), _value(winner.params, name)]
-        if defaults is not None:
-            row.append(_value(defaults, name))
-        rows.append(tuple(row))
-    columns = ("parameter", "recommended") + (("default",) if defaults is not None else ())
-    return [Heading("The recommended configuration"), Grid(columns, tuple(rows))]
+    columns: dict[str, Callable[[str], Inline]] = {
+        "parameter": lambda name: Code(clean(name)),
+        "recommended": lambda name: _value(winner.params, name),
+    }
+    if defaults is not None:
+        columns["default"] = lambda name: _value(defaults, name)
+    names = dict.fromkeys([*winner.params, *(defaults or {})])
+    return [Heading("The recommended configuration"), table(names, columns)]
 
 
 def _value(params: Params, name: str) -> Inline:
     if name not in params:
         return "not active"
-    return shown_value(params[name])
-
-
-def shown_value(value: ParamValue) -> Inline:
-    """Return a parameter's value; long texts folded."""
-    text = phrases.value_text(value)
+    text = phrases.value_text(params[name])
     return LongText(text) if "\n" in text or len(text) > 80 else Code(text)
 
 
@@ -232,40 +239,46 @@ def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]
         return []
     total = sum(metric.weight for metric in result.metrics)
     baseline = None if result.winner_is_baseline else result.baseline
-    rows = []
-    for metric in result.metrics:
-        share = f"{100 * metric.weight / total:.0f} %" if metric.weight else "shown only"
-        for role, name in ROLE_NAMES.items():
-            own = winner.metrics.get(role, {}).get(metric.name)
-            other = None if baseline is None else baseline.metrics.get(role, {}).get(metric.name)
-            if own is None and other is None:
-                continue
-            row: list[Inline] = [Code(clean(metric.name)), name, _METRIC_KINDS[role]]
-            row.append(phrases.number(own))
-            row += [phrases.number(other)] if baseline is not None else []
-            rows.append((*row, metric.direction, share))
-    with_default = ("default",) if baseline is not None else ()
-    columns = (
-        *("metric", "mean over", "kind", "recommended", *with_default),
-        *("good is", "share of reward"),
-    )
-    numeric = frozenset({3, 4} if with_default else {3})
+
+    def mean(report: CandidateReport | None, cell: tuple[MetricInfo, Role]) -> float | None:
+        metric, role = cell
+        return None if report is None else report.metrics.get(role, {}).get(metric.name)
+
+    def share(metric: MetricInfo) -> str:
+        return phrases.whole_percent(metric.weight / total) if metric.weight else "shown only"
+
+    cells = [
+        cell
+        for cell in itertools.product(result.metrics, ROLE_NAMES)
+        if mean(winner, cell) is not None or mean(baseline, cell) is not None
+    ]
+    default: Columns[tuple[MetricInfo, Role]] = {
+        "default": lambda cell: phrases.number(mean(baseline, cell))
+    }
+    columns: Columns[tuple[MetricInfo, Role]] = {
+        "metric": lambda cell: Code(clean(cell[0].name)),
+        "mean over": lambda cell: ROLE_NAMES[cell[1]],
+        "kind": lambda cell: _METRIC_KINDS[cell[1]],
+        "recommended": lambda cell: phrases.number(mean(winner, cell)),
+        **(default if baseline is not None else {}),
+        "good is": lambda cell: cell[0].direction,
+        "share of reward": lambda cell: share(cell[0]),
+    }
     blocks: list[Block] = [
         Heading("Metrics"),
-        Grid(columns, tuple(rows), numeric),
+        table(cells, columns, numeric=("recommended", "default")),
         Paragraph((_ABOUT_ADJUSTED,), "note"),
     ]
     if "tradeoffs" in wanted and has_plot(result, "tradeoffs"):
         x, y = tradeoff_metrics(result) or ("", "")
-        said = "Each mark is one configuration, all by their adjusted means in the search: "
-        where = f" against {short(x)}{_first_rows(result)}."
-        blocks += [Plots(("tradeoffs",)), Paragraph((said + short(y) + where,), "caption")]
+        n = len(result.leaderboard)
+        first = "" if n >= result.n_candidates else f" (the first {n:,} of the leaderboard)"
+        text = (
+            "Each mark is one configuration, all by their adjusted means in the search: "
+            f"{short(y)} against {short(x)}{first}."
+        )
+        blocks += [Plots(("tradeoffs",)), Paragraph((text,), "caption")]
     return blocks
-
-
-def _first_rows(result: RunResult) -> str:
-    n = len(result.leaderboard)
-    return "" if n >= result.n_candidates else f" (the first {n:,} of the leaderboard)"
 
 
 # -- the course of the search
@@ -281,73 +294,65 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
     if names:
         blocks.append(Plots(tuple(names)))
     if "learning_curve" in names:
-        said = (
+        text = (
             "The line is the posterior mean of the configuration that would have been recommended "
             f"after each generation, with its {phrases.percent(result.level)} interval, from "
             "search cells alone: biased upward by selection. The dashed line is the average "
             "posterior mean of the configurations that the generation asked."
         )
-        blocks.append(Paragraph((said,), "caption"))
-    has_money = any(point.cumulative_usd is not None for point in result.curve)
-    columns = ["generation", "evaluations", "calls so far"]
-    columns += ["recommended so far (posterior mean)", "average of those asked (posterior mean)"]
+        blocks.append(Paragraph((text,), "caption"))
+    columns: dict[str, Callable[[CurvePoint], Inline]] = {
+        "generation": lambda point: str(point.generation),
+        "evaluations": lambda point: f"{point.n_evaluations:,}",
+        "calls so far": lambda point: f"{point.cumulative_calls:,}",
+        "recommended so far (posterior mean)": lambda point: phrases.interval(
+            point.best_mean, point.low, point.high
+        ),
+        "average of those asked (posterior mean)": lambda p: phrases.reward(p.asked_mean),
+    }
+    if any(point.cumulative_usd is not None for point in result.curve):
+        columns["USD so far"] = lambda point: phrases.usd(point.cumulative_usd)
     shown = result.curve[-MAX_ROWS:]
-    rows = []
-    for point in shown:
-        row: list[Inline] = [
-            str(point.generation),
-            f"{point.n_evaluations:,}",
-            f"{point.cumulative_calls:,}",
-            phrases.interval(point.best_mean, point.low, point.high),
-            phrases.reward(point.asked_mean),
-        ]
-        if has_money:
-            row.append(phrases.usd(point.cumulative_usd))
-        rows.append(tuple(row))
-    if has_money:
-        columns.append("USD so far")
     folded = f"{plural(len(shown), 'generation')} in numbers"
     if len(shown) < len(result.curve):
         folded = f"The last {folded}, of {len(result.curve):,}"
-    blocks.append(Grid(tuple(columns), tuple(rows), frozenset(range(len(columns))), folded=folded))
-    return blocks
+    return [*blocks, table(shown, columns, numeric=columns, folded=folded)]
 
 
 # -- all candidates
 
 
 def _leaderboard(result: RunResult) -> list[Block]:
-    if not result.leaderboard:
+    rows, n = result.leaderboard, min(MAX_ROWS, len(result.leaderboard))
+    if not rows:
         return []
-    shown = result.leaderboard[:MAX_ROWS]
-    said = (
+    text = (
         f"Posterior mean rewards from search cells, with {phrases.percent(result.level)} intervals; "
         "the upper rows are biased upward by selection."
     )
-    if any(row.cautious is not None for row in result.leaderboard):
-        said += (
+    if any(row.cautious is not None for row in rows):
+        text += (
             " They are ranked by the cautious estimate, the lower end of the posterior's 68 % "
             "interval: a configuration that was asked little must be clearly higher to come first. "
             "Only then are the means of the leaders corrected by what earlier leaders showed when "
             "they were asked again. So the means themselves need not fall from row to row."
         )
-    if any(row.metrics for row in shown):
-        said += " Metrics are means adjusted for the cases."
-    if any(row.feasible is not None for row in result.leaderboard):
-        said += (
+    if any(row.metrics for row in rows[:n]):
+        text += " Metrics are means adjusted for the cases."
+    if any(row.feasible is not None for row in rows):
+        text += (
             " Configurations that probably break a hard constraint come after all others, the "
             "likeliest to keep them first."
         )
-    if len(shown) < result.n_candidates:
-        said += (
-            f" The first {len(shown)} of {result.n_candidates:,} configurations; the others are in "
+    if n < result.n_candidates:
+        text += (
+            f" The first {n} of {result.n_candidates:,} configurations; the others are in "
             "`experiments.csv` and in the store."
         )
-    columns, numeric, rows = leaderboard_grid(result, MAX_ROWS)
     return [
         Heading("Configurations asked"),
-        Paragraph(_marked(said), "note"),
-        Grid(columns, rows, numeric),
+        Paragraph(marked(text), "note"),
+        leaderboard_grid(result, MAX_ROWS),
         *_named_values(result),
     ]
 
@@ -392,24 +397,20 @@ def _gaps(result: RunResult) -> Iterator[str]:
 
 
 def _not_done(result: RunResult) -> list[Block]:
-    items = [*_gaps(result)]
+    items = [marked(item) for item in _gaps(result)]
     blocks: list[Block] = [Heading("What failed or was not done")]
     if not items and not result.failures:
         return [*blocks, Paragraph(("Every cell that was planned was asked and has a reward.",))]
     if items:
-        blocks.append(Bullets(tuple(_marked(item) for item in items)))
+        blocks.append(Bullets(tuple(items)))
     if result.failures:
-        rows: list[tuple[Inline, ...]] = [
-            (
-                Code(short(failure.reason)),
-                failure.fault or "not asked",
-                f"{failure.n:,}",
-                phrases.failure_example(failure.example, 300),
-            )
-            for failure in result.failures[:MAX_ROWS]
-        ]
-        columns = ("reason", "fault of", "evaluations", "an example")
-        blocks.append(Grid(columns, tuple(rows), frozenset({2})))
+        columns: Columns[Failure] = {
+            "reason": lambda failure: Code(short(failure.reason)),
+            "fault of": lambda failure: failure.fault or "not asked",
+            "evaluations": lambda failure: f"{failure.n:,}",
+            "an example": lambda failure: phrases.failure_example(failure.example, 300),
+        }
+        blocks.append(table(result.failures[:MAX_ROWS], columns, numeric=("evaluations",)))
     return blocks
 
 
@@ -422,13 +423,10 @@ def _facts(result: RunResult) -> list[Block]:
         "began": phrases.moment(result.started_us),
         "ended": phrases.moment(result.ended_us),
         "took": phrases.duration(result.started_us, result.ended_us),
-        "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held "
-        "out",
+        "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
         "spend": phrases.usd(result.cost_usd),
         **dict(sorted(result.facts.items())),
     }
-    rows: tuple[tuple[Inline, ...], ...] = tuple(
-        (short(name), Code(short(value, 200))) for name, value in facts.items()
-    )
+    rows = tuple((short(name), Code(short(value, 200))) for name, value in facts.items())
     return [Heading("Facts"), Grid(("", ""), rows)]

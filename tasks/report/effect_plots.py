@@ -1,7 +1,8 @@
-"""Plots of what parameters do: shares of the variance, and one small plot per parameter."""
+"""Plots of parameters' effects: shares of the variance, and one small plot each."""
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from convergence_core.explanation.records import Effect, EffectPoint
@@ -20,7 +21,6 @@ MAX_SHARES = 12
 """Rows of parameters and of pairs in the plot of shares."""
 
 _MAX_CHOICES = 10
-_SMALL = (3.1, 2.3)
 
 Row = tuple[str, float, float, float, bool]
 """Name, share, ends of its interval, whether it is sure."""
@@ -46,16 +46,8 @@ def draw_shares(figure: "Figure", palette: Palette, result: RunResult) -> None:
     for y, (_, share, low, high, sure) in enumerate(rows):
         colour = palette.winner if sure else palette.dot
         axes.plot([100 * low, 100 * high], [y, y], color=colour, linewidth=1.8)
-        axes.plot(
-            [100 * share],
-            [y],
-            marker="o",
-            markersize=6,
-            color=colour,
-            markerfacecolor=colour if sure else palette.paper,
-            clip_on=False,
-            zorder=3,
-        )
+        dot = {**_dots(colour, colour if sure else palette.paper), "markersize": 6}
+        axes.plot([100 * share], [y], **dot, clip_on=False, zorder=3)
     axes.set_yticks(range(len(rows)), [short(name, 36) for name, *_ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(left=0)
@@ -94,28 +86,22 @@ def effect_svgs(result: RunResult) -> list[str]:
     limits = (low - margin, high + margin)
     pictures = []
     for i, effect in enumerate(effects):
-
-        def fill(figure: "Figure", palette: Palette, effect: Effect = effect) -> None:
-            draw = _draw_number if effect.kind == "number" else _draw_choice
-            draw(figure.subplots(), palette, effect, limits)
-
-        pictures.append(
-            figures.svg(
-                fill,
-                name=f"effect{i}",
-                title=f"Mean reward by {clean(effect.parameter)}",
-                width=_SMALL[0],
-                height=_SMALL[1],
-            )
-        )
+        fill = partial(_draw_effect, effect=effect, limits=limits)
+        title = f"Mean reward by {clean(effect.parameter)}"
+        picture = figures.svg(fill, name=f"effect{i}", title=title, width=3.1, height=2.3)
+        pictures.append(picture)
     return pictures
 
 
+def _draw_effect(
+    figure: "Figure", palette: Palette, effect: Effect, limits: tuple[float, float]
+) -> None:
+    draw = _draw_number if effect.kind == "number" else _draw_choice
+    draw(figure.subplots(), palette, effect, limits)
+
+
 def _draw_number(
-    axes: "Axes",
-    palette: Palette,
-    effect: Effect,
-    limits: tuple[float, float],
+    axes: "Axes", palette: Palette, effect: Effect, limits: tuple[float, float]
 ) -> None:
     points = [point for point in effect.points if point.x is not None]
     x = [point.x for point in points if point.x is not None]
@@ -123,23 +109,13 @@ def _draw_number(
     colour = _colour(palette, effect)
     if effect.average is not None:
         axes.axhline(effect.average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
-    axes.fill_between(
-        x,
-        [point.low for point in points],
-        [point.high for point in points],
-        color=colour,
-        alpha=0.18,
-        linewidth=0,
-    )
+    lows, highs = [point.low for point in points], [point.high for point in points]
+    axes.fill_between(x, lows, highs, color=colour, alpha=0.18, linewidth=0)
     axes.plot(x, [point.mean for point in points], color=colour)
     for was_asked, face in ((True, colour), (False, palette.paper)):
         some = [i for i, is_asked in enumerate(asked) if is_asked is was_asked]
-        axes.plot(
-            [x[i] for i in some],
-            [points[i].mean for i in some],
-            **_dots(colour, face),
-            linestyle="none",
-        )
+        means = [points[i].mean for i in some]
+        axes.plot([x[i] for i in some], means, **_dots(colour, face), linestyle="none")
     if effect.log:
         _log_axis(axes, x)
     axes.set_ylim(*limits)
@@ -160,10 +136,7 @@ def _log_axis(axes: "Axes", x: Sequence[float]) -> None:
 
 
 def _draw_choice(
-    axes: "Axes",
-    palette: Palette,
-    effect: Effect,
-    limits: tuple[float, float],
+    axes: "Axes", palette: Palette, effect: Effect, limits: tuple[float, float]
 ) -> None:
     points = _extremes(effect.points)
     colour = _colour(palette, effect)

@@ -1,4 +1,4 @@
-"""What a ``RunResult`` takes from the store by SQL: counts, means and failures of a run."""
+"""Counts, means, costs and failures of a run, read from the store by SQL."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from convergence_core.ports import Store
 from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.records import Role
-from convergence_core.result import Failure, RoleCost
+from convergence_core.result import CurvePoint, Failure, RoleCost
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -57,12 +57,14 @@ FROM evaluations WHERE run_id = $run AND status <> 'ok'
 GROUP BY ALL ORDER BY n DESC, reason, fault
 """
 
-_GENERATIONS = """
+_CURVE = """
 WITH calls AS (
   SELECT generation, count(*) FILTER (WHERE state <> 'cached') AS n_calls
   FROM attempts WHERE run_id = $run AND generation IS NOT NULL GROUP BY generation)
 SELECT generation, n_evaluations, best_so_far AS best_mean, best_low AS low, best_high AS high,
-       posterior_mean AS asked_mean, coalesce(n_calls, 0) AS n_calls, cost_usd
+       posterior_mean AS asked_mean,
+       CAST(sum(coalesce(n_calls, 0)) OVER (ORDER BY generation) AS BIGINT) AS cumulative_calls,
+       sum(cost_usd) OVER (ORDER BY generation) AS cumulative_usd
 FROM learning_curve LEFT JOIN calls USING (generation)
 WHERE run_id = $run ORDER BY generation
 """
@@ -107,40 +109,25 @@ class EvaluationCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateCounts:
-    """Search cells of one candidate."""
-
-    n_failed: int = 0
-    """Asked, and ended without an ``ok`` status."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRow:
-    """What one generation did."""
-
-    generation: int
-    n_evaluations: int
-    best_mean: float | None
-    low: float | None
-    high: float | None
-    asked_mean: float | None
-    n_calls: int
-    cost_usd: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
-    """Everything that ``collect`` reads of a run."""
+    """Everything that a result takes from the committed tables of a run."""
 
     counts: EvaluationCounts
-    candidates: Mapping[str, CandidateCounts] = field(default_factory=dict)
+    n_failed: Mapping[str, int] = field(default_factory=dict)
+    """Candidate → search cells that ended without an ``ok`` status."""
     metrics: Mapping[str, Mapping[Role, Mapping[str, float]]] = field(default_factory=dict)
     """Candidate → role → metric → mean; of ``search`` adjusted for the cases that were asked."""
-    generations: tuple[GenerationRow, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
+    """One point per committed generation: what was known then."""
     failures: tuple[Failure, ...] = ()
     costs: tuple[RoleCost, ...] = ()
     cell_to_generation: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
     """(candidate, case, repeat) → generation that asked it; search cells."""
+
+
+def rows_of(store: Store, sql: str, parameters: Mapping[str, object]) -> Sequence[dict[str, Any]]:
+    """Return the rows of a query whose columns have types that we know."""
+    return store.rows(sql, parameters)
 
 
 def read_evidence(
@@ -155,7 +142,7 @@ def read_evidence(
     Args:
         store: holds the run.
         run_id: the run.
-        compared: candidates whose metrics in the search are told, in a form that compares them.
+        compared: candidates whose metrics in the search are read, in a form that compares them.
         case_weights: search case → positive weight; absent ones weigh 1.
 
     Raises:
@@ -163,11 +150,11 @@ def read_evidence(
     """
     run = {"run": run_id}
     metrics: dict[str, dict[Role, dict[str, float]]] = {}
-    for row in _rows(store, _METRICS, run):
+    for row in rows_of(store, _METRICS, run):
         if row["value"] is not None and math.isfinite(row["value"]):
             by_role = metrics.setdefault(row["candidate_id"], {})
             by_role.setdefault(row["role"], {})[row["metric"]] = row["value"]
-    cells = _rows(store, _METRIC_CELLS, {**run, "candidates": [*compared]}) if compared else ()
+    cells = rows_of(store, _METRIC_CELLS, {**run, "candidates": [*compared]}) if compared else ()
     for metric, group in groupby(cells, key=lambda row: str(row["metric"])):
         adjusted = adjusted_means(
             [(row["candidate_id"], row["case_id"], row["value"], row["n"]) for row in group],
@@ -177,25 +164,18 @@ def read_evidence(
             metrics.setdefault(candidate_id, {}).setdefault("search", {})[metric] = mean
     return RunEvidence(
         counts=EvaluationCounts(
-            **_rows(store, _COUNTS, run)[0], n_cached=_rows(store, _CACHED, run)[0]["n"]
+            **rows_of(store, _COUNTS, run)[0], n_cached=rows_of(store, _CACHED, run)[0]["n"]
         ),
-        candidates={
-            row["candidate_id"]: CandidateCounts(n_failed=row["n_failed"])
-            for row in _rows(store, _CELLS, run)
-        },
+        n_failed={row["candidate_id"]: row["n_failed"] for row in rows_of(store, _CELLS, run)},
         metrics=metrics,
-        generations=tuple(GenerationRow(**row) for row in _rows(store, _GENERATIONS, run)),
-        costs=tuple(RoleCost(**row) for row in _rows(store, _COSTS, run)),
-        failures=tuple(_failure(row) for row in _rows(store, _FAILURES, run)[:MAX_FAILURES]),
+        curve=tuple(CurvePoint(**row) for row in rows_of(store, _CURVE, run)),
+        costs=tuple(RoleCost(**row) for row in rows_of(store, _COSTS, run)),
+        failures=tuple(_failure(row) for row in rows_of(store, _FAILURES, run)[:MAX_FAILURES]),
         cell_to_generation={
             (row["candidate_id"], row["case_id"], row["replicate"]): row["generation"]
-            for row in _rows(store, _FIRST_ASKED, run)
+            for row in rows_of(store, _FIRST_ASKED, run)
         },
     )
-
-
-def _rows(store: Store, sql: str, parameters: Mapping[str, object]) -> Sequence[dict[str, Any]]:
-    return store.rows(sql, parameters)
 
 
 def _failure(row: Mapping[str, Any]) -> Failure:

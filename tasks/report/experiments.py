@@ -1,4 +1,4 @@
-"""The raw results as files in the original's shapes: every candidate and every evaluation.
+"""Raw results as files in the shapes of version 0.1: every candidate and every evaluation.
 
 ``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
 different cases, so the plain means of the rows beside it, ``raw_mean_reward`` and those of metrics
@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from tasks.report import phrases
+from tasks.report.evidence import rows_of
 from tasks.store.tables.csv_cells import neutral_row
 
 CELLS_AT_ONCE = 20_000
@@ -22,7 +23,7 @@ CELLS_AT_ONCE = 20_000
 
 _CANDIDATES = """
 SELECT c.candidate_id, c.generation, c.origin, c.params_json, l.rank,
-       coalesce(l.recommended, false) AS recommended, l.posterior_mean, l.posterior_low,
+       coalesce(l.recommended, false) AS recommended, l.posterior_mean AS score, l.posterior_low,
        l.posterior_high, l.raw_mean_reward, coalesce(l.n_cases, 0) AS n_cases,
        coalesce(l.n_evaluations, 0) AS n_cells, coalesce(l.n_failed, 0) AS n_failed,
        (SELECT count(*) FROM evaluations e
@@ -40,8 +41,9 @@ FROM metrics WHERE run_id = $run AND role = 'search' GROUP BY candidate_id, metr
 _EVALUATIONS = """
 WITH texts AS (
   SELECT payload_sha256, min(text) AS text FROM payloads WHERE run_id = $run GROUP BY ALL)
-SELECT e.candidate_id, e.case_id, e.replicate, e.role, e.generation, e.status, e.error_type,
-       e.error, e.reward, e.metrics, e.latency_ms, e.cost_usd, epoch_us(e.started_at) AS started_us,
+SELECT e.candidate_id, e.case_id AS test_case_id, e.replicate AS repeat, e.role, e.generation,
+       e.status, e.error_type, e.error, e.reward AS score, e.metrics, e.latency_ms, e.cost_usd,
+       e.status = 'ok' AS success, epoch_us(e.started_at) AS started_us,
        p.text AS request, r.text AS response
 FROM evaluations e
      LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
@@ -53,29 +55,19 @@ ORDER BY e.candidate_id, e.role <> 'search', e.role, e.generation, e.case_id, e.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One candidate, as the original's files show it."""
+    """One candidate, as the files show it."""
 
-    candidate_id: str
-    generation: int
-    origin: str
+    row: Mapping[str, Any]
+    """Column of the files → value; ``rank``, ``score`` and its interval are ``None`` without a
+    reward."""
     params: Mapping[str, Any]
-    rank: int | None
-    """From 1; ``None``: it has no reward."""
-    recommended: bool
-    score: float | None
-    """Posterior mean reward; ``None``: it has no reward."""
-    low: float | None
-    """Lower end of the posterior's interval."""
-    high: float | None
-    raw_mean_reward: float | None
-    """Mean reward over its own search cases, which other candidates were not asked."""
-    n_cases: int
-    """Distinct search cases with a reward."""
-    n_cells: int
-    n_failed: int
-    n_rows: int
-    """Evaluations of all roles, skipped ones included."""
     metrics: Mapping[str, float]
+    """Plain means over its own search cells, which other candidates were not asked."""
+
+    @property
+    def n_rows(self) -> int:
+        """Evaluations of all roles, skipped ones included."""
+        return int(self.row["n_rows"])
 
 
 def experiments(
@@ -90,50 +82,41 @@ def experiments(
         always: candidates that are returned in any case.
     """
     metrics: dict[str, dict[str, float]] = {}
-    for row in store.rows(_METRICS, {"run": run_id}):
-        metrics.setdefault(str(row["candidate_id"]), {})[str(row["metric"])] = _float(row["value"])
+    for row in rows_of(store, _METRICS, {"run": run_id}):
+        if row["value"] is not None and math.isfinite(row["value"]):
+            metrics.setdefault(row["candidate_id"], {})[row["metric"]] = row["value"]
     found = []
     seen: set[object] = set()
-    for row in store.rows(_CANDIDATES, {"run": run_id}):
-        candidate_id = str(row["candidate_id"])
+    for row in rows_of(store, _CANDIDATES, {"run": run_id}):
+        candidate_id = row["candidate_id"]
         if keep_all or candidate_id in always or row["generation"] not in seen:
-            found.append(_experiment(row, metrics.get(candidate_id, {})))
+            params = json.loads(row["params_json"])
+            measured = metrics.get(candidate_id, {})
+            found.append(Experiment(row=row, params=params, metrics=measured))
         seen.add(row["generation"])
     return found
 
 
 def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:
     """Write ``experiments.csv``: a line per candidate, a column per parameter and metric."""
-    names = _names(row.params for row in rows)
+    names = _names(rows)
     metrics = sorted({name for row in rows for name in row.metrics})
-    fixed = [
+    columns = [
         *("generation", "score", "parameters", "candidate_id", "origin", "n_cells", "n_failed"),
         *("rank", "recommended", "posterior_low", "posterior_high", "raw_mean_reward", "n_cases"),
     ]
-    writer = csv.writer(stream, lineterminator="\n")
-    header = [*fixed, *_columns(names, {*fixed}), *(f"raw_metric.{name}" for name in metrics)]
-    writer.writerow(neutral_row(header))
+    writer = _Writer(stream)
+    writer.write(
+        [*columns, *_columns(names, {*columns}), *(f"raw_metric.{name}" for name in metrics)]
+    )
     for row in rows:
-        writer.writerow(
-            neutral_row(
-                [
-                    row.generation,
-                    row.score,
-                    json.dumps(row.params, ensure_ascii=False),
-                    row.candidate_id,
-                    row.origin,
-                    row.n_cells,
-                    row.n_failed,
-                    row.rank,
-                    _csv_value(row.recommended),
-                    row.low,
-                    row.high,
-                    row.raw_mean_reward,
-                    row.n_cases,
-                    *(_csv_value(row.params.get(name)) for name in names),
-                    *(row.metrics.get(name) for name in metrics),
-                ]
-            )
+        values = {**row.row, "parameters": json.dumps(row.params, ensure_ascii=False)}
+        writer.write(
+            [
+                *(values[name] for name in columns),
+                *(row.params.get(name) for name in names),
+                *(row.metrics.get(name) for name in metrics),
+            ]
         )
 
 
@@ -141,31 +124,16 @@ def write_detailed_csv(
     stream: TextIO, store: Store, run_id: str, rows: Sequence[Experiment]
 ) -> None:
     """Write ``detailed_results.csv``: a line per evaluation."""
-    names = _names(row.params for row in rows)
-    fixed = ["generation", "test_case_id", "role", "repeat", "candidate_id"]
+    names = _names(rows)
+    keys = ["generation", "test_case_id", "role", "repeat", "candidate_id"]
     measured = ["score", "latency_ms", "cost_usd", "success", "error_type"]
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(neutral_row([*fixed, *_columns(names, {*fixed, *measured}), *measured]))
+    writer = _Writer(stream)
+    writer.write([*keys, *_columns(names, {*keys, *measured}), *measured])
     for row, evaluations in _with_evaluations(store, run_id, rows):
-        params = [_csv_value(row.params.get(name)) for name in names]
-        for evaluation in evaluations:
-            writer.writerow(
-                neutral_row(
-                    [
-                        evaluation["generation"],
-                        evaluation["case_id"],
-                        evaluation["role"],
-                        evaluation["replicate"],
-                        row.candidate_id,
-                        *params,
-                        evaluation["reward"],
-                        evaluation["latency_ms"],
-                        evaluation["cost_usd"],
-                        "true" if evaluation["status"] == "ok" else "false",
-                        evaluation["error_type"],
-                    ]
-                )
-            )
+        params = [row.params.get(name) for name in names]
+        for found in evaluations:
+            own = [found[name] for name in keys]
+            writer.write([*own, *params, *(found[name] for name in measured)])
 
 
 def write_detailed_json(
@@ -190,20 +158,16 @@ def write_detailed_json(
     separator = "[\n"
     for row, evaluations in _with_evaluations(store, run_id, rows):
         starts = [e["started_us"] for e in evaluations if e["started_us"] is not None]
+        own = row.row
+        ranked = ("score", "rank", "recommended", "posterior_low", "posterior_high")
         entry = {
-            "config": dict(row.params),
-            "score": row.score,
-            "rank": row.rank,
-            "recommended": row.recommended,
-            "posterior_low": row.low,
-            "posterior_high": row.high,
-            "raw_mean_reward": row.raw_mean_reward,
-            "n_cases": row.n_cases,
-            "raw_metrics": dict(row.metrics),
-            "generation": row.generation,
+            "config": row.params,
+            **{name: own[name] for name in (*ranked, "raw_mean_reward", "n_cases")},
+            "raw_metrics": row.metrics,
+            "generation": own["generation"],
             "timestamp": phrases.iso(min(starts)) if starts else None,
-            "candidate_id": row.candidate_id,
-            "origin": row.origin,
+            "candidate_id": own["candidate_id"],
+            "origin": own["origin"],
             "test_results": [_test_result(e, cases, keep_text=keep_text) for e in evaluations],
         }
         stream.write(separator + json.dumps(entry, ensure_ascii=False, allow_nan=False))
@@ -216,12 +180,12 @@ def _with_evaluations(
 ) -> Iterator[tuple[Experiment, list[dict[str, Any]]]]:
     """Yield candidates with their evaluations, read in portions that fit into memory."""
     for portion in portions(rows):
-        ids = [row.candidate_id for row in portion]
+        ids = [row.row["candidate_id"] for row in portion]
         by_candidate: dict[str, list[dict[str, Any]]] = {name: [] for name in ids}
-        for evaluation in store.rows(_EVALUATIONS, {"run": run_id, "candidates": ids}):
-            by_candidate[str(evaluation["candidate_id"])].append(evaluation)
+        for found in rows_of(store, _EVALUATIONS, {"run": run_id, "candidates": ids}):
+            by_candidate[found["candidate_id"]].append(found)
         for row in portion:
-            yield row, by_candidate[row.candidate_id]
+            yield row, by_candidate[row.row["candidate_id"]]
 
 
 def portions(
@@ -244,49 +208,25 @@ def _test_result(
     evaluation: Mapping[str, Any], cases: Mapping[str, Case] | None, *, keep_text: bool
 ) -> dict[str, Json]:
     response = _parsed(evaluation["response"])
-    case = None if cases is None else cases.get(evaluation["case_id"])
+    case = None if cases is None else cases.get(evaluation["test_case_id"])
     shown_input = _parsed(evaluation["request"]) if case is None else case.input
+    metrics = sorted((evaluation["metrics"] or {}).items())
     return {
-        "test_case_id": evaluation["case_id"],
+        "test_case_id": evaluation["test_case_id"],
         "input": shown_input if keep_text else None,
         "response_text": response if isinstance(response, str) else evaluation["response"],
         "response": response,
-        "score": evaluation["reward"],
-        "metrics": {k: v if math.isfinite(v) else None for k, v in _map(evaluation["metrics"])},
-        "latency_ms": evaluation["latency_ms"],
-        "cost_usd": evaluation["cost_usd"],
-        "success": evaluation["status"] == "ok",
+        "score": evaluation["score"],
+        "metrics": {name: v if math.isfinite(v) else None for name, v in metrics},
+        **{name: evaluation[name] for name in ("latency_ms", "cost_usd", "success")},
         "error": evaluation["error"] or evaluation["error_type"],
-        "role": evaluation["role"],
-        "repeat": evaluation["replicate"],
-        "generation": evaluation["generation"],
-        "status": evaluation["status"],
+        **{name: evaluation[name] for name in ("role", "repeat", "generation", "status")},
     }
 
 
-def _experiment(row: Mapping[str, Any], metrics: Mapping[str, float]) -> Experiment:
-    return Experiment(
-        candidate_id=row["candidate_id"],
-        generation=row["generation"],
-        origin=row["origin"],
-        params=json.loads(row["params_json"]),
-        rank=row["rank"],
-        recommended=row["recommended"],
-        score=row["posterior_mean"],
-        low=row["posterior_low"],
-        high=row["posterior_high"],
-        raw_mean_reward=row["raw_mean_reward"],
-        n_cases=row["n_cases"],
-        n_cells=row["n_cells"],
-        n_failed=row["n_failed"],
-        n_rows=row["n_rows"],
-        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-    )
-
-
-def _names(all_params: Any) -> list[str]:
+def _names(rows: Sequence[Experiment]) -> list[str]:
     """Return the parameters that occur, in the order in which they first do."""
-    return list(dict.fromkeys(name for params in all_params for name in params))
+    return list(dict.fromkeys(name for row in rows for name in row.params))
 
 
 def _columns(names: Sequence[str], taken: set[str]) -> list[str]:
@@ -294,16 +234,15 @@ def _columns(names: Sequence[str], taken: set[str]) -> list[str]:
     return [f"parameter.{name}" if name in taken else name for name in names]
 
 
-def _csv_value(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value
+class _Writer:
+    """Writes lines of CSV: truth values as JSON has them, no text that a spreadsheet would run."""
 
+    def __init__(self, stream: TextIO) -> None:
+        self._writer = csv.writer(stream, lineterminator="\n")
 
-def _float(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _map(value: Mapping[str, float] | None) -> list[tuple[str, float]]:
-    return sorted((value or {}).items())
+    def write(self, values: Sequence[object]) -> None:
+        plain = [str(value).lower() if isinstance(value, bool) else value for value in values]
+        self._writer.writerow(neutral_row(plain))
 
 
 def _parsed(text: str | None) -> Json:

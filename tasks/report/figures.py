@@ -69,14 +69,9 @@ LIGHT = Palette(
 Draw: TypeAlias = "Callable[[Figure, Palette], None]"
 
 _VARIABLES: Mapping[str, str] = {
-    ON_PAGE.ink: "var(--ink)",
-    ON_PAGE.muted: "var(--muted)",
-    ON_PAGE.line: "var(--line)",
-    ON_PAGE.winner: "var(--winner)",
-    ON_PAGE.default: "var(--default)",
-    ON_PAGE.dot: "var(--dot)",
-    ON_PAGE.paper: "var(--card)",
-}
+    getattr(ON_PAGE, name): f"var(--{name})"
+    for name in ("ink", "muted", "line", "winner", "default", "dot")
+} | {ON_PAGE.paper: "var(--card)"}
 
 
 def import_matplotlib() -> None:

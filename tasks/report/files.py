@@ -17,25 +17,39 @@ Each file is written beside its place and renamed, so a reader never sees half o
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
+
+import yaml
 
 from convergence_core.config import Configuration
+from convergence_core.config.models import ExportConfig
 from convergence_core.ports import Store
-from convergence_core.records import Case
-from convergence_core.result import RunResult
+from convergence_core.records import Case, Json, Role
+from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
+from tasks.report import phrases
 from tasks.report.atomic_files import atomic_text, point_to_latest
 from tasks.report.experiments import (
+    Experiment,
     experiments,
     write_detailed_csv,
     write_detailed_json,
     write_experiments_csv,
 )
-from tasks.report.handover import ENDINGS, best_config, write_export
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 
-Write = Callable[[TextIO], None]
+Write: TypeAlias = Callable[[TextIO], None]
+
+ENDINGS: Mapping[str, str] = {"python": "py", "json": "json", "yaml": "yaml"}
+"""Ending of the exported file by its format."""
+
+_MEASURED: Mapping[Role, str] = {
+    "holdout": "held-out cases, which the search never saw",
+    "fresh": "search cases, asked again after the choice",
+    "search": "search cases, biased upward by selection",
+}
 
 
 def write_results(
@@ -78,7 +92,7 @@ def write_results(
         if export.output_path is not None:
             path = base_dir / export.output_path
         with atomic_text(path) as stream:
-            write_export(stream, result, result.winner, export)
+            _write_export(stream, result, result.winner, export)
         files["export"] = str(path)
     return replace(result, files=files)
 
@@ -92,6 +106,7 @@ def _writers(
     """Return what is to be written, by file name."""
     output = configuration.output
     writers: dict[str, Write] = {}
+    rows: list[Experiment] = []
     if {"json", "csv"} & {*output.formats}:
         known = {report.candidate_id for report in (result.winner, result.baseline) if report}
         rows = experiments(
@@ -100,17 +115,8 @@ def _writers(
     if "json" in output.formats:
         by_id = None if cases is None else {case.case_id: case for case in cases}
         keep_text = configuration.storage.keep_text
-        winner = result.winner
-        if winner is not None:
-            content = best_config(result, winner)
-            writers["best_config.json"] = lambda out: _write_json(out, content)
-        if result.explanation is not None:
-            told = result.to_json()
-            why = {key: told[key] for key in ("effects", "explanation")}
-            writers["explanation.json"] = lambda out: _write_json(out, why)
-        if result.front is not None:
-            front = result.to_json()["front"]
-            writers["front.json"] = lambda out: _write_json(out, front)
+        for name, content in _json_files(result).items():
+            writers[name] = partial(_write_json, value=content)
         writers["detailed_results.json"] = lambda out: write_detailed_json(
             out, store, result.run_id, rows, by_id, keep_text=keep_text
         )
@@ -120,11 +126,24 @@ def _writers(
             out, store, result.run_id, rows
         )
     if "markdown" in output.formats:
-        writers["report.md"] = lambda out: _write(out, report_markdown(result))
+        writers["report.md"] = partial(_write, text=report_markdown(result))
     if "html" in output.formats:
-        page = report_html(result, output.visualizations)
-        writers["report.html"] = lambda out: _write(out, page)
+        writers["report.html"] = partial(_write, text=report_html(result, output.visualizations))
     return writers
+
+
+def _json_files(result: RunResult) -> dict[str, Json]:
+    """Return the contents of the small JSON files that the result fills."""
+    found: dict[str, Json] = {}
+    if result.winner is not None:
+        found["best_config.json"] = _best_config(result, result.winner)
+    if result.explanation is not None or result.front is not None:
+        value = result.to_json()
+        if result.explanation is not None:
+            found["explanation.json"] = {key: value[key] for key in ("effects", "explanation")}
+        if result.front is not None:
+            found["front.json"] = value["front"]
+    return found
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -133,3 +152,60 @@ def _write(stream: TextIO, text: str) -> None:
 
 def _write_json(stream: TextIO, value: object) -> None:
     stream.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+# -- the recommended configuration, for programs
+
+
+def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
+    """Return ``best_config.json``: the original's shape, with what the number rests on."""
+    (role, value), baseline = winner.headline(), result.baseline
+    return {
+        "_README": {
+            "description": "Configuration recommended by this run; a recommendation, not a "
+            "promotion decision.",
+            "how_to_use": "Use the values under `config` as the system's settings.",
+            "score_achieved": value.mean,
+            "score_scale": "mean reward from 0 (worst possible) to 1 (perfect)",
+            "timestamp": phrases.iso(result.ended_us),
+            "optimization_run": result.label,
+            "test_cases_evaluated": value.n_cases,
+        },
+        "config": dict(winner.params),
+        "interval": {**(_numbers(value) or {}), "measured_on": _MEASURED[role]},
+        **_estimates(winner),
+        "baseline": None
+        if baseline is None
+        else {
+            "config": dict(baseline.params),
+            **_estimates(baseline),
+            "difference_holdout": _numbers(result.difference),
+            "difference_fresh": _numbers(result.difference_fresh),
+        },
+    }
+
+
+def _write_export(
+    stream: TextIO, result: RunResult, winner: CandidateReport, export: ExportConfig
+) -> None:
+    """Write the recommended configuration alone, in the form that ``output`` asks for."""
+    params = dict(winner.params)
+    note = f"Configuration recommended by run {result.label}, {phrases.iso(result.ended_us)}."
+    match export.format:
+        case "json":
+            _write_json(stream, params)
+        case "yaml":
+            stream.write(f"# {note}\n" + yaml.safe_dump(params, sort_keys=False))
+        case "python":
+            lines = [f"    {name!r}: {value!r}," for name, value in params.items()]
+            body = "\n".join(["BEST_CONFIG = {", *lines, "}"])
+            stream.write(f'"""{note}"""\n\n{body}\n')
+
+
+def _estimates(report: CandidateReport) -> dict[str, Json]:
+    return {role: _numbers(report.estimate(role)) for role in _MEASURED}
+
+
+def _numbers(value: Estimate | Difference | None) -> dict[str, Json] | None:
+    names = ("mean", "low", "high", "level", "n_cases")
+    return None if value is None else {name: getattr(value, name) for name in names}

@@ -1,5 +1,6 @@
-"""The front of a Pareto run: which candidates, how sure, and how it grew."""
+"""Front of a Pareto run: its candidates, their intervals, and its growth."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,7 +8,17 @@ import numpy as np
 from convergence_core.objective.pareto import dominated, hypervolume
 from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint
 from tasks.report import phrases
-from tasks.report.blocks import Block, Grid, Heading, Inline, Paragraph, PlotName, Plots
+from tasks.report.blocks import (
+    Block,
+    Columns,
+    Grid,
+    Heading,
+    Inline,
+    Paragraph,
+    PlotName,
+    Plots,
+    table,
+)
 from tasks.report.phrases import clean, named_label, plural
 
 if TYPE_CHECKING:
@@ -45,6 +56,9 @@ def pareto_front(
     feasible = np.flatnonzero(goals.probability_feasible(ids, places) >= PROBABLY)
     is_behind = dominated(means[feasible])
 
+    def by_objective(values: np.ndarray) -> dict[str, float]:
+        return dict(zip(goals.objectives, values.tolist(), strict=True))
+
     def points(rows: np.ndarray) -> tuple[FrontPoint, ...]:
         ordered = sorted(rows.tolist(), key=lambda i: (*(-means[i]).tolist(), ids[i]))
         return tuple(
@@ -52,9 +66,9 @@ def pareto_front(
                 candidate_id=ids[i],
                 label=space.label(candidates[i].params),
                 params=dict(candidates[i].params),
-                means=dict(zip(goals.objectives, means[i].tolist(), strict=True)),
-                lows=dict(zip(goals.objectives, lows[i].tolist(), strict=True)),
-                highs=dict(zip(goals.objectives, highs[i].tolist(), strict=True)),
+                means=by_objective(means[i]),
+                lows=by_objective(lows[i]),
+                highs=by_objective(highs[i]),
                 n_cells=members[i].n,
             )
             for i in ordered
@@ -69,11 +83,8 @@ def pareto_front(
         n_dominated=int(is_behind.sum()),
         n_infeasible=len(members) - len(feasible),
         volume=tuple(
-            VolumePoint(
-                generation=generation,
-                hypervolume=hypervolume(means[feasible[first <= generation]]),
-            )
-            for generation in range(max(member.generation for member in members) + 1)
+            VolumePoint(generation=g, hypervolume=hypervolume(means[feasible[first <= g]]))
+            for g in range(max(member.generation for member in members) + 1)
         ),
     )
 
@@ -83,7 +94,7 @@ def front_blocks(result: RunResult) -> list[Block]:
     front = result.front
     if front is None:
         return []
-    said = (
+    text = (
         f"{plural(len(front.points), 'configuration')} of "
         f"{result.n_candidates:,} asked: by posterior means no other one is better in one metric "
         "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
@@ -92,18 +103,16 @@ def front_blocks(result: RunResult) -> list[Block]:
         "recommendation is made by the metrics' weights."
     )
     if front.n_infeasible:
-        said += (
-            f" {plural(front.n_infeasible, 'configuration')} that probably "
-            f"{'breaks' if front.n_infeasible == 1 else 'break'} a hard constraint too often "
-            f"{'is' if front.n_infeasible == 1 else 'are'} left out."
+        breaks, are = ("breaks", "is") if front.n_infeasible == 1 else ("break", "are")
+        text += (
+            f" {plural(front.n_infeasible, 'configuration')} that probably {breaks} a hard "
+            f"constraint too often {are} left out."
         )
-    names: list[PlotName] = ["front"]
-    if len(front.volume) > 1:
-        names.append("hypervolume")
+    names: list[PlotName] = ["front", "hypervolume"]
     blocks: list[Block] = [
         Heading("The front of trade-offs"),
-        Paragraph((said,), "note"),
-        Plots(tuple(names)),
+        Paragraph((text,), "note"),
+        Plots(tuple(names[: 1 + (len(front.volume) > 1)])),
         _grid(result, front, front.points),
     ]
     if front.dominated:
@@ -111,45 +120,37 @@ def front_blocks(result: RunResult) -> list[Block]:
         folded = plural(front.n_dominated, "dominated configuration")
         if len(shown) < front.n_dominated:
             folded += f", the first {len(shown)}"
-        blocks += [
-            Paragraph(("Configurations that another one dominates:",), "note"),
-            _grid(result, front, shown, folded=folded),
-        ]
-    rows: list[tuple[Inline, ...]] = [
-        (str(point.generation), f"{point.hypervolume:.4f}") for point in front.volume
-    ]
-    volume = (
+        note = Paragraph(("Configurations that another one dominates:",), "note")
+        blocks += [note, _grid(result, front, shown, folded=folded)]
+    text = (
         "Hypervolume: the share of the unit cube of all these metrics that the configurations asked "
         "by a generation dominate, by what is believed of them at the end."
     )
-    columns = ("generation", "hypervolume")
-    folded = "Hypervolume by generation"
-    return [
-        *blocks,
-        Paragraph((volume,), "note"),
-        Grid(columns, tuple(rows[-MAX_ROWS:]), frozenset({0, 1}), folded=folded),
-    ]
+    volume = table(
+        front.volume[-MAX_ROWS:],
+        {
+            "generation": lambda point: str(point.generation),
+            "hypervolume": lambda point: f"{point.hypervolume:.4f}",
+        },
+        numeric=("generation", "hypervolume"),
+        folded="Hypervolume by generation",
+    )
+    return [*blocks, Paragraph((text,), "note"), volume]
 
 
 def _grid(
     result: RunResult, front: Front, points: tuple[FrontPoint, ...], *, folded: str = ""
 ) -> Grid:
-    rows = []
-    for point in points:
-        cells: list[Inline] = [named_label(point.label, point.candidate_id) + _mark(result, point)]
-        cells += [
-            phrases.interval(point.means[name], point.lows[name], point.highs[name])
-            for name in front.objectives
-        ]
-        rows.append((*cells, f"{point.n_cells:,}"))
-    columns = ("configuration", *(clean(name) for name in front.objectives), "cells")
-    return Grid(columns, tuple(rows), frozenset(range(1, len(columns))), folded=folded)
+    def name(point: FrontPoint) -> Inline:
+        special = phrases.special(result, point.candidate_id)
+        return named_label(point.label, point.candidate_id) + special
 
+    def of(metric: str) -> Callable[[FrontPoint], Inline]:
+        return lambda p: phrases.interval(p.means[metric], p.lows[metric], p.highs[metric])
 
-def _mark(result: RunResult, point: FrontPoint) -> str:
-    marks = [
-        name
-        for name, report in (("recommended", result.winner), ("default", result.baseline))
-        if report is not None and report.candidate_id == point.candidate_id
-    ]
-    return f" ({', '.join(marks)})" if marks else ""
+    columns: Columns[FrontPoint] = {
+        "configuration": name,
+        **{clean(metric): of(metric) for metric in front.objectives},
+        "cells": lambda point: f"{point.n_cells:,}",
+    }
+    return table(points, columns, numeric=[*columns][1:], folded=folded)

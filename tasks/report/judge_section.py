@@ -1,4 +1,4 @@
-"""What a run says of its judges: how far they agree with a person's labels, and with themselves.
+"""Section on judges: agreement with a person's labels, and with themselves.
 
 A label belongs to the answer that the person saw, usually one of the system as it is. So labels
 are compared with the judgements of the default configuration's answers; where none is given, with
@@ -7,9 +7,8 @@ one pair.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,9 @@ from tasks.metrics.judge.judge import INCONSISTENT
 from tasks.metrics.judge.labels import label_at, passed_of, rating_of
 from tasks.metrics.judge.verdicts import BEST
 from tasks.report import phrases
-from tasks.report.blocks import Block, Bullets, Code, Heading, Inline, Paragraph
-from tasks.report.phrases import clean, plural
+from tasks.report.blocks import Block, Bullets, Heading, Paragraph, marked
+from tasks.report.evidence import rows_of
+from tasks.report.phrases import clean, plural, whole_percent
 
 _JUDGED = """
 SELECT case_id, metric, value FROM metrics
@@ -78,11 +78,11 @@ def judge_reports(
         return ()
     cases = tuple(cases)
     run = {"run": run_id}
-    judged = _rows(store, _JUDGED, {**run, "names": list(judges), "candidate": baseline_id})
+    judged = rows_of(store, _JUDGED, {**run, "names": list(judges), "candidate": baseline_id})
     kept = {f"{name}.{INCONSISTENT}": name for name in judges}
     changed = {
         kept[row["metric"]]: (int(row["n"]), float(row["n_changed"]))
-        for row in _rows(store, _CHANGED, {**run, "names": list(kept)})
+        for row in rows_of(store, _CHANGED, {**run, "names": list(kept)})
     }
     reports = []
     for name, metric in judges.items():
@@ -90,23 +90,16 @@ def judge_reports(
         if metric.label_field is not None:
             labels = _labels(cases, metric.label_field)
             rows = [
-                LabeledJudgement(
-                    case_id=row["case_id"], value=row["value"], label=labels[row["case_id"]]
-                )
+                LabeledJudgement(case_id=case_id, value=row["value"], label=labels[case_id])
                 for row in judged
-                if row["metric"] == name and row["case_id"] in labels
+                if row["metric"] == name and (case_id := row["case_id"]) in labels
             ]
         n_pairs, n_changed = changed.get(name, (0, 0.0))
-        reports.append(
-            judge_report(
-                name,
-                metric,
-                rows,
-                of_default=baseline_id is not None,
-                n_pairs=n_pairs,
-                n_inconsistent=n_changed,
-            )
+        of_default = baseline_id is not None
+        report = judge_report(
+            name, metric, rows, of_default=of_default, n_pairs=n_pairs, n_inconsistent=n_changed
         )
+        reports.append(report)
     return tuple(reports)
 
 
@@ -150,38 +143,32 @@ def judge_report(
 def judge_sentences(report: JudgeReport) -> tuple[str, ...]:
     """Return what is to be said of a judge; names of metrics stand in back ticks."""
     name = f"`{clean(report.name)}`"
-    said = []
+    sentences = []
     found = report.agreement
     if found is not None:
-        said.append(_agreement_sentence(name, report, found))
+        sentences.append(_agreement_sentence(name, report, found))
         if found.unknown:
-            said.append(f"{found.unknown[0].upper()}{found.unknown[1:]}.")
+            sentences.append(f"{found.unknown[0].upper()}{found.unknown[1:]}.")
     if report.n_undecided:
         cases = plural(report.n_undecided, "labelled case")
-        said.append(f"Its votes were evenly split on {cases}, left out.")
+        sentences.append(f"Its votes were evenly split on {cases}, left out.")
     if report.n_bad_labels:
         labels = plural(report.n_bad_labels, "label")
-        said.append(f"{labels} of another form than the judge's left out.")
+        sentences.append(f"{labels} of another form than the judge's left out.")
     if report.inconsistent is not None:
-        said.append(
+        sentences.append(
             f"The judge {name} changed its verdict with the order of the answers in "
-            f"{_percent(report.inconsistent.value)} of {plural(report.n_pairs, 'comparison')} "
+            f"{whole_percent(report.inconsistent.value)} of {plural(report.n_pairs, 'comparison')} "
             f"({_range(report.inconsistent, 0.95)}); each of these counts as a tie."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def judge_blocks(reports: Sequence[JudgeReport]) -> list[Block]:
     """Return the report's section on judges; nothing where nothing is known of any."""
-    items = [parts for report in reports if (parts := _parts(judge_sentences(report)))]
-    if not items:
-        return []
-    return [Heading("Judges"), Bullets(tuple(items)), Paragraph((_BIAS,), "note")]
-
-
-def _parts(sentences: Sequence[str]) -> tuple[Inline, ...]:
-    parts = enumerate(" ".join(sentences).split("`"))
-    return tuple(Code(part) if i % 2 else part for i, part in parts if part)
+    texts = [" ".join(judge_sentences(report)) for report in reports]
+    items = tuple(marked(text) for text in texts if text)
+    return [Heading("Judges"), Bullets(items), Paragraph((_BIAS,), "note")] if items else []
 
 
 def _agreement_sentence(name: str, report: JudgeReport, found: Agreement) -> str:
@@ -190,24 +177,20 @@ def _agreement_sentence(name: str, report: JudgeReport, found: Agreement) -> str
         return f"The judge {name} cannot be compared with labels yet."
     if report.mode == "rating":
         assert found.difference is not None  # noqa: S101 - two cases have one
-        said = (
+        text = (
             f"The judge {name} differs from {plural(found.n, 'label')} by "
             f"{found.difference.value:.2f} points of 1 to {BEST} on average"
             f"{_in_brackets(found.difference, found.level)}, on {answers}"
         )
-        said += "" if found.kappa is None else f"; weighted kappa {_figure(found.kappa)}"
-        said += "" if found.spearman is None else f"; rank correlation {_figure(found.spearman)}"
-        return said + "."
+        text += "" if found.kappa is None else f"; weighted kappa {_figure(found.kappa)}"
+        text += "" if found.spearman is None else f"; rank correlation {_figure(found.spearman)}"
+        return text + "."
     assert found.rate is not None and found.n_equal is not None  # noqa: S101, PT018 - as above
-    said = (
+    text = (
         f"The judge {name} agrees with {found.n_equal:,} of {plural(found.n, 'label')} "
-        f"({_percent(found.rate.value)}, {_range(found.rate, found.level)}) on {answers}"
+        f"({whole_percent(found.rate.value)}, {_range(found.rate, found.level)}) on {answers}"
     )
-    return said + ("." if found.kappa is None else f"; kappa {_figure(found.kappa)}.")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return text + ("." if found.kappa is None else f"; kappa {_figure(found.kappa)}.")
 
 
 def _range(found: Figure, level: float) -> str:
@@ -224,14 +207,13 @@ def _in_brackets(found: Figure, level: float) -> str:
 
 
 def _figure(found: Figure) -> str:
+    def number(value: float) -> str:
+        text = f"{abs(value):.2f}"
+        return text if value >= 0 or float(text) == 0 else "\N{MINUS SIGN}" + text
+
     if found.low is None or found.high is None:
-        return _number(found.value)
-    return f"{_number(found.value)} [{_number(found.low)}, {_number(found.high)}]"
-
-
-def _number(value: float) -> str:
-    text = f"{abs(value):.2f}"
-    return text if value >= 0 or float(text) == 0 else "\N{MINUS SIGN}" + text
+        return number(found.value)
+    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}]"
 
 
 # -- from rows to pairs
@@ -265,7 +247,3 @@ def _agreement(
 def _labels(cases: Iterable[Case], path: str) -> dict[str, Json]:
     found = {case.case_id: label_at(case, path) for case in cases}
     return {key: label for key, label in found.items() if not isinstance(label, Missing)}
-
-
-def _rows(store: Store, sql: str, parameters: Mapping[str, object]) -> Sequence[dict[str, Any]]:
-    return store.rows(sql, parameters)

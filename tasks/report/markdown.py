@@ -1,4 +1,4 @@
-"""``report.md``: the report's blocks as Markdown; plots are the HTML page's alone."""
+"""Report in Markdown; plots are the HTML page's alone."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,6 @@ from tasks.report.blocks import (
     Plots,
 )
 from tasks.report.document import document
-from tasks.report.leaderboard import leaderboard_grid
 from tasks.report.phrases import clean, short
 
 _MARKUP = re.compile(r"(?<!\w)[*_]|[*_](?!\w)|[`\\~]|\](?=[(\[:])")
@@ -33,19 +32,12 @@ def report_markdown(result: RunResult) -> str:
         f"# {_text(short(result.label, 100))}",
         _text(f"{phrases.heading(result)}. {phrases.ending(result)}"),
     ]
-    parts += [_block(block) for block in document(result, get_args(Visualization))]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join([*parts, markdown_of(document(result, get_args(Visualization)))])
 
 
 def markdown_of(blocks: Sequence[Block]) -> str:
     """Return blocks as Markdown."""
     return "\n\n".join(part for part in map(_block, blocks) if part) + "\n"
-
-
-def leaderboard_markdown(result: RunResult, n_rows: int = 20) -> str:
-    """Return the first rows of the leaderboard as a Markdown table."""
-    columns, numeric, rows = leaderboard_grid(result, n_rows)
-    return _grid(Grid(columns, rows, numeric))
 
 
 def _block(block: Block) -> str:
@@ -102,11 +94,15 @@ def _code(text: str) -> str:
     """Return a code span, whatever back ticks the text holds."""
     if not text.strip():
         return '""'
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    pad = " " if "`" in text else ""
+    fence, pad = _fence(text, 1), " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def _fenced(text: str) -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    fence = _fence(text, 3)
     return f"{fence}text\n{text}\n{fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return more back ticks than the text has in a row, at least so many."""
+    return "`" * max(least, 1 + max(map(len, re.findall(r"`+", text)), default=0))

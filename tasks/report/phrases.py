@@ -1,4 +1,4 @@
-"""How numbers and findings are said: one wording for pages, files and artifacts.
+"""Numbers and sentences of a report, in one wording for every surface.
 
 Nothing here claims which configuration is superior: the text gives estimates, intervals and what
 they rest on, and leaves the verdict to the promotion gate, whose words are quoted with their error.
@@ -6,11 +6,12 @@ they rest on, and leaves the verdict to the promotion gate, whose words are quot
 
 import datetime
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
 from convergence_core.records import ParamValue, Role
-from convergence_core.result import Difference, Estimate, GateReport, RunResult
+from convergence_core.result import CandidateReport, Difference, Estimate, GateReport, RunResult
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
@@ -60,6 +61,12 @@ def plural(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def most_frequent(reasons: Mapping[str, int], n: int = 3) -> list[str]:
+    """Return a line for each of the most frequent reasons, with how often it occurred."""
+    ordered = sorted(reasons.items(), key=lambda item: -item[1])
+    return [f"{plural(count, 'time')}: {clean(reason)}" for reason, count in ordered[:n]]
+
+
 def counted(value: Estimate | Difference | GateReport, noun: str) -> str:
     """Return what a number rests on, e.g. ``40 held-out cases in 4 groups``."""
     cases = plural(value.n_cases, noun)
@@ -79,18 +86,31 @@ def signed(value: float) -> str:
     return ("+" if value > 0 else "\N{MINUS SIGN}") + text
 
 
+def interval(mean: float | None, low: float | None, high: float | None) -> str:
+    """Return ``mean [low, high]`` of rewards."""
+    if mean is None or low is None or high is None:
+        return UNKNOWN
+    return f"{reward(mean)} [{reward(low)}, {reward(high)}]"
+
+
+def signed_interval(mean: float, low: float, high: float) -> str:
+    """Return ``+mean [low, high]`` of a difference of rewards."""
+    return f"{signed(mean)} [{signed(low)}, {signed(high)}]"
+
+
 def estimate(value: Estimate | None) -> str:
     """Return ``mean [low, high]``."""
-    if value is None:
-        return UNKNOWN
-    return f"{reward(value.mean)} [{reward(value.low)}, {reward(value.high)}]"
+    return UNKNOWN if value is None else interval(value.mean, value.low, value.high)
 
 
 def difference(value: Difference | None) -> str:
     """Return ``+mean [low, high]``."""
-    if value is None:
-        return UNKNOWN
-    return f"{signed(value.mean)} [{signed(value.low)}, {signed(value.high)}]"
+    return UNKNOWN if value is None else signed_interval(value.mean, value.low, value.high)
+
+
+def whole_percent(share: float | None) -> str:
+    """Return a share in whole percent."""
+    return UNKNOWN if share is None else f"{100 * share:.0f} %"
 
 
 def percent(level: float) -> str:
@@ -127,14 +147,16 @@ def usd(value: float | None) -> str:
 
 def moment(time_us: int) -> str:
     """Return a time in UTC to the second."""
-    when = datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC)
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{_utc(time_us):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def iso(time_us: int) -> str:
     """Return a time in UTC, in ISO 8601."""
-    when = datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _utc(time_us).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _utc(time_us: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC)
 
 
 def duration(started_us: int, ended_us: int) -> str:
@@ -176,16 +198,23 @@ def ending(result: RunResult) -> str:
     return f"{verb}: {short(result.reason, 200).rstrip('.')}."
 
 
-def holdout_sentence(result: RunResult) -> str:
+# -- findings
+
+
+def no_winner_sentence(result: RunResult) -> str:
+    """Return why no configuration is recommended."""
+    why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
+    if result.all_failed:
+        why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
+    return f"No configuration can be recommended: {why}."
+
+
+def holdout_sentence(result: RunResult, winner: CandidateReport) -> str:
     """Return what the held-out cases say, or why they say nothing."""
-    winner = result.winner
-    assert winner is not None  # noqa: S101 - callers ask only with a winner
     if winner.holdout is None:
         return _no_holdout(result)
-    text = (
-        f"On the {_cases(winner.holdout, 'held-out case')} the recommended configuration "
-        f"scores {estimate(winner.holdout)}"
-    )
+    cases = _cases(winner.holdout, "held-out case")
+    text = f"On the {cases} the recommended configuration scores {estimate(winner.holdout)}"
     return text + _beside(result, "holdout")
 
 
@@ -194,58 +223,58 @@ def gate_sentence(result: RunResult) -> str | None:
     gate = result.gate
     if gate is None:
         return None
-    opponent = "the champion" if gate.opponent == "champion" else "the defaults"
+    opponent, it = (
+        ("the champion", "it") if gate.opponent == "champion" else ("the defaults", "them")
+    )
     effect = f" by more than {gate.min_effect:g}" if gate.min_effect else ""
-    said = {
+    verdict = {
         "promote": f"promote: it lies above {opponent}{effect}",
-        "keep": f"keep {opponent}: it does not lie above{effect or ' them'}",
+        "keep": f"keep {opponent}: it does not lie above{effect or f' {it}'}",
         "undecided": f"undecided: the cases do not tell it from {opponent}{effect}",
     }[gate.decision]
-    if gate.decision == "keep" and gate.opponent == "champion" and not effect:
-        said = "keep the champion: it does not lie above it"
     more = ""
     if gate.n_to_verdict:
         noun = "more case" if gate.n_groups is None else "more group"
         more = f" About {plural(gate.n_to_verdict, noun)} would decide, going on like this."
     return (
-        f"Promotion gate: {said}. Difference {signed(gate.mean)} [{signed(gate.low)}, "
-        f"{signed(gate.high)}] on the {_cases(gate, 'held-out case')}, evidence "
-        f"{gate.log_e:.2f} of {gate.log_threshold:.2f} nats; a wrong promotion has a probability "
-        f"of at most {percent(gate.alpha)}, however often one looks. "
-        f"{CASES}{more}"
+        f"Promotion gate: {verdict}. {gate_evidence(gate)}; a wrong promotion has a probability "
+        f"of at most {percent(gate.alpha)}, however often one looks. {CASES}{more}"
     )
 
 
-def fresh_sentence(result: RunResult) -> str:
+def gate_evidence(gate: GateReport) -> str:
+    """Return the difference that the gate looked at, and the evidence for a promotion."""
+    return (
+        f"Difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
+        f"{_cases(gate, 'held-out case')}, evidence {gate.log_e:.2f} of "
+        f"{gate.log_threshold:.2f} nats"
+    )
+
+
+def fresh_sentence(result: RunResult, winner: CandidateReport) -> str:
     """Return what the search cases say when asked again, or that they were not."""
-    winner = result.winner
-    assert winner is not None  # noqa: S101 - callers ask only with a winner
     if winner.fresh is None:
         return "The search cases were not asked again after the choice."
+    give = "gives" if winner.fresh.n_cases == 1 else "give"
     text = (
-        f"Asked again after the choice, the {_cases(winner.fresh, 'search case')} "
-        f"{'gives' if winner.fresh.n_cases == 1 else 'give'} the recommended configuration "
-        f"{estimate(winner.fresh)}"
+        f"Asked again after the choice, the {_cases(winner.fresh, 'search case')} {give} the "
+        f"recommended configuration {estimate(winner.fresh)}"
     )
     return text + _beside(result, "fresh")
 
 
-def search_sentence(result: RunResult) -> str:
+def search_sentence(result: RunResult, winner: CandidateReport) -> str:
     """Return the search's own estimate, with its bias."""
-    winner = result.winner
-    assert winner is not None  # noqa: S101 - callers ask only with a winner
     assert winner.search is not None  # noqa: S101 - as the field says
-    baseline = None if result.winner_is_baseline else result.baseline
     text = (
         f"By the search itself its posterior mean is {estimate(winner.search)} "
         f"({percent(winner.search.level)} posterior interval) after "
         f"{plural(winner.search.n_cases, 'case')}"
     )
-    if baseline is not None and baseline.search is not None:
-        text += (
-            f", that of the default configuration {estimate(baseline.search)} after "
-            f"{plural(baseline.search.n_cases, 'case')}"
-        )
+    other = None if result.baseline is None else result.baseline.search
+    if other is not None and not result.winner_is_baseline:
+        after = plural(other.n_cases, "case")
+        text += f", that of the default configuration {estimate(other)} after {after}"
     return (
         f"{text}. What the search says of the recommended one is biased upward by selection: it was "
         f"chosen among {plural(result.n_candidates, 'configuration')} because it looked high there."
@@ -267,7 +296,7 @@ def constraint_reason(
     recommendation: "Recommendation", space: "Space", search: "SearchState", tolerance: float
 ) -> str:
     """Return what hard constraints had to do with the recommendation; empty: nothing."""
-    best = recommendation.ranking[0]
+    best, other = recommendation.ranking[0], recommendation.passed_over
     often = "any answer" if not tolerance else f"more than {percent(tolerance)} of its answers"
     if not best.is_feasible:
         return (
@@ -275,14 +304,13 @@ def constraint_reason(
             f"one in {often}. This one is the likeliest to keep them, with probability "
             f"{percent(best.feasible or 0.0)}."
         )
-    other = recommendation.passed_over
     if other is None or other.feasible is None:
         return ""
     params = search.archive.members[other.candidate_id].candidate.params
     return (
         f"{named_label(space.label(params), other.candidate_id)} has a higher posterior mean, "
-        f"{reward(other.mean)}, and was passed over: it breaks a hard constraint in {often} with probability "
-        f"{percent(1.0 - other.feasible)}."
+        f"{reward(other.mean)}, and was passed over: it breaks a hard constraint in {often} with "
+        f"probability {percent(1.0 - other.feasible)}."
     )
 
 
@@ -304,17 +332,23 @@ def default_sentence(result: RunResult) -> str | None:
     )
 
 
+def special(result: RunResult, candidate_id: str) -> str:
+    """Return what is special about a candidate, in brackets; empty: nothing."""
+    reports = {"recommended": result.winner, "default": result.baseline}
+    marks = [name for name, one in reports.items() if one and one.candidate_id == candidate_id]
+    return f" ({', '.join(marks)})" if marks else ""
+
+
 def _cases(value: Estimate | GateReport, noun: str) -> str:
     return noun if value.n_cases == 1 else counted(value, noun)
 
 
 def _beside(result: RunResult, role: Role) -> str:
-    baseline = result.baseline
-    seen = None if baseline is None else baseline.estimate(role)
-    if seen is None or result.winner_is_baseline:
+    baseline = None if result.baseline is None else result.baseline.estimate(role)
+    if baseline is None or result.winner_is_baseline:
         return "."
     gap = result.gap(role)
-    text = f"; the default configuration {estimate(seen)}"
+    text = f"; the default configuration {estimate(baseline)}"
     if gap is None:
         return text + ". The two share no case on which both have a reward."
     text += (
@@ -337,10 +371,3 @@ def _no_holdout(result: RunResult) -> str:
         return f"{text} The final look: {clean(result.final_look)}."
     why = {"done": "", "budget": " The budget was spent.", "stopped": " The run was stopped."}
     return text + why[result.status]
-
-
-def interval(mean: float | None, low: float | None, high: float | None) -> str:
-    """Return ``mean [low, high]`` of loose numbers."""
-    if mean is None or low is None or high is None:
-        return UNKNOWN
-    return f"{reward(mean)} [{reward(low)}, {reward(high)}]"

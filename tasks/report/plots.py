@@ -1,15 +1,15 @@
-"""The report's plots: what each shows of a ``RunResult``."""
+"""Plots of a report."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from convergence_core.records import Role
-from convergence_core.result import CurvePoint, Estimate, MetricInfo, RunResult
+from convergence_core.result import RunResult
 from tasks.report import figures
 from tasks.report.blocks import PlotName
 from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
 from tasks.report.figures import Palette
-from tasks.report.front_plots import draw_front, draw_hypervolume, has_front
 from tasks.report.phrases import percent, short
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def has_plot(result: RunResult, name: PlotName) -> bool:
     """Return whether the result holds what a plot needs."""
     has: dict[PlotName, Callable[[], bool]] = {
         "estimates": lambda: result.winner is not None,
-        "front": lambda: has_front(result.front),
-        "hypervolume": lambda: has_front(result.front),
+        "front": lambda: _has_front(result),
+        "hypervolume": lambda: _has_front(result),
         "learning_curve": lambda: any(point.best_mean is not None for point in result.curve),
         "parameter_effects": lambda: any(len(effect.points) > 1 for effect in result.effects),
         "shares": lambda: has_shares(result),
@@ -52,25 +52,21 @@ def svg_plots(result: RunResult, name: PlotName) -> list[str]:
         "shares": (draw_shares, "Shares of the variance", shares_height(result)),
         "estimates": (_draw_estimates, "Mean rewards with their intervals", 2.5),
         "learning_curve": (_draw_curve, "Mean reward by generation", 3.0),
-        "front": (draw_front, "The front of trade-offs with its intervals", 3.3),
-        "hypervolume": (draw_hypervolume, "Hypervolume by generation", 2.5),
+        "front": (_draw_front, "The front of trade-offs with its intervals", 3.3),
+        "hypervolume": (_draw_hypervolume, "Hypervolume by generation", 2.5),
         "tradeoffs": (_draw_tradeoffs, "Two metrics of each configuration", 3.1),
         "spend": (_draw_spend, "Calls by generation", 3.0),
     }[name]
 
-    def fill(figure: "Figure", palette: Palette) -> None:
-        draw(figure, palette, result)
-
+    fill = partial(draw, result=result)
     return [figures.svg(fill, name=name, title=title, width=_WIDTH, height=height)]
 
 
 def learning_curve_png(result: RunResult) -> bytes:
     """Return the learning curve as a small PNG file (at most 40 kB), for Prefect's artifacts."""
-
-    def fill(figure: "Figure", palette: Palette) -> None:
-        _draw_curve(figure, palette, result)
-
-    return figures.png(fill, width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100)
+    return figures.png(
+        partial(_draw_curve, result=result), width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100
+    )
 
 
 def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
@@ -90,67 +86,61 @@ def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
     return None
 
 
-# -- the plots
+# -- one plot each
 
 
 def _draw_estimates(figure: "Figure", palette: Palette, result: RunResult) -> None:
     axes = figure.subplots()
-    winner = result.winner
-    baseline = None if result.winner_is_baseline else result.baseline
+    reports = {"recommended": result.winner}
+    if not result.winner_is_baseline and result.baseline is not None:
+        reports["default"] = result.baseline
+    styles = {"recommended": (palette.winner, "o", 0.16), "default": (palette.default, "s", -0.16)}
     roles = [
-        role
-        for role in _ROLES
-        if (winner and winner.estimate(role)) or (baseline and baseline.estimate(role))
+        role for role in _ROLES if any(one and one.estimate(role) for one in reports.values())
     ]
-    series = [("recommended", winner, palette.winner, 0.16, "o")]
-    if baseline is not None:
-        series.append(("default", baseline, palette.default, -0.16, "s"))
-    for label, report, colour, offset, marker in series:
-        if report is None:
-            continue
-        points = [(y, report.estimate(role)) for y, role in enumerate(roles)]
-        seen = [(y + offset * (baseline is not None), value) for y, value in points if value]
-        _intervals(axes, seen, colour, label=label, marker=marker)
+    for label, report in reports.items():
+        colour, marker, offset = styles[label]
+        found = [None if report is None else report.estimate(role) for role in roles]
+        known = [(y, value) for y, value in enumerate(found) if value is not None]
+        _errorbars(
+            axes,
+            [value.mean for _, value in known],
+            [y + offset * (len(reports) > 1) for y, _ in known],
+            xerr=_reach([(value.mean, value.low, value.high) for _, value in known]),
+            colour=colour,
+            marker=marker,
+            label=label,
+        )
     axes.set_yticks(range(len(roles)), [_ROLES[role] for role in roles])
     axes.set_ylim(-0.6, len(roles) - 0.4)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", labelcolor=palette.ink, length=0)
     axes.set_xlabel(f"mean reward, with {percent(result.level)} intervals")
-    if baseline is not None:
+    if len(reports) > 1:
         figure.legend(loc="outside upper left", ncols=2)
 
 
-def _intervals(
+def _errorbars(
     axes: "Axes",
-    points: Sequence[tuple[float, Estimate]],
-    colour: str,
+    x: Sequence[float],
+    y: Sequence[float],
     *,
-    label: str,
+    colour: str,
     marker: str,
+    label: str,
+    size: float = 6,
+    width: float = 1.8,
+    **reach: Any,
 ) -> None:
-    means = [value.mean for _, value in points]
-    axes.errorbar(
-        means,
-        [y for y, _ in points],
-        xerr=_reach(
-            means, [value.low for _, value in points], [value.high for _, value in points]
-        ),
-        color=colour,
-        ecolor=colour,
-        fmt=marker,
-        markersize=6,
-        elinewidth=1.8,
-        capsize=0,
-        label=label,
-    )
+    """Draw points with the bars ``xerr`` and ``yerr``."""
+    style: dict[str, Any] = {"color": colour, "ecolor": colour, "fmt": marker, "label": label}
+    axes.errorbar(x, y, markersize=size, elinewidth=width, capsize=0, **style, **reach)
 
 
-def _reach(
-    means: Sequence[float], lows: Sequence[float], highs: Sequence[float]
-) -> tuple[list[float], list[float]]:
+def _reach(ends: Sequence[tuple[float, float, float]]) -> tuple[list[float], list[float]]:
     """Return the lengths of error bars; an interval that leaves out its mean has length 0 there."""
-    below = [max(0.0, mean - low) for mean, low in zip(means, lows, strict=True)]
-    above = [max(0.0, high - mean) for mean, high in zip(means, highs, strict=True)]
+    below = [max(0.0, mean - low) for mean, low, _ in ends]
+    above = [max(0.0, high - mean) for mean, _, high in ends]
     return below, above
 
 
@@ -162,74 +152,58 @@ def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
         if point.best_mean is not None and point.low is not None and point.high is not None
     ]
     x = [generation for generation, *_ in known]
-    axes.fill_between(
-        x,
-        [low for *_, low, _ in known],
-        [high for *_, high in known],
-        color=palette.winner,
-        alpha=0.16,
-        linewidth=0,
-    )
-    marker = "o" if len(known) <= 40 else ""
+    lows, highs = [low for *_, low, _ in known], [high for *_, high in known]
+    axes.fill_between(x, lows, highs, color=palette.winner, alpha=0.16, linewidth=0)
     axes.plot(
         x,
         [mean for _, mean, *_ in known],
         color=palette.winner,
-        marker=marker,
+        marker=_marker(known),
         markersize=4.5,
         label="recommended so far (search)",
     )
-    means = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
+    asked = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
     axes.plot(
-        [generation for generation, _ in means],
-        [mean for _, mean in means],
+        [generation for generation, _ in asked],
+        [mean for _, mean in asked],
         color=palette.dot,
         linestyle=(0, (4, 2)),
         linewidth=1.4,
         label="average of those asked (search)",
     )
     last = max((point.generation for point in result.curve), default=0)
-    if result.winner is not None and result.winner.holdout is not None:
-        value = result.winner.holdout
-        axes.errorbar(
+    holdout = None if result.winner is None else result.winner.holdout
+    if holdout is not None:
+        _errorbars(
+            axes,
             [last + 0.05 * max(last, 8)],
-            [value.mean],
-            yerr=_reach([value.mean], [value.low], [value.high]),
-            color=palette.ink,
-            ecolor=palette.ink,
-            fmt="D",
-            markersize=5,
-            elinewidth=1.6,
+            [holdout.mean],
+            yerr=_reach([(holdout.mean, holdout.low, holdout.high)]),
+            colour=palette.ink,
+            marker="D",
             label="recommended, held-out cases",
+            size=5,
+            width=1.6,
         )
     axes.set_ylabel("mean reward")
-    _generations(axes, result.curve)
+    _generations(axes, len(result.curve), last)
     figure.legend(loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
 
 
+def _marker(points: Sequence[object]) -> str:
+    return "o" if len(points) <= 40 else ""
+
+
 def _draw_spend(figure: "Figure", palette: Palette, result: RunResult) -> None:
-    axes = figure.subplots()
+    axes, dot = figure.subplots(), palette.dot
     x = [point.generation for point in result.curve]
-    axes.fill_between(
-        x,
-        0,
-        [point.cumulative_calls for point in result.curve],
-        step="mid",
-        color=palette.dot,
-        alpha=0.18,
-        linewidth=0,
-    )
-    axes.step(
-        x,
-        [point.cumulative_calls for point in result.curve],
-        where="mid",
-        color=palette.dot,
-        label="calls so far",
-    )
+    calls = [point.cumulative_calls for point in result.curve]
+    axes.fill_between(x, 0, calls, step="mid", color=dot, alpha=0.18, linewidth=0)
+    axes.step(x, calls, where="mid", color=dot, label="calls so far")
     axes.set_ylim(bottom=0)
     axes.set_ylabel("calls so far")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    _generations(axes, result.curve)
+    _generations(axes, len(x), x[-1])
     money = [
         (point.generation, point.cumulative_usd)
         for point in result.curve
@@ -251,40 +225,32 @@ def _draw_spend(figure: "Figure", palette: Palette, result: RunResult) -> None:
         figure.legend(loc="outside upper left", ncols=2)
 
 
-def _generations(axes: "Axes", curve: Sequence[CurvePoint]) -> None:
+def _generations(axes: "Axes", n: int, last: int) -> None:
+    """Set the axis of generations; a single one stands in the middle."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - takes half a second
 
     axes.set_xlabel("generation")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if len(curve) == 1:
-        axes.set_xlim(curve[0].generation - 1, curve[0].generation + 1)
+    if n == 1:
+        axes.set_xlim(last - 1, last + 1)
 
 
 def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> None:
     pair = tradeoff_metrics(result)
     assert pair is not None  # noqa: S101 - has_plot was asked
     axes = figure.subplots()
-    marked = {
-        report.candidate_id for report in (result.winner, result.baseline) if report is not None
-    }
+    subjects = [("recommended", result.winner, palette.winner, "o")]
+    if not result.winner_is_baseline:
+        subjects.insert(0, ("default", result.baseline, palette.default, "s"))
+    marked = {one.candidate_id for one in (result.winner, result.baseline) if one is not None}
     dots = [
         (row.metrics[pair[0]], row.metrics[pair[1]])
         for row in result.leaderboard
         if row.candidate_id not in marked and row.metrics.keys() >= set(pair)
     ]
-    axes.scatter(
-        [x for x, _ in dots],
-        [y for _, y in dots],
-        s=22,
-        color=palette.dot,
-        alpha=0.55,
-        linewidths=0,
-        label="a configuration",
-    )
-    subjects = [("default", result.baseline, palette.default, "s")]
-    if result.winner_is_baseline:
-        subjects = []
-    subjects.append(("recommended", result.winner, palette.winner, "o"))
+    x, y = [x for x, _ in dots], [y for _, y in dots]
+    dot: dict[str, Any] = {"s": 22, "alpha": 0.55, "linewidths": 0}
+    axes.scatter(x, y, color=palette.dot, label="a configuration", **dot)
     for label, report, colour, marker in subjects:
         means = {} if report is None else report.metrics.get("search", {})
         if means.keys() >= set(pair):
@@ -299,11 +265,64 @@ def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> No
                 zorder=3,
                 label=label,
             )
-    infos = {metric.name: metric for metric in result.metrics}
-    axes.set_xlabel(_metric_label(infos[pair[0]]))
-    axes.set_ylabel(_metric_label(infos[pair[1]]))
+    directions = {metric.name: metric.direction for metric in result.metrics}
+    x_label, y_label = (
+        f"{short(name, 40)}, adjusted mean ({directions[name]} is good)" for name in pair
+    )
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     figure.legend(loc="outside upper left", ncols=3, handletextpad=0.2)
 
 
-def _metric_label(metric: MetricInfo) -> str:
-    return f"{short(metric.name, 40)}, adjusted mean ({metric.direction} is good)"
+# -- of a Pareto run
+
+
+def _has_front(result: RunResult) -> bool:
+    return result.front is not None and bool(result.front.points)
+
+
+def _draw_front(figure: "Figure", palette: Palette, result: RunResult) -> None:
+    """Draw the first two objectives of the front with intervals, dominated ones behind."""
+    front = result.front
+    assert front is not None  # noqa: S101 - has_plot was asked
+    axes = figure.subplots()
+    y, x = front.objectives[:2]
+    behind = [(point.means[x], point.means[y]) for point in front.dominated]
+    dot: dict[str, Any] = {"s": 14, "alpha": 0.45, "linewidths": 0}
+    xs, ys = [x for x, _ in behind], [y for _, y in behind]
+    axes.scatter(xs, ys, color=palette.dot, label="dominated", **dot)
+    chosen = None if result.winner is None else result.winner.candidate_id
+    own = [p for p in (*front.points, *front.dominated) if p.candidate_id == chosen]
+    for points, colour, marker, label in (
+        (front.points, palette.winner, "o", "on the front"),
+        (own, palette.default, "D", "recommended by the weights"),
+    ):
+        if points:
+            _errorbars(
+                axes,
+                [point.means[x] for point in points],
+                [point.means[y] for point in points],
+                xerr=_reach([(p.means[x], p.lows[x], p.highs[x]) for p in points]),
+                yerr=_reach([(p.means[y], p.lows[y], p.highs[y]) for p in points]),
+                colour=colour,
+                marker=marker,
+                label=label,
+                size=5,
+                width=0.8,
+            )
+    more = len(front.objectives) - 2
+    of_more = f" ({more} more in the table)" if more else ""
+    axes.set_xlabel(f"{short(x, 40)}, 1 is good; {percent(front.level)} intervals{of_more}")
+    axes.set_ylabel(f"{short(y, 40)}, 1 is good")
+    figure.legend(loc="outside upper left", ncols=3, handletextpad=0.2, columnspacing=1.0)
+
+
+def _draw_hypervolume(figure: "Figure", palette: Palette, result: RunResult) -> None:
+    front = result.front
+    assert front is not None  # noqa: S101 - has_plot was asked
+    axes = figure.subplots()
+    x = [point.generation for point in front.volume]
+    volumes = [point.hypervolume for point in front.volume]
+    axes.plot(x, volumes, color=palette.winner, marker=_marker(x), markersize=4.5)
+    axes.set_ylabel("hypervolume")
+    _generations(axes, 0, 0)

@@ -1,4 +1,4 @@
-"""The report's part on preferences: read from the tables, said in blocks."""
+"""Section on preferences: rounds and their judge from the tables, as blocks."""
 
 import json
 from collections import Counter
@@ -12,21 +12,27 @@ from convergence_core.ports import Store
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair, missing
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
-from tasks.report.blocks import Block, Bullets, Grid, Heading, Inline, LongText, Paragraph
-from tasks.report.phrases import UNKNOWN, clean, plural
-from tasks.report.rlp_section import plain_line
+from tasks.report.blocks import Block, Bullets, Columns, Grid, Heading, LongText, Paragraph, table
+from tasks.report.evidence import rows_of
+from tasks.report.phrases import UNKNOWN, clean, most_frequent, plural, whole_percent
 
 _ROUNDS = "SELECT * FROM preference_rounds WHERE run_id = $run ORDER BY generation"
 _TOTAL = """
     SELECT count(DISTINCT p.pair_id) AS n FROM preferences p JOIN runs r USING (run_id)
     WHERE p.dropped_by IS NULL AND r.name = $system"""
 _PROPOSED = "SELECT count(*) AS n FROM candidates WHERE run_id = $run AND origin = 'sao'"
+_OF_JUDGE = (
+    *("agreement", "position", "length", "length_correlation", "log_score"),
+    *("calibration_error", "pooled_right", "pooled_items", "lower_bound"),
+)
+_OF_COVERAGE = ("vendi", "distinct_2", "duplicates", "held_out", "evaluated", "proposed")
+"""Numbers of a round that its maps hold by their names."""
 _LONGEST = 600
 """Characters of a sample text."""
 
 
 def preference_report(store: Store, run_id: str, system: str) -> PreferenceReport | None:
-    """Return what preferences came to; ``None``: no round was played.
+    """Return what preferences came to; ``None``: SAO had no round.
 
     Args:
         store: holds the run's tables.
@@ -36,28 +42,24 @@ def preference_report(store: Store, run_id: str, system: str) -> PreferenceRepor
     Raises:
         StoreDamagedError: a file cannot be read.
     """
-    rows = store.rows(_ROUNDS, {"run": run_id})
+    rows = rows_of(store, _ROUNDS, {"run": run_id})
     if not rows:
         return None
     pairs = pairs_of(store.rows(PREFERENCES_SQL, {"run": run_id, "system": None}))
     errors: Counter[str] = Counter()
     for row in rows:
-        errors.update(json.loads(str(row["errors_json"])))
-    estimators = [str(row["estimator"]) for row in rows if row["estimator"] is not None]
+        errors.update(json.loads(row["errors_json"]))
+    estimators = [row["estimator"] for row in rows if row["estimator"] is not None]
     return PreferenceReport(
         estimator=estimators[-1] if estimators else None,
         rounds=tuple(_round(row) for row in rows),
         sample=_sample(pairs),
-        n_total=int(str(store.rows(_TOTAL, {"system": system})[0]["n"])),
-        n_variants=sum(int(str(row["n_variants"])) for row in rows),
-        n_proposed=int(str(store.rows(_PROPOSED, {"run": run_id})[0]["n"])),
+        n_total=rows_of(store, _TOTAL, {"system": system})[0]["n"],
+        n_variants=sum(row["n_variants"] for row in rows),
+        n_proposed=rows_of(store, _PROPOSED, {"run": run_id})[0]["n"],
         errors=dict(errors),
-        restored=bool(rows[-1]["is_frozen"]),
+        restored=rows[-1]["is_frozen"],
     )
-
-
-def _numbers(row: Mapping[str, Any], name: str) -> dict[str, float]:
-    return {str(k): float(v) for k, v in dict(row[name] or {}).items()}
 
 
 def _pair(numbers: Mapping[str, float], *names: str) -> tuple[float, float] | None:
@@ -66,43 +68,30 @@ def _pair(numbers: Mapping[str, float], *names: str) -> tuple[float, float] | No
 
 
 def _round(row: Mapping[str, Any]) -> PreferenceRound:
-    judge, coverage, dropped = (_numbers(row, name) for name in ("judge", "coverage", "dropped"))
+    judge, coverage, dropped = (row[name] or {} for name in ("judge", "coverage", "dropped"))
     rho = None
     if "correlation_low" in judge:
         rho = (judge["correlation"], judge["correlation_low"], judge["correlation_high"])
     drift = _pair(coverage, "drift_up", "drift_down")
     return PreferenceRound(
-        generation=int(row["generation"]),
-        n_prompts=int(row["n_prompts"]),
-        n_pairs=int(row["n_pairs"]),
-        n_kept=int(row["n_kept"]),
+        generation=row["generation"],
+        n_prompts=row["n_prompts"],
+        n_pairs=row["n_pairs"],
+        n_kept=row["n_kept"],
         dropped={name: int(n) for name, n in dropped.items()},
-        agreement=judge.get("agreement"),
-        position=judge.get("position"),
-        length=judge.get("length"),
-        length_correlation=judge.get("length_correlation"),
         accuracy=row["accuracy"],
-        n_items=int(row["n_items"]),
-        log_score=judge.get("log_score"),
-        calibration_error=judge.get("calibration_error"),
+        n_items=row["n_items"],
         correlation=rho,
-        trust=float(row["trust"]),
-        is_enabled=float(row["trust"]) >= LEAST_TRUST,
-        pooled_right=judge.get("pooled_right"),
-        pooled_items=judge.get("pooled_items"),
-        lower_bound=judge.get("lower_bound"),
+        trust=row["trust"],
+        is_enabled=row["trust"] >= LEAST_TRUST,
         n_missing=max(0, LEAST_ITEMS - int(judge.get("different_items", 0))),
         drift=drift,
         is_drifting=drift is not None and Drift(up=drift[0], down=drift[1]).is_alarming,
         slopes=_pair(judge, "judge_slope", "grounded_slope"),
-        is_frozen=bool(row["is_frozen"]),
-        vendi=coverage.get("vendi"),
-        distinct_2=coverage.get("distinct_2"),
-        duplicates=coverage.get("duplicates"),
-        held_out=coverage.get("held_out"),
-        evaluated=coverage.get("evaluated"),
-        proposed=coverage.get("proposed"),
+        is_frozen=row["is_frozen"],
         note=row["note"],
+        **{name: judge.get(name) for name in _OF_JUDGE},
+        **{name: coverage.get(name) for name in _OF_COVERAGE},
     )
 
 
@@ -122,49 +111,8 @@ def _sample(pairs: Sequence[JudgedPair]) -> SamplePair | None:
 # -- blocks and words
 
 
-def preference_lines(report: PreferenceReport) -> list[str]:
-    """Return what is told of preferences beside the sentence, a line each."""
-    made = sum(one.n_pairs for one in report.rounds)
-    lines = [
-        f"Pairs: {report.n_kept:,} kept of {made:,} in {plural(len(report.rounds), 'round')}; "
-        f"{report.n_total:,} of this system in the store; judged by: {report.estimator or 'nobody'}."
-    ]
-    if report.dropped:
-        listed = ", ".join(f"{n:,} {_named(name)}" for name, n in report.dropped.items())
-        lines.append(f"Dropped: {listed}.")
-    last = report.rounds[-1] if report.rounds else None
-    if last is not None:
-        judge = (
-            "no grounded item to try it on"
-            if last.accuracy is None
-            else f"right on {100 * last.accuracy:.0f} % of {plural(last.n_items, 'grounded item')}"
-        )
-        lines.append(f"Judge: {judge}; {_trust(last)}; {_biases(last)}.")
-        lines.append(_believed(last.why_disbelieved))
-        lines += [f"Audit: {told}." for told in _audited(last)]
-        lines.append(f"Watched: {_watched(last)}.")
-        if last.note is not None:
-            lines.append(f"Last round: {clean(last.note)}.")
-    if report.n_variants:
-        lines.append(f"{plural(report.n_variants, 'text')} distilled from preferred answers.")
-    lines += [
-        f"{plural(n, 'time')}: {clean(error)}"
-        for error, n in sorted(report.errors.items(), key=lambda item: -item[1])[:3]
-    ]
-    return lines
-
-
-def sample_lines(report: PreferenceReport) -> list[tuple[str, str]]:
-    """Return the parts of the sample pair with their names; empty: there is none."""
-    found = report.sample
-    if found is None:
-        return []
-    parts = (("prompt", found.prompt), ("chosen", found.chosen), ("rejected", found.rejected))
-    return [(name, clean(text)[:_LONGEST]) for name, text in parts]
-
-
 def preference_blocks(report: PreferenceReport | None) -> list[Block]:
-    """Return the section on preferences; empty where none were written."""
+    """Return the section on preferences; empty where SAO wrote none."""
     if report is None:
         return []
     blocks: list[Block] = [
@@ -172,60 +120,82 @@ def preference_blocks(report: PreferenceReport | None) -> list[Block]:
         Paragraph((report.sentence,), "lead"),
         Bullets(tuple((line,) for line in preference_lines(report))),
     ]
-    parts = sample_lines(report)
-    if parts:
-        rows = tuple((name, LongText(text)) for name, text in parts)
+    found = report.sample
+    if found is not None:
+        parts = {"prompt": found.prompt, "chosen": found.chosen, "rejected": found.rejected}
+        rows = tuple((name, LongText(clean(text)[:_LONGEST])) for name, text in parts.items())
         blocks.append(Grid(("newest pair", ""), rows))
-    blocks.append(
-        Grid(
-            _COLUMNS,
-            tuple(_row(one) for one in report.rounds),
-            frozenset(range(len(_COLUMNS))),
-            folded="Round by round",
-        )
-    )
-    return blocks
+    grid = table(report.rounds, _COLUMNS, numeric=_COLUMNS, folded="Round by round")
+    return [*blocks, grid]
 
 
-def preference_markdown(report: PreferenceReport) -> str:
-    """Return the state of preferences as Markdown: sentence, sample, counters, rounds."""
-    lines = [f"**{report.sentence}**", ""]
-    lines += [f"* {plain_line(line)}" for line in preference_lines(report)]
-    for name, text in sample_lines(report):
-        lines += ["", f"> {name}: {plain_line(text)}"]
-    lines += ["", "| " + " | ".join(_COLUMNS) + " |", "|---" * len(_COLUMNS) + "|"]
-    lines += ["| " + " | ".join(str(cell) for cell in _row(one)) + " |" for one in report.rounds]
-    return "\n".join(lines) + "\n"
-
-
-_COLUMNS = (
-    *("before generation", "prompts", "pairs", "kept", "both orders agree"),
-    *("judge right", "lower bound", "trust", "drift", "slopes"),
-    *("Vendi", "distinct-2", "held-out", "configurations"),
-)
-
-
-def _row(one: PreferenceRound) -> tuple[Inline, ...]:
-    shares = [
-        UNKNOWN if value is None else f"{100 * value:.0f} %"
-        for value in (one.evaluated, one.proposed)
+def preference_lines(report: PreferenceReport) -> list[str]:
+    """Return what is said of preferences beside the sentence, a line each."""
+    n_pairs = sum(one.n_pairs for one in report.rounds)
+    lines = [
+        f"Pairs: {report.n_kept:,} kept of {n_pairs:,} in {plural(len(report.rounds), 'round')}; "
+        f"{report.n_total:,} of this system in the store; judged by: {report.estimator or 'nobody'}."
     ]
-    return (
-        str(one.generation),
-        f"{one.n_prompts:,}",
-        f"{one.n_pairs:,}",
-        f"{one.n_kept:,}",
-        _percent(one.agreement),
-        UNKNOWN if one.accuracy is None else f"{_percent(one.accuracy)} of {one.n_items:,}",
-        UNKNOWN if not one.pooled_items else _percent(one.lower_bound),
-        f"{one.trust:.2f}",
-        UNKNOWN if one.drift is None else f"+{one.drift[0]:.1f} / -{one.drift[1]:.1f}",
-        UNKNOWN if one.slopes is None else f"{one.slopes[0]:+.1f} / {one.slopes[1]:+.1f}",
-        UNKNOWN if one.vendi is None else f"{one.vendi:.1f}",
-        UNKNOWN if one.distinct_2 is None else f"{one.distinct_2:.2f}",
-        _percent(one.held_out),
-        f"{shares[0]} evaluated, {shares[1]} compared",
-    )
+    if report.dropped:
+        listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.dropped.items())
+        lines.append(f"Dropped: {', '.join(listed)}.")
+    if report.rounds:
+        lines += _last_round(report.rounds[-1])
+    if report.n_variants:
+        lines.append(f"{plural(report.n_variants, 'text')} distilled from preferred answers.")
+    return [*lines, *most_frequent(report.errors)]
+
+
+def _last_round(last: PreferenceRound) -> list[str]:
+    judge = "no grounded item to try it on"
+    if last.accuracy is not None:
+        right = whole_percent(last.accuracy)
+        judge = f"right on {right} of {plural(last.n_items, 'grounded item')}"
+    return [
+        f"Judge: {judge}; {_trust(last)}; {_biases(last)}.",
+        _believed(last.why_disbelieved),
+        *(f"Audit: {text}." for text in _audited(last)),
+        f"Watched: {_watched(last)}.",
+        *([] if last.note is None else [f"Last round: {clean(last.note)}."]),
+    ]
+
+
+def _pair_of(pair: tuple[float, float] | None, up: str, down: str, form: str) -> str:
+    if pair is None:
+        return UNKNOWN
+    return f"{up}{pair[0]:{form}} / {down}{pair[1]:{form}}"
+
+
+def _known(value: float | None, form: str) -> str:
+    return UNKNOWN if value is None else format(value, form)
+
+
+def _right(one: PreferenceRound) -> str:
+    accuracy = one.accuracy
+    return UNKNOWN if accuracy is None else f"{whole_percent(accuracy)} of {one.n_items:,}"
+
+
+def _explored(one: PreferenceRound) -> str:
+    evaluated, proposed = whole_percent(one.evaluated), whole_percent(one.proposed)
+    return f"{evaluated} evaluated, {proposed} compared"
+
+
+_COLUMNS: Columns[PreferenceRound] = {
+    "before generation": lambda one: str(one.generation),
+    "prompts": lambda one: f"{one.n_prompts:,}",
+    "pairs": lambda one: f"{one.n_pairs:,}",
+    "kept": lambda one: f"{one.n_kept:,}",
+    "both orders agree": lambda one: whole_percent(one.agreement),
+    "judge right": _right,
+    "lower bound": lambda one: whole_percent(one.lower_bound if one.pooled_items else None),
+    "trust": lambda one: f"{one.trust:.2f}",
+    "drift": lambda one: _pair_of(one.drift, "+", "-", ".1f"),
+    "slopes": lambda one: _pair_of(one.slopes, "", "", "+.1f"),
+    "Vendi": lambda one: _known(one.vendi, ".1f"),
+    "distinct-2": lambda one: _known(one.distinct_2, ".2f"),
+    "held-out": lambda one: whole_percent(one.held_out),
+    "configurations": _explored,
+}
 
 
 def _believed(why_not: str | None) -> str:
@@ -237,14 +207,14 @@ def _believed(why_not: str | None) -> str:
 
 def _trust(last: PreferenceRound) -> str:
     """Return trust with what it rests on."""
-    told = f"trust {last.trust:.2f}"
+    text = f"trust {last.trust:.2f}"
     if last.n_missing:
-        return f"{told}: {missing(last.n_missing)}"
+        return f"{text}: {missing(last.n_missing)}"
     if not last.pooled_items or last.pooled_right is None:
-        return told
+        return text
     return (
-        f"{told} (over all audits {last.pooled_right:.1f} of {last.pooled_items:.1f} right, so at least "
-        f"{_percent(last.lower_bound)}; believed from {LEAST_TRUST:g})"
+        f"{text} (over all audits {last.pooled_right:.1f} of {last.pooled_items:.1f} right, so at least "
+        f"{whole_percent(last.lower_bound)}; believed from {LEAST_TRUST:g})"
     )
 
 
@@ -252,14 +222,14 @@ def _audited(last: PreferenceRound) -> list[str]:
     """Return what the last audit says of the judge's probabilities; empty: there was none."""
     if last.log_score is None or last.calibration_error is None:
         return []
-    told = (
+    text = (
         f"log score {last.log_score:.2f} nats, a coin's is -0.69; calibration error "
         f"{last.calibration_error:.2f}"
     )
     if last.correlation is None:
-        return [f"{told}; rank correlation with the truth {UNKNOWN}"]
+        return [f"{text}; rank correlation with the truth {UNKNOWN}"]
     rho, low, high = last.correlation
-    return [f"{told}; rank correlation with the truth {rho:+.2f} [{low:+.2f}, {high:+.2f}]"]
+    return [f"{text}; rank correlation with the truth {rho:+.2f} [{low:+.2f}, {high:+.2f}]"]
 
 
 def _watched(last: PreferenceRound) -> str:
@@ -279,23 +249,15 @@ def _watched(last: PreferenceRound) -> str:
 
 
 def _biases(last: PreferenceRound) -> str:
-    agreement = f"both orders agree on {_percent(last.agreement)}"
+    agreement = f"both orders agree on {whole_percent(last.agreement)}"
     rho = last.length_correlation
-    told = UNKNOWN if rho is None else f"{rho:+.2f}"
+    text = UNKNOWN if rho is None else f"{rho:+.2f}"
     if last.position is None or last.length is None:
         return (
-            f"{agreement}; length and wins correlate by {told}; position and length effects: "
+            f"{agreement}; length and wins correlate by {text}; position and length effects: "
             "insufficient pairs"
         )
     return (
         f"{agreement}; shown first {last.position:+.2f}, twice as long "
-        f"{0.693 * last.length:+.2f} log-odds; length and wins correlate by {told}"
+        f"{0.693 * last.length:+.2f} log-odds; length and wins correlate by {text}"
     )
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:.0f} %"
-
-
-def _named(name: str) -> str:
-    return name.replace("_", " ")

@@ -19,7 +19,6 @@ from convergence_core.space import Space
 from tasks.inputs.cases import split_holdout
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
-from tasks.report.curve import learning_curve
 from tasks.report.evidence import RunEvidence, read_evidence
 from tasks.report.front import pareto_front
 from tasks.report.judge_section import judge_reports
@@ -130,7 +129,7 @@ def collect(
         reason=reason,
         algorithm=configuration.optimization.algorithm,
         seed=record.seed,
-        generations_run=len(evidence.generations),
+        generations_run=len(evidence.curve),
         n_candidates=len(search.archive),
         n_evaluations=evidence.counts.n_evaluations,
         n_calls=totals.n_attempts,
@@ -176,7 +175,7 @@ def collect(
         leaderboard=tuple(
             view.row(rank, ranked) for rank, ranked in enumerate(ranking[:MAX_LEADERBOARD], 1)
         ),
-        curve=learning_curve(evidence),
+        curve=evidence.curve,
         effects=() if explained is None else explained.effects,
         explanation=None if explained is None else explained.explanation,
         thinking=thinking_report(

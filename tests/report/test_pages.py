@@ -9,8 +9,9 @@ import pytest
 from convergence_core.explanation.records import Explanation
 from convergence_core.records import Params
 from convergence_core.result import CandidateReport, Difference, RunResult
-from tasks.report.markdown import leaderboard_markdown, report_markdown
+from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import report_html
+from tasks.report.tables import leaderboard_grid
 from tests.support.results import bare_result, failed_result, made_up_result
 
 NASTY = '<script>alert("x")</script> & `code` | $a_b$ \ud800 \x00 **bold** [x](y)'
@@ -261,7 +262,7 @@ def test_long_texts_are_shown_whole_on_demand():
 
 
 def test_the_leaderboard_is_a_markdown_table_of_its_own():
-    lines = leaderboard_markdown(made_up_result(), 5).splitlines()
+    lines = markdown_of([leaderboard_grid(made_up_result(), 5)]).splitlines()
     assert lines[0].startswith("| rank | configuration | posterior mean |")
     assert len(lines) == 7
-    assert leaderboard_markdown(failed_result()).count("\n") == 1
+    assert markdown_of([leaderboard_grid(failed_result())]).count("\n") == 2

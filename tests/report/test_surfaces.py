@@ -21,8 +21,7 @@ from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.report import phrases
-from tasks.report.cell_counts import racing_rows
-from tasks.report.leaderboard import leaderboard_rows
+from tasks.report.tables import leaderboard_rows, racing_rows
 from tasks.run.opener import prepare_run
 from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
@@ -155,16 +154,15 @@ def test_the_terminal_shows_what_the_views_hold(run, capsys):
     standing = {row["candidate_id"]: row for row in board(run)}
     measured = run.store.rows("SELECT * FROM final_estimates")
     assert len(measured) == 4
+    numbers = "{} {:.3f} [{:.3f}, {:.3f}]"
     for report in (run.result.winner, run.result.baseline):
         row = standing[report.candidate_id]
-        told = (row["posterior_mean"], row["posterior_low"], row["posterior_high"], row["n_cases"])
-        text = "{:.3f} [{:.3f}, {:.3f}] {}".format(*told)
-        assert [line for line in shown if "(posterior)" in line and line.endswith(text)]
+        ends = (row["posterior_mean"], row["posterior_low"], row["posterior_high"])
+        text = numbers.format(row["n_cases"], *ends)
+        assert [line for line in shown if " posterior " in line and text in line]
     for row in measured:
-        told = (row["mean_reward"], row["low"], row["high"], row["n_cases"])
-        assert [
-            line for line in shown if line.endswith("{:.3f} [{:.3f}, {:.3f}] {}".format(*told))
-        ]
+        text = numbers.format(row["n_cases"], row["mean_reward"], row["low"], row["high"])
+        assert [line for line in shown if " measured " in line and text in line]
 
 
 def test_measured_means_are_those_of_the_result(run):

@@ -6,9 +6,9 @@ import pytest
 
 from convergence_core.result import RunResult
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
-from tasks.report.markdown import report_markdown
+from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import report_html
-from tasks.report.rlp_section import lines_of, thinking_blocks, thinking_markdown
+from tasks.report.rlp_section import thinking_blocks
 from tests.support.results import made_up_result
 
 BEST = BestThought(
@@ -74,23 +74,17 @@ def test_help_is_claimed_with_evidence_and_denied_without():
     assert REPORT.n_episodes == 1
 
 
-def test_the_lines_tell_thought_candidate_gain_and_episodes():
-    told = "\n".join(lines_of(REPORT))
-    assert "12 thoughts: 10 scored, 2 of no use, 4 times nothing was thought" in told
-    assert "probabilities: echo." in told
-    assert "Best: trends, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in told
-    assert "Tested: t=0.2 model=small." in told
-    assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in told
-    assert "Mean gain over their own average forecasts +0.12 nats: 0 is what" in told
-    assert "2 times: failed (http_500): HTTP 500" in told
-
-
-def test_the_artifact_shows_thought_policy_and_weights_and_no_foreign_markup():
-    shown = thinking_markdown(REPORT)
-    assert shown.startswith("**Thoughts helped")
-    assert "> Low \\*t\\* helps." in shown
-    assert "\\<b\\>Not\\</b\\> the \\| large model." in shown
-    assert "| 2 | +0.31 ± 0.05 | 1.9 | +0.12 | 1.3 | 45 % | 20 % | 80 % |" in shown
+def test_the_section_tells_thought_candidate_gain_and_policy_without_foreign_markup():
+    text = markdown_of(thinking_blocks(REPORT))
+    assert "12 thoughts: 10 scored, 2 of no use, 4 times nothing was thought" in text
+    assert "probabilities: echo." in text
+    assert "Best: trends, generation 2, gain +0.84 ± 0.11 nats on 8 outcomes." in text
+    assert "Tested: t=0.2 model=small." in text
+    assert "Mean gain +0.31 ± 0.07 nats over 1 episode." in text
+    assert "Mean gain over their own average forecasts +0.12 nats: 0 is what" in text
+    assert "2 times: failed (http_500): HTTP 500" in text
+    assert "```text\nLow *t* helps.\n<b>Not</b> the | large model.\n```" in text
+    assert "| 2 | +0.31 ± 0.05 | 1.9 | +0.12 | 1.3 | trends 80 %, none 20 % | 45 % |" in text
 
 
 def test_page_and_markdown_hold_the_section_only_where_somebody_thought():
@@ -122,6 +116,6 @@ def test_a_report_without_a_scored_thought_is_short(n: int):
         e_value=1.0,
         top_e_value=1.0,
     )
-    assert len(lines_of(empty)) == 1
-    assert thinking_blocks(empty)
-    assert "No thought was scored" in thinking_markdown(empty)
+    text = markdown_of(thinking_blocks(empty))
+    assert text.count("\n* ") == 1
+    assert "No thought was scored" in text

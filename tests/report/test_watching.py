@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.budget.limits import Limits, Spent
-from tasks.report.budget_table import spending_markdown
-from tasks.report.cell_counts import racing_rows
+from tasks.report.markdown import markdown_of
+from tasks.report.tables import racing_rows, spending
 from tasks.store import ParquetStore
 from tests.report.test_costs import TARGET
 from tests.support.results import made_up_result
@@ -15,7 +15,8 @@ from tests.support.store_rows import RUN, evaluation_rows, generation_tables, ru
 def test_each_limit_stands_beside_what_is_spent_of_it():
     result = made_up_result()
     limits = Limits(max_usd=2.0, max_calls=400, max_seconds=600)
-    text = spending_markdown(result, limits, Spent(usd=0.5, calls=100, tokens=12_345, seconds=90))
+    spent = Spent(usd=0.5, calls=100, tokens=12_345, seconds=90)
+    text = markdown_of(spending(result, limits, spent))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert rows[2:6] == [
         "| money | $0.5000 | `budget.max_usd=2` | 25% |",
@@ -28,7 +29,7 @@ def test_each_limit_stands_beside_what_is_spent_of_it():
 
 def test_unknown_prices_are_told_and_roles_have_their_rows():
     result = replace(made_up_result(), costs=(TARGET,))
-    text = spending_markdown(result, Limits(), Spent(usd=0.5, n_unpriced=2))
+    text = markdown_of(spending(result, Limits(), Spent(usd=0.5, n_unpriced=2)))
     assert "The price of 2 calls is unknown: the worst case counts." in text
     assert "| evaluation |" in text
 

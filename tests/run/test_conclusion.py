@@ -43,7 +43,9 @@ def test_a_budget_that_leaves_no_final_look_says_so_everywhere(
     assert BudgetWarned(text=expected) in events, "told before anything is paid"
     assert not [event for event in events if isinstance(event, FinalStarted)]
     show(result)
-    assert f"Final look: {expected}." in " ".join(capsys.readouterr().out.split())
+    assert f"The final look at the winner: {expected}." in " ".join(
+        capsys.readouterr().out.split()
+    )
     report = report_markdown(result)
     assert f"gave no estimate. The final look: {expected}." in report
     assert f"The final look at the winner: {expected}." in report

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from convergence.cli.summary import show
 from convergence_core.errors import ResumeError
 from convergence_core.events import ThinkingStopped
 from convergence_core.judges.coverage.alarms import Alarms
@@ -23,8 +24,8 @@ from convergence_core.search.samplers import make_surrogate
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.report.markdown import report_markdown
-from tasks.report.sao_section import preference_lines, preference_markdown, preference_report
+from tasks.report.markdown import markdown_of, report_markdown
+from tasks.report.sao_section import preference_blocks, preference_lines, preference_report
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.run.sao_rounds import finish as finish_rounds, open_rounds, should_continue
@@ -163,15 +164,13 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
     assert "exploitation: insufficient rounds" in lines
     assert "drift +0.0 and -0.0" in lines
     assert "insufficient pairs" in lines
-    markdown = preference_markdown(report)
+    markdown = markdown_of(preference_blocks(report))
     assert "| before generation | prompts |" in markdown
     assert "| lower bound | trust | drift | slopes |" in markdown
     assert f"| 100 % of {last.n_items} |" in markdown
-    assert "> prompt: What shall I do" in markdown
-    from convergence.cli.summary import _show_preferences
-
-    _show_preferences(result)
-    assert "Preferences:" in capsys.readouterr().out
+    assert "What shall I do" in markdown
+    show(result)
+    assert "What preferences came to" in capsys.readouterr().out
 
 
 # -- resumes

@@ -1,0 +1,202 @@
+"""Tables of a report that stand alone, too: leaderboard, costs, spending and cells."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+from convergence_core.budget.limits import Limits, Spent
+from convergence_core.budget.phrases import LimitName, shown, written
+from convergence_core.ports import Store
+from convergence_core.result import LeaderboardRow, RoleCost, RunResult
+from tasks.report import phrases
+from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
+from tasks.report.phrases import UNKNOWN, clean, named_label, plural, short
+
+MAX_GENERATIONS = 8
+"""Columns of single generations in the table of cells: the latest ones."""
+
+# -- leaderboard
+
+_LEADERBOARD_COLUMNS = (
+    *("rank", "configuration", "posterior mean", "cautious", "keeps constraints"),
+    *("cases", "cells", "failed", "origin"),
+)
+
+
+def leaderboard_grid(result: RunResult, n_rows: int = 20) -> Grid:
+    """Return the first rows of the leaderboard."""
+    rows = leaderboard_rows(result, n_rows)
+    columns = tuple(rows[0]) if rows else _LEADERBOARD_COLUMNS[:3]
+    numeric = frozenset({0, *range(2, len(columns) - 1)} if rows else {0, 2})
+    return Grid(columns, tuple(tuple(row.values()) for row in rows), numeric)
+
+
+def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
+    """Return the first ``n`` rows of the leaderboard as texts by column."""
+    has_cautious = any(row.cautious is not None for row in result.leaderboard)
+    has_feasible = any(row.feasible is not None for row in result.leaderboard)
+    rows = []
+    for row in result.leaderboard[:n]:
+        texts = {
+            "rank": str(row.rank),
+            "configuration": _named(result, row),
+            "posterior mean": phrases.interval(row.mean, row.low, row.high),
+        }
+        if has_cautious:
+            texts["cautious"] = phrases.reward(row.cautious)
+        if has_feasible:
+            kept = row.feasible
+            texts["keeps constraints"] = UNKNOWN if kept is None else phrases.percent(kept)
+        texts["cases"] = _count(row.n_cases)
+        texts |= {"cells": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
+        for metric in result.metrics:
+            name = clean(metric.name)
+            name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
+            texts[name] = phrases.number(row.metrics.get(metric.name))
+        rows.append({**texts, "origin": short(row.origin)})
+    return rows
+
+
+def _named(result: RunResult, row: LeaderboardRow) -> str:
+    """Return a row's name for people, with what is special about its candidate."""
+    return named_label(row.label, row.candidate_id) + phrases.special(result, row.candidate_id)
+
+
+# -- costs and spending
+
+
+def costs(result: RunResult) -> list[Block]:
+    """Return the section on money; empty for a run that paid and counted nothing."""
+    if not any(_has_numbers(cost) for cost in result.costs):
+        return []
+    return [
+        Heading("What it cost"),
+        Paragraph((" ".join(_cost_sentences(result)),), "note"),
+        costs_grid(result),
+    ]
+
+
+def costs_grid(result: RunResult) -> Grid:
+    """Return a row for each role and model."""
+    counts = {
+        "calls": "n_calls",
+        "failed": "n_failed",
+        "prompt tokens": "prompt_tokens",
+        "cached": "cached_tokens",
+        "answer tokens": "completion_tokens",
+        "reasoning": "reasoning_tokens",
+    }
+
+    def count(name: str) -> Callable[[RoleCost], Inline]:
+        return lambda cost: _count(getattr(cost, name))
+
+    columns: Columns[RoleCost] = {
+        "role": lambda cost: cost.purpose,
+        "model": lambda cost: Code(clean(cost.model or cost.provider)),
+        "USD": _usd,
+        **{heading: count(name) for heading, name in counts.items()},
+    }
+    return table(result.costs, columns, numeric=("USD", *counts))
+
+
+def _has_numbers(cost: RoleCost) -> bool:
+    numbers = (cost.cost_usd, cost.prompt_tokens, cost.completion_tokens)
+    return any(n is not None for n in numbers) or cost.n_from_other_runs > 0 or cost.maybe_usd > 0
+
+
+def _usd(cost: RoleCost) -> str:
+    unpriced = plural(cost.n_unpriced, "call")
+    return phrases.usd(cost.cost_usd) + (
+        f" and {unpriced} of unknown price" if cost.n_unpriced else ""
+    )
+
+
+def _cost_sentences(result: RunResult) -> list[str]:
+    n_reused = sum(cost.n_reused for cost in result.costs)
+    n_others = sum(cost.n_from_other_runs for cost in result.costs)
+    maybe = sum(cost.maybe_usd for cost in result.costs)
+    n_calls = sum(cost.n_calls for cost in result.costs)
+    offline = "The run was offline: these are list prices, and nothing was paid."
+    sentences = [
+        (True, f"{plural(n_calls, 'call')} made, retries included."),
+        (n_reused, f"{plural(n_reused, 'answer')} of this run used again, at no cost."),
+        (n_others, f"{plural(n_others, 'answer')} paid for by earlier runs, at no cost."),
+        (maybe, f"At most {phrases.usd(maybe)} more was paid for calls whose end nobody saw."),
+        (result.facts.get("offline"), offline),
+    ]
+    return [sentence for applies, sentence in sentences if applies]
+
+
+def _count(number: int | None) -> str:
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def spending(result: RunResult, limits: Limits, spent: Spent) -> list[Block]:
+    """Return each limit with what is spent of it, then what each role spent.
+
+    Args:
+        result: of the run, also of one that goes on.
+        limits: what it may spend.
+        spent: what its journal knows.
+    """
+    minutes = None if limits.max_seconds is None else limits.max_seconds / 60
+    uses: list[tuple[LimitName, float, float | None]] = [
+        ("max_usd", spent.usd, limits.max_usd),
+        ("max_calls", spent.calls, limits.max_calls),
+        ("max_tokens", spent.tokens, limits.max_tokens),
+        ("max_minutes", spent.seconds / 60, minutes),
+    ]
+    columns = {
+        "what": lambda use: use[0].removeprefix("max_").replace("usd", "money"),
+        "spent": lambda use: shown(use[0], use[1]),
+        "limit": lambda use: "none" if use[2] is None else Code(written(use[0], use[2])),
+        "share": lambda use: "" if use[2] is None else f"{use[1] / use[2]:.0%}",
+    }
+    grid = table(uses, columns, numeric=("spent", "limit", "share"))
+    blocks: list[Block] = [Heading("Spent, and what may be"), grid]
+    if spent.n_unpriced:
+        unknown = plural(spent.n_unpriced, "call")
+        blocks.append(Paragraph((f"The price of {unknown} is unknown: the worst case counts.",)))
+    return [*blocks, *costs(result)]
+
+
+# -- racing
+
+_CELLS = """
+SELECT candidate_id, generation, count(*) AS n FROM evaluations
+WHERE run_id = $run AND role = 'search' AND status <> 'skipped' GROUP BY ALL
+"""
+
+
+def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, str]]:
+    """Return the candidates with the most cells, most first, as texts by column.
+
+    A cell is one candidate asked on one test case; a candidate starts with few and earns more as long
+    as it may be the best. Candidates are those of the leaderboard.
+
+    Args:
+        store: that holds the run.
+        result: of the run, also of one that goes on.
+        n: rows at most.
+    """
+    cells: Mapping[str, dict[int, int]] = defaultdict(dict)
+    for row in store.rows(_CELLS, {"run": result.run_id}):
+        cells[str(row["candidate_id"])][int(str(row["generation"]))] = int(str(row["n"]))
+    total = {name: sum(found.values()) for name, found in cells.items()}
+    generations = sorted({generation for found in cells.values() for generation in found})
+    racers = sorted(
+        (row for row in result.leaderboard if row.candidate_id in cells),
+        key=lambda row: (-total[row.candidate_id], row.rank),
+    )
+    return [
+        {
+            "configuration": _named(result, row),
+            "first asked": f"generation {row.generation:02d}",
+            **{
+                f"g{generation:02d}": f"{cells[row.candidate_id].get(generation, 0) or ''}"
+                for generation in generations[-MAX_GENERATIONS:]
+            },
+            "cells": f"{total[row.candidate_id]:,}",
+            "posterior mean": phrases.interval(row.mean, row.low, row.high),
+        }
+        for row in racers[:n]
+    ]
