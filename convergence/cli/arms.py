@@ -1,14 +1,14 @@
-"""``arms`` and ``fold``: what is on offer to requests, live, and production brought home."""
+"""``arms`` and ``fold``: arms on offer to requests, and the export of runtime decisions."""
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, locations
-from convergence.cli.decide import JSON_HELP, open_runtime
-from convergence_core.errors import ConfigurationError, Problem
+from convergence.cli import console, options
+from convergence.cli.locations import open_runtime
+from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from convergence.runtime.systems import Systems
@@ -22,43 +22,40 @@ app = typer.Typer(
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of the system.")]
 ArmId = Annotated[str, typer.Argument(metavar="ARM", help="Name of the arm.")]
 AgentType = Annotated[str | None, typer.Option(help="Kind of agent. Default: that of the system.")]
-Store = Annotated[Path | None, typer.Option(help=locations.STORE_HELP)]
-Config = Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)]
-AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+
+
+def _prior(arm: dict[str, Any]) -> str:
+    prior = arm["prior"]
+    return "" if prior is None else f"{prior['mean']:.3f} as {prior['weight']:.0f} rewards"
+
+
+_COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "arm": lambda arm: arm["arm_id"],
+    "agent": lambda arm: arm["agent_type"],
+    "mean": lambda arm: f"{arm['mean']:.3f}",
+    "rewards": lambda arm: f"{arm['n']:,}",
+    "cost": lambda arm: "" if arm["cost"] is None else f"{arm['cost']:.4g}",
+    "prior": _prior,
+    "on offer": lambda arm: "no" if arm["retired"] else "yes",
+    "parameters": lambda arm: json.dumps(arm["params"])[:60],
+}
 
 
 @app.command("list")
 def list_arms(
     system: System,
     agent_type: AgentType = None,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """List arms with what is believed of them, those retired included."""
-    console.settings.json = as_json
+    """List arms with their posterior means, those retired included."""
     with open_runtime(store, config) as state:
         found = _systems(state).arms(system, agent_type)
     if as_json:
         console.answer_json({"arms": found})
         return
-    columns = ("arm", "agent", "mean", "rewards", "cost", "prior", "on offer", "parameters")
-    rows = [
-        (
-            one["arm_id"],
-            one["agent_type"],
-            f"{one['mean']:.3f}",
-            f"{one['n']:,}",
-            "" if one["cost"] is None else f"{one['cost']:.4g}",
-            ""
-            if one["prior"] is None
-            else f"{one['prior']['mean']:.3f} as {one['prior']['weight']:.0f} rewards",
-            "no" if one["retired"] else "yes",
-            json.dumps(one["params"])[:60],
-        )
-        for one in found
-    ]
-    console.show(console.simple_table(columns, rows, right=("mean", "rewards", "cost")))
+    console.show(console.table_of(found, _COLUMNS, right=("mean", "rewards", "cost")))
 
 
 @app.command()
@@ -76,8 +73,8 @@ def add(  # noqa: PLR0917 - Typer's options
         float | None, typer.Option(min=0.0, help="What a request costs, until updates tell it.")
     ] = None,
     agent_type: AgentType = None,
-    store: Store = None,
-    config: Config = None,
+    store: options.Store = None,
+    config: options.Config = None,
 ) -> None:
     """Put an arm on offer, or back on offer; running services take it up at once."""
     from convergence.runtime.settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
@@ -99,8 +96,8 @@ def retire(
     system: System,
     arm_id: ArmId,
     agent_type: AgentType = None,
-    store: Store = None,
-    config: Config = None,
+    store: options.Store = None,
+    config: options.Config = None,
 ) -> None:
     """Take an arm off offer; its decisions and rewards are kept."""
     with open_runtime(store, config) as state:
@@ -112,10 +109,10 @@ def retire(
 def reset(
     system: System,
     agent_type: AgentType = None,
-    store: Store = None,
-    config: Config = None,
+    store: options.Store = None,
+    config: options.Config = None,
 ) -> None:
-    """Take the nightly priors out of all arms; what rewards taught stays."""
+    """Take the nightly priors out of all arms; what was learned from rewards stays."""
     with open_runtime(store, config) as state:
         systems = _systems(state)
         systems.known_group(system, agent_type)
@@ -123,12 +120,13 @@ def reset(
     console.say(f"{system} goes on without nightly priors.")
 
 
-def fold(store: Store = None, config: Config = None, as_json: AsJson = False) -> None:
-    """Bring production home once: decisions and rewards to the tables, a look at gates and guards.
+def fold(
+    store: options.Store = None, config: options.Config = None, as_json: options.AsJson = False
+) -> None:
+    """Export runtime decisions and rewards to the tables, once; update gates and guards.
 
     The deployment fold/hourly does the same.
     """
-    console.settings.json = as_json
     from tasks.serving.fold import fold_store  # noqa: PLC0415 - brings NumPy
 
     with open_runtime(store, config) as state:
@@ -139,9 +137,9 @@ def fold(store: Store = None, config: Config = None, as_json: AsJson = False) ->
             {
                 "decisions": report.n_decisions,
                 "rewards": report.n_rewards,
-                "evidence": {name: _plain(one) for name, one in report.evidence.items()},
-                "guards": {name: _plain(one) for name, one in report.guards.items()},
-                "alarms": [_plain(one) for one in report.alarms],
+                "evidence": report.evidence,
+                "guards": report.guards,
+                "alarms": report.alarms,
             }
         )
         return
@@ -161,10 +159,6 @@ def fold(store: Store = None, config: Config = None, as_json: AsJson = False) ->
         )
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
-
-
 def _systems(state: Any) -> "Systems":
     from convergence.runtime.systems import Systems  # noqa: PLC0415 - brings NumPy
 
@@ -177,7 +171,8 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise _refused("--params", "must be a JSON object", text, 'Write e.g. {"model": "small"}.')
+        fix = 'Write e.g. {"model": "small"}.'
+        raise ConfigurationError.of("--params", "must be a JSON object", fix, value=text[:80])
     return found
 
 
@@ -187,14 +182,6 @@ def _numbers(text: str) -> tuple[float, float]:
     except ValueError:
         mean, sd = -1.0, 0.0
     if not (0.0 <= mean <= 1.0 and sd > 0.0):
-        raise _refused(
-            "--prior",
-            "must be a mean in [0, 1] and an error above 0",
-            text,
-            "Write e.g. 0.8,0.05.",
-        )
+        rule = "must be a mean in [0, 1] and an error above 0"
+        raise ConfigurationError.of("--prior", rule, "Write e.g. 0.8,0.05.", value=text[:80])
     return mean, sd
-
-
-def _refused(key: str, rule: str, value: str, fix: str) -> ConfigurationError:
-    return ConfigurationError([Problem(key=key, rule=rule, value=value[:80], fix=fix)])

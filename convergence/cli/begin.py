@@ -1,4 +1,4 @@
-"""``init``, ``validate``, ``migrate`` and ``schema``: everything before a run."""
+"""``init``, ``validate``, ``migrate`` and ``schema``: commands before a run."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ def init(
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite files of these names.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON; asks nothing.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a runnable example: configuration, schema for editors, test cases, code."""
-    console.settings.json = as_json
     from convergence.templates import plan_files  # noqa: PLC0415 - loads the schema's models
 
     asks = sys.stdin.isatty() and not (non_interactive or as_json)
@@ -62,23 +61,7 @@ def init(
         if asks and template is Template.OPENAI:
             replaced, key_env = _ask_endpoint()
     files = plan_files(template.value, replaced)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        rule = "DIR must be a folder, or a place where one can be made"
-        why = f"{folder}: {error.strerror}"
-        raise _problem(rule, why, "Choose another folder.") from error
-    existing = [name for name in files if (folder / name).exists()]
-    if existing and not force:
-        raise _problem(
-            "files must not exist yet",
-            f"{', '.join(existing)} in {folder}",
-            "Choose another folder, or overwrite with --force.",
-        )
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    _write_files(folder, files, force=force)
     if as_json:
         console.answer_json(
             {"template": template.value, "folder": str(folder), "files": sorted(files)}
@@ -92,13 +75,43 @@ def init(
         console.answer(f"  {step}")
 
 
+def _write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
+    """Write files below a folder.
+
+    Raises:
+        ConfigurationError: the folder cannot be made, or a file exists and ``force`` is false.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule, why = "DIR must be a folder, or a place where one can be made", error.strerror
+        fix = "Choose another folder."
+        raise ConfigurationError.of("", rule, fix, value=f"{folder}: {why}") from error
+    existing = [name for name in files if (folder / name).exists()]
+    if existing and not force:
+        value, fix = f"{', '.join(existing)} in {folder}", "Choose another folder"
+        raise _exists(value, fix)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _exists(value: str, fix: str) -> ConfigurationError:
+    fix += ", or overwrite with --force."
+    return ConfigurationError.of("", "files must not exist yet", fix, value=value)
+
+
+_QUESTION = """What do you want to optimize?
+  1  a Python function          (runs at once, no key)
+  2  an HTTP endpoint           (with a small server to try it on)
+  3  an OpenAI-compatible chat  (needs a key)
+  4  the quick start            (a search engine; needs its extra)
+  5  a recorded exam            (nine language models replayed; no key)"""
+
+
 def _ask_template() -> Template:
-    console.answer("What do you want to optimize?")
-    console.answer("  1  a Python function          (runs at once, no key)")
-    console.answer("  2  an HTTP endpoint           (with a small server to try it on)")
-    console.answer("  3  an OpenAI-compatible chat  (needs a key)")
-    console.answer("  4  the quick start            (a search engine; needs its extra)")
-    console.answer("  5  a recorded exam            (nine language models replayed; no key)")
+    console.answer(_QUESTION)
     number = 0
     while not 1 <= number <= len(Template):
         number = typer.prompt("Number", default=1, type=int)
@@ -139,17 +152,14 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
 
 
 def validate(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")] = Path(
-        locations.CONFIG_NAME
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    config: options.ConfigFile = options.CONFIG_FILE,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check a configuration and every file it names; say what a run would do.
 
     Calls nothing. Shows all problems at once, each with file, line and column. Exit code 2 if
     there are any.
     """
-    console.settings.json = as_json
     from convergence.cost_estimate.run_forecast import forecast  # noqa: PLC0415 - needs the core
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
 
@@ -163,10 +173,10 @@ def validate(
         raise typer.Exit(error.exit_code) from error
     run = forecast(loaded)
     if as_json:
-        console.answer_json(_described(config, loaded, run))
+        console.answer_json({"ok": True, "config": str(config), **_described(loaded, run)})
         return
     console.answer(f"{config} is valid.", style="bold green")
-    for name, text in _told(loaded, run):
+    for name, text in _described_lines(loaded, run):
         console.answer(f"  {name:<12}{text}")
 
 
@@ -220,68 +230,56 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
     return {name: bool(os.environ.get(name)) for name in sorted(names)}
 
 
-def _told(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
+def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
     from convergence.optimize.progress import count  # noqa: PLC0415 - with its only user
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
-    api = configuration.api
+    api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.endpoint or f"{len(api.models)} endpoints"
     size = "" if run.space_size is None else f" ({count(run.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
-    rewards = ", ".join(
-        f"{name} {metric.weight:g}" for name, metric in configuration.evaluation.metrics.items()
-    )
-    held_out = f", {run.n_holdout_cases:,} held out" if run.n_holdout_cases else ", none held out"
-    capped = (
+    held_out = f"{run.n_holdout_cases:,}" if run.n_holdout_cases else "none"
+    limit = (
         "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
     )
     candidates = "" if run.n_candidates is None else f"{count(run.n_candidates, 'candidate')}, "
-    rows = [
+    search = (
+        f"{configuration.optimization.algorithm}, up to {count(run.n_generations, 'generation')}: "
+        f"at most {candidates}{count(run.n_search_cells, 'evaluation')}"
+    )
+    final = f"{run.n_final_cells:,} evaluations of the winner and the defaults"
+    calls = f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{limit}"
+    return [
         ("system", f"{api.name} ({api.kind}: {where})"),
         ("parameters", f"{parameters}{size}"),
-        ("cases", f"{run.n_search_cases:,} for the search{held_out}"),
-        ("reward", rewards),
-        (
-            "search",
-            f"{configuration.optimization.algorithm}, up to "
-            f"{count(run.n_generations, 'generation')}: at most {candidates}"
-            f"{count(run.n_search_cells, 'evaluation')}",
-        ),
-        (
-            "at the end",
-            f"nothing: {run.final_shortage}"
-            if run.final_shortage
-            else f"{run.n_final_cells:,} evaluations of the winner and the defaults",
-        ),
-        (
-            "calls",
-            f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{capped}",
-        ),
+        ("cases", f"{run.n_search_cases:,} for the search, {held_out} held out"),
+        ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),
+        ("search", search),
+        ("at the end", f"nothing: {run.final_shortage}" if run.final_shortage else final),
+        ("calls", calls),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
+        *(("no effect", sentence) for sentence in without_effect(configuration)),
+        *(
+            ("needs", f"{name} ({'set' if is_set else 'NOT set'} in the environment)")
+            for name, is_set in _environment(loaded).items()
+        ),
     ]
-    rows += [("no effect", told) for told in without_effect(configuration)]
-    for name, is_set in _environment(loaded).items():
-        rows.append(("needs", f"{name} ({'set' if is_set else 'NOT set'} in the environment)"))
-    return rows
 
 
-def _described(config: Path, loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
+def _described(loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
+    metrics = configuration.evaluation.metrics
     return {
-        "ok": True,
-        "config": str(config),
         "system": configuration.api.name,
         "kind": configuration.api.kind,
         "parameters": list(configuration.search_space.parameters),
         "space_size": run.space_size,
         "cases": {"search": run.n_search_cases, "holdout": run.n_holdout_cases},
-        "metrics": {
-            name: metric.weight for name, metric in configuration.evaluation.metrics.items()
-        },
+        "metrics": {name: metric.weight for name, metric in metrics.items()},
         "run": {
             "algorithm": configuration.optimization.algorithm,
             "generations": run.n_generations,
@@ -322,26 +320,19 @@ def migrate(
         typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Answer as JSON: the text and the notes.")
-    ] = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Turn a configuration of the original into one of ours.
+    """Turn a configuration of the-convergence 0.1 into one of this version.
 
     Keys that mean something else or nothing here are noted, as comments and on standard error.
     """
-    console.settings.json = as_json
     from convergence.compat.migration import migrate_text  # noqa: PLC0415 - needs the core
     from tasks.inputs.loader import read_config  # noqa: PLC0415 - brings pydantic and numpy
 
     migration = migrate_text(read_config(old), str(old))
     if output is not None:
         if output.exists() and not force:
-            raise _problem(
-                "files must not exist yet",
-                str(output),
-                "Choose another name, or overwrite with --force.",
-            )
+            raise _exists(str(output), "Choose another name")
         output.write_text(migration.text, encoding="utf-8")
     if as_json:
         console.answer_json({"text": migration.text, "notes": list(migration.notes)})
@@ -352,7 +343,3 @@ def migrate(
         console.say(note)
     if output is not None:
         console.say(f"Wrote {output}. Check it: convergence validate {output}")
-
-
-def _problem(rule: str, value: str, fix: str) -> ConfigurationError:
-    return ConfigurationError([Problem(key="", rule=rule, value=value, fix=fix)])

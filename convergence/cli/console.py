@@ -1,14 +1,14 @@
-"""What commands write, and where: answers to standard output, everything else to standard error."""
+"""Console: answers go to standard output, everything else to standard error."""
 
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from convergence_core.errors import ConfigurationError, ConvergenceError, RunInterruptedError
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+
+_Item = TypeVar("_Item")
 
 PIPE_WIDTH = 200
 """Characters of a table's line where no terminal tells its own."""
@@ -97,7 +99,7 @@ def json_text(value: object) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return the value in JSON's types; what is not finite becomes ``None``, times ISO texts."""
+    """Return the value in JSON's types: records as objects, times as ISO texts, NaN as ``None``."""
     plained: Any
     match value:
         case None | bool() | int() | str():
@@ -112,6 +114,8 @@ def plain(value: Any) -> Any:
             plained = {str(key): plain(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             plained = [plain(item) for item in value]
+        case _ if is_dataclass(value):
+            plained = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
         case _:
             plained = str(value)
     return plained
@@ -147,13 +151,13 @@ def describe(error: ConvergenceError) -> dict[str, Any]:
 def problem_rows(error: ConfigurationError) -> list[dict[str, Any]]:
     """Return the problems of an error as JSON."""
     names = ("file", "line", "column", "key", "rule", "value", "fix")
-    rows = [{name: getattr(problem, name) for name in names} for problem in error.problems]
     return [
         {
             name: _without_secrets(value) if isinstance(value, str) else value
-            for name, value in row.items()
+            for name in names
+            for value in [getattr(problem, name)]
         }
-        for row in rows
+        for problem in error.problems
     ]
 
 
@@ -198,6 +202,17 @@ def simple_table(
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def table_of(
+    items: Iterable[_Item],
+    columns: Mapping[str, Callable[[_Item], str]],
+    *,
+    right: Sequence[str] = (),
+) -> "Table":
+    """Return a plain table with a row per item; ``columns`` is heading → cell."""
+    rows = [[cell(item) for cell in columns.values()] for item in items]
+    return simple_table([*columns], rows, right=right)
 
 
 def short_path(path: Path) -> str:

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations
-from convergence_core.errors import ConfigurationError, Problem
+from convergence.cli import console, locations, options
+from convergence.cli.options import EXIT_NO
+from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tasks.store import ParquetStore
 
 exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
 importing = typer.Typer(no_args_is_help=True, help="Read datasets into a store.")
-
-EXIT_DOUBTS = 100
-"""Nobody should train on these rows."""
 
 
 class RowFormat(StrEnum):
@@ -62,20 +60,17 @@ def export_preferences(  # noqa: PLR0917 - options of a command
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Write rows that nobody should train on.")
     ] = False,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write preferences as a dataset, with the evidence of each row beside it.
 
     Exit code 100: nothing was written, since nobody should train on it; see --anyway.
     """
-    console.settings.json = as_json
     if output.is_dir():
-        raise ConfigurationError(
-            [Problem(key="--output", rule="must name a file", value=str(output),
-                     fix="That is a folder; write e.g. `--output preferences.jsonl`.")]
-        )  # fmt: skip
+        fix = "That is a folder; write e.g. `--output preferences.jsonl`."
+        raise ConfigurationError.of("--output", "must name a file", fix, value=str(output))
     opened = locations.open_store(store, config)
     from tasks.sao.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
 
@@ -83,12 +78,12 @@ def export_preferences(  # noqa: PLR0917 - options of a command
     dataset = dataset_of(opened, name, split=split.value, anyway=anyway)
     if not (dataset.pairs or dataset.n_unvouched or dataset.n_collapsed):
         console.say(f"{name} has no preferences of the split {split.value} in this store.")
-        raise typer.Exit(EXIT_DOUBTS)
+        raise typer.Exit(EXIT_NO)
     for doubt in dataset.doubts:
         console.say(f"Nobody should train on these rows: {doubt}.")
     if dataset.doubts and not anyway:
         console.say("Nothing was written. With --anyway it is.")
-        raise typer.Exit(EXIT_DOUBTS)
+        raise typer.Exit(EXIT_NO)
     dpo = None
     if config is not None:
         from tasks.inputs.loader import load  # noqa: PLC0415 - where it is named
@@ -122,10 +117,9 @@ def import_preferences(
     config: Annotated[
         Path, typer.Option(help="Configuration of the system that they belong to.")
     ] = Path(locations.CONFIG_NAME),
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Read a dataset into the store: its rows pass the filters again, and no search reads them."""
-    console.settings.json = as_json
     from convergence_core.sao.formats import BadRowError  # noqa: PLC0415 - of datasets alone
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
     from tasks.sao.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
@@ -134,9 +128,7 @@ def import_preferences(
         found, label = import_dataset(load(config), file)
     except (BadRowError, OSError) as error:
         fix = "Give rows as `convergence export preferences` writes them."
-        raise ConfigurationError(
-            [Problem(key=str(file), rule=str(error), value="", fix=fix)]
-        ) from error
+        raise ConfigurationError.of(str(file), str(error), fix) from error
     dropped = {name: n for name, n in found.dropped.items() if n}
     if as_json:
         console.answer_json({"run": label, "rows": len(found.pairs), "dropped": dropped})
@@ -154,7 +146,5 @@ def _only_system(store: "ParquetStore") -> str:
         return names[0]
     known = ", ".join(names) or "none"
     rule = "must name one system" if names else "must name a system, but none has preferences here"
-    raise ConfigurationError(
-        [Problem(key="--system", rule=rule, value="",
-                 fix=f"This store has preferences of: {known}.")]
-    )  # fmt: skip
+    fix = f"This store has preferences of: {known}."
+    raise ConfigurationError.of("--system", rule, fix)

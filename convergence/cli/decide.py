@@ -1,25 +1,22 @@
-"""``promote``, ``rollback``, ``gates``: who is in production, and on what evidence."""
+"""``promote``, ``rollback``, ``gates``: the champion, and the evidence of the gates."""
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
+from convergence.cli.options import EXIT_NO
 from convergence_core.caveats import CASES, TRAFFIC
-from convergence_core.errors import ConfigurationError, Problem, RunNotFoundError
+from convergence_core.errors import ConfigurationError, RunNotFoundError
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
     from convergence_core.result import RunResult
-    from tasks.store.runtime.runtime_store import RuntimeStore
-
-JSON_HELP = "Answer as JSON."
-YES_HELP = "Do not ask."
-EXIT_GATE = 100
-"""The gate says no."""
 
 
 def promote(  # noqa: PLR0917 - Typer's options
@@ -27,7 +24,7 @@ def promote(  # noqa: PLR0917 - Typer's options
         str | None,
         typer.Argument(metavar="[RUN]", help="Label or id. Default: the latest finished run."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    yes: options.Yes = False,
     serve: Annotated[
         bool, typer.Option(help="Put it on offer to requests, under a guard.")
     ] = True,
@@ -42,9 +39,9 @@ def promote(  # noqa: PLR0917 - Typer's options
         float,
         typer.Option(min=0.0, max=0.5, help="How much worse in mean reward is still no rollback."),
     ] = 0.0,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
 ) -> None:
     """Make a run's candidate the champion, if the promotion gate says so.
 
@@ -53,185 +50,149 @@ def promote(  # noqa: PLR0917 - Typer's options
 
     Exit code 100: it says no, or does not know yet.
     """
-    console.settings.json = as_json
-    from tasks.report.phrases import counted  # noqa: PLC0415 - as above
     from tasks.run.adoption import adopt, obstacle, told  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
 
     record = _finished(store, config, run)
     result = _result_of(record)
-    gate, winner = result.gate, result.winner
-    if gate is None or winner is None:
+    _check_gate(result)
+    winner = result.winner
+    assert winner is not None  # noqa: S101 - the gate has passed
+    arm = rival = None
+    with locations.open_runtime(store, config) as state:
+        why = obstacle(state, result)
+        if why is None:
+            _confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
+            arm, rival = adopt(
+                state,
+                result,
+                reason=f"promoted from {result.label}",
+                serve=serve,
+                agent_type=agent_type,
+                holdback=holdback,
+                tolerance=tolerance,
+            )
+    if why is not None:
+        if why == "reigns":
+            _answer(promoted=False, run=result.label, decision="promote")
+        console.say(told(why, result))
+        if why == "changed":
+            raise typer.Exit(EXIT_NO)
+    else:
+        _answer(
+            promoted=True,
+            run=result.label,
+            decision="promote",
+            candidate_id=winner.candidate_id,
+            params=winner.params,
+            arm_id=arm,
+            watched_against=rival,
+        )
+        console.say(f"{winner.label} is the champion of {result.system} now.")
+        if rival is not None:
+            console.say(
+                f"It serves as arm {arm}; a guard compares it with {rival}, which keeps "
+                f"{holdback:.0%} of the requests. `convergence fold` looks."
+            )
+    _release(record.tags.get(FLOW_RUN_TAG))
+
+
+def _check_gate(result: "RunResult") -> None:
+    """Leave with 100 unless the promotion gate says promote."""
+    from tasks.report.phrases import gate_evidence  # noqa: PLC0415 - with its only user
+
+    gate = result.gate
+    if gate is None or result.winner is None:
         console.say(
             f"The gate judged nothing in {result.label}: there must be a candidate, held-out cases, "
             "and a champion or defaults to compare it with."
         )
-        raise typer.Exit(EXIT_GATE)
-    if gate.decision != "promote":
-        _answer(
-            {"promoted": False, "run": result.label, "decision": gate.decision}, as_json=as_json
-        )
-        console.say(
-            f"The gate says {gate.decision}: difference {gate.mean:+.3f} [{gate.low:+.3f}, "
-            f"{gate.high:+.3f}] on {counted(gate, 'held-out case')}, evidence {gate.log_e:.2f} of "
-            f"{gate.log_threshold:.2f} nats. {CASES}"
-        )
-        raise typer.Exit(EXIT_GATE)
-    with open_runtime(store, config) as state:
-        why = obstacle(state, result)
-        if why == "reigns":
-            _answer(
-                {"promoted": False, "run": result.label, "decision": "promote"}, as_json=as_json
-            )
-        if why is not None:
-            console.say(told(why, result))
-            if why == "changed":
-                raise typer.Exit(EXIT_GATE)
-            _release(record.tags.get(FLOW_RUN_TAG))
-            return
-        _confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
-        arms = adopt(
-            state,
-            result,
-            reason=f"promoted from {result.label}",
-            serve=serve,
-            agent_type=agent_type,
-            holdback=holdback,
-            tolerance=tolerance,
-        )
-    _answer(
-        {
-            "promoted": True,
-            "run": result.label,
-            "decision": "promote",
-            "candidate_id": winner.candidate_id,
-            "params": dict(winner.params),
-            "arm_id": arms[0],
-            "watched_against": arms[1],
-        },
-        as_json=as_json,
-    )
-    console.say(f"{winner.label} is the champion of {result.system} now.")
-    if arms[1] is not None:
-        console.say(
-            f"It serves as arm {arms[0]}; a guard compares it with {arms[1]}, which keeps "
-            f"{holdback:.0%} of the requests. `convergence fold` looks."
-        )
-    _release(record.tags.get(FLOW_RUN_TAG))
+    elif gate.decision == "promote":
+        return
+    else:
+        _answer(promoted=False, run=result.label, decision=gate.decision)
+        console.say(f"The gate says {gate.decision}. {gate_evidence(gate)}. {CASES}")
+    raise typer.Exit(EXIT_NO)
 
 
 def rollback(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="api.name of the system.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    yes: options.Yes = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
 ) -> None:
     """Bring back the champion before the present one, on offer in its place."""
-    console.settings.json = as_json
     from tasks.serving.promotion import offer_champion, take_off_offer  # noqa: PLC0415
     from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion  # noqa: PLC0415
-    from tasks.store.runtime.rows import Champion  # noqa: PLC0415
 
-    with open_runtime(store, config) as state:
-        reigning, former = champion_of(state, system), previous_champion(state, system)
-        if reigning is None or former is None:
-            raise ConfigurationError(
-                [
-                    Problem(
-                        key="SYSTEM",
-                        rule="must have had a champion before the present one",
-                        value=system,
-                        fix="`convergence gates` shows which systems had champions.",
-                    )
-                ]
-            )
+    with locations.open_runtime(store, config) as state:
+        present, former = champion_of(state, system), previous_champion(state, system)
+        if present is None or former is None:
+            rule = "must have had a champion before the present one"
+            fix = "`convergence gates` shows which systems had champions."
+            raise ConfigurationError.of("SYSTEM", rule, fix, value=system)
         _confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
         offer_champion(state, system, former)
-        take_off_offer(state, system, reigning)
-        set_champion(
-            state,
-            Champion(
-                system=system,
-                candidate_id=former.candidate_id,
-                params=former.params,
-                run_id=former.run_id,
-                reason=f"rollback from {reigning.candidate_id}",
-                created_us=_now_us(),
-            ),
-        )
-    _answer(
-        {"system": system, "candidate_id": former.candidate_id, "params": former.params},
-        as_json=as_json,
-    )
+        take_off_offer(state, system, present)
+        now_us = int(datetime.now(UTC).timestamp() * 1e6)
+        reason = f"rollback from {present.candidate_id}"
+        set_champion(state, replace(former, reason=reason, created_us=now_us))
+    _answer(system=system, candidate_id=former.candidate_id, params=former.params)
     console.say(f"{former.candidate_id} is the champion of {system} again.")
+
+
+_LOOK_COLUMNS: dict[str, Callable[[Any], str]] = {
+    "when": lambda look: _minute(look.created_us),
+    "system": lambda look: look.system,
+    "kind": lambda look: look.kind,
+    "candidate": lambda look: look.candidate_id or "",
+    "against": lambda look: look.champion_id or "",
+    "verdict": lambda look: look.decision,
+    "n": lambda look: f"{look.n:,}",
+    "evidence": lambda look: f"{look.log_e:.2f} of {look.log_threshold:.2f}",
+}
 
 
 def gates(
     system: Annotated[
         str | None, typer.Argument(metavar="[SYSTEM]", help="Only of this api.name.")
     ] = None,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """List every look of the gates, alarms of drift, and who is champion."""
-    console.settings.json = as_json
     from tasks.store.runtime.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
     from tasks.store.runtime.watches import alarms  # noqa: PLC0415 - as above
 
-    with open_runtime(store, config) as state:
-        found = looks(state, system)
-        drifts = alarms(state, system)
+    with locations.open_runtime(store, config) as state:
+        found, drifts = looks(state, system), alarms(state, system)
         names = sorted({look.system for look in found} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
     if as_json:
-        console.answer_json(
-            {
-                "looks": [
-                    {name: getattr(look, name) for name in look.__slots__} for look in found
-                ],
-                "alarms": [{name: getattr(one, name) for name in one.__slots__} for one in drifts],
-                "champions": {
-                    name: None
-                    if champion is None
-                    else {key: getattr(champion, key) for key in champion.__slots__}
-                    for name, champion in champions.items()
-                },
-            }
-        )
+        console.answer_json({"looks": found, "alarms": drifts, "champions": champions})
         return
-    for one in drifts:
+    for alarm in drifts:
         console.answer(
-            f"Drift {datetime.fromtimestamp(one.created_us / 1e6, UTC):%Y-%m-%d %H:%M}: {one.what} "
-            f"of {one.system}/{one.agent_type} went from {one.before:.3g} to "
-            f"{one.after:.3g}"
+            f"Drift {_minute(alarm.created_us)}: {alarm.what} of {alarm.system}/{alarm.agent_type} "
+            f"went from {alarm.before:.3g} to {alarm.after:.3g}"
         )
     if not found:
         console.say("No gate has looked at anything yet.")
         return
-    columns = ("when", "system", "kind", "candidate", "against", "verdict", "n", "evidence")
-    rows = [
-        (
-            f"{datetime.fromtimestamp(look.created_us / 1e6, UTC):%Y-%m-%d %H:%M}",
-            look.system,
-            look.kind,
-            look.candidate_id or "",
-            look.champion_id or "",
-            look.decision,
-            f"{look.n:,}",
-            f"{look.log_e:.2f} of {look.log_threshold:.2f}",
-        )
-        for look in found
-    ]
-    console.show(console.simple_table(columns, rows, right=("n", "evidence")))
+    console.show(console.table_of(found, _LOOK_COLUMNS, right=("n", "evidence")))
     if any(look.kind != "holdout" for look in found):
         console.answer(f"Verdicts on traffic: {TRAFFIC}")
     if any(look.kind == "holdout" for look in found):
         console.answer(f"Verdicts on held-out cases: {CASES}")
     for name, champion in champions.items():
-        told = "none yet" if champion is None else f"{champion.candidate_id} ({champion.reason})"
-        console.answer(f"Champion of {name}: {told}")
+        text = "none yet" if champion is None else f"{champion.candidate_id} ({champion.reason})"
+        console.answer(f"Champion of {name}: {text}")
+
+
+def _minute(time_us: int) -> str:
+    return f"{datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M}"
 
 
 def _finished(store: Path | None, config: Path | None, name: str | None) -> "RunRecord":
@@ -270,16 +231,6 @@ def _release(flow_run_id: str | None) -> None:
         console.say("Prefect's server does not answer: a flow run that waits for it still waits.")
 
 
-def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
-    """Open the runtime state of a store that exists."""
-    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
-
-    path = locations.store_path(store, config)
-    if not (path / "store.json").is_file():
-        locations.open_store(store, config)  # says what is missing
-    return RuntimeStore(path)
-
-
 def _confirm(question: str, *, yes: bool) -> None:
     """Ask a person; refuse where nobody can answer.
 
@@ -290,24 +241,16 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="--yes",
-                    rule="must be given where nobody can be asked",
-                    value="",
-                    fix="Add --yes to adopt it without a question.",
-                )
-            ]
+        rule, fix = (
+            "must be given where nobody can be asked",
+            "Add --yes to adopt it without a question.",
         )
+        raise ConfigurationError.of("--yes", rule, fix)
     if not typer.confirm(question):
         raise typer.Exit(1)
 
 
-def _answer(value: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
+def _answer(**value: object) -> None:
+    """Answer a JSON object where one was asked for."""
+    if console.settings.json:
         console.answer_json(value)
-
-
-def _now_us() -> int:
-    return int(datetime.now(UTC).timestamp() * 1e6)

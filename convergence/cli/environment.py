@@ -1,26 +1,25 @@
-"""``doctor`` and ``version``: the machine, and this program."""
+"""``doctor`` and ``version``: checks of this machine, and the version of this program."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
 
 
 def doctor(
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
+    store: options.Store = None,
     config: Annotated[
         Path | None,
         typer.Option(help="Configuration whose environment variables are checked as well."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check that this machine can run optimizations, and say what to do where it cannot.
 
     Exit code 1 if a check failed; warnings do not count.
     """
-    console.settings.json = as_json
     from convergence.doctor import examine  # noqa: PLC0415 - loads SQLite and Prefect's settings
 
     if config is None and Path(locations.CONFIG_NAME).is_file():
@@ -28,16 +27,7 @@ def doctor(
     findings = examine(store=locations.store_path(store, config), config=config)
     failed = any(finding.level == "failed" for finding in findings)
     if as_json:
-        rows = [
-            {
-                "check": finding.check,
-                "level": finding.level,
-                "found": finding.found,
-                "fix": finding.fix,
-            }
-            for finding in findings
-        ]
-        console.answer_json({"ok": not failed, "findings": rows})
+        console.answer_json({"ok": not failed, "findings": findings})
     else:
         marks = {"ok": ("ok", "green"), "warning": ("note", "yellow"), "failed": ("FAIL", "red")}
         width = max(len(finding.check) for finding in findings)
@@ -53,10 +43,9 @@ def doctor(
 
 
 def version(
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the version."""
-    console.settings.json = as_json
     from tasks.version import code_version  # noqa: PLC0415 - reads the installed metadata
 
     if as_json:

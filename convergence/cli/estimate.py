@@ -3,31 +3,22 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from convergence.cli import console, locations, options
+from convergence.cli import console, options
 
 if TYPE_CHECKING:
     from convergence.cost_estimate.estimate import RoleEstimate, RunEstimate
     from convergence.cost_estimate.ranges import Range
 
-COLUMNS = ("role", "", "calls", "tokens", "USD", "based on")
-
 
 def estimate(  # noqa: PLR0917 - Typer's options
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")] = Path(
-        locations.CONFIG_NAME
-    ),
-    generations: Annotated[
-        int | None,
-        typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
-    ] = None,
+    config: options.ConfigFile = options.CONFIG_FILE,
+    generations: options.Generations = None,
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Say what a run would cost: calls, tokens and dollars, by role.
 
@@ -55,7 +46,6 @@ def show_estimate(
     Raises:
         ConfigurationError: the configuration or an override is wrong.
     """
-    console.settings.json = as_json
     from convergence.cost_estimate.estimate import estimate as estimate_run  # noqa: PLC0415 - brings NumPy
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
     from tasks.run.opener import with_overrides  # noqa: PLC0415 - brings DuckDB
@@ -71,11 +61,21 @@ def show_estimate(
 
 def _show(found: "RunEstimate") -> None:
     console.answer(f"\n{found.system}: nothing was called.", style="bold")
-    rows = [_row(role) for role in found.roles]
-    total = _row(found.total)
-    if len(rows) > 1 or rows[0][2:5] != total[2:5]:  # several roles, or a limit of the budget
-        rows.append(total)
-    console.show(console.simple_table(COLUMNS, rows, right=("calls", "tokens", "USD")))
+    from convergence_core.budget import dollars  # noqa: PLC0415 - with the answer only
+
+    columns: dict[str, Callable[[RoleEstimate], str]] = {
+        "role": lambda role: role.role,
+        "": lambda role: role.name,
+        "calls": lambda role: _shown(role.calls, _whole),
+        "tokens": lambda role: _shown(role.tokens, _whole),
+        "USD": lambda role: _shown(role.usd, dollars),
+        "based on": lambda role: role.basis,
+    }
+    numeric = ("calls", "tokens", "USD")
+    rows, total = [*found.roles], found.total
+    if len(rows) > 1 or any(columns[name](rows[0]) != columns[name](total) for name in numeric):
+        rows.append(total)  # several roles, or a limit of the budget
+    console.show(console.table_of(rows, columns, right=numeric))
     for role in found.roles:
         if role.unknown is not None:
             console.answer(f"{role.role.capitalize()}: {role.unknown}", style="yellow")
@@ -87,28 +87,14 @@ def _show(found: "RunEstimate") -> None:
     )
 
 
-def _row(role: "RoleEstimate") -> tuple[str, ...]:
-    from convergence_core.budget import dollars  # noqa: PLC0415 - with the answer only
-
-    return (
-        role.role,
-        role.name,
-        _shown(role.calls, _whole),
-        _shown(role.tokens, _whole),
-        _shown(role.usd, dollars),
-        role.basis,
-    )
-
-
 def _shown(found: "Range", show: Callable[[float], str]) -> str:
     """Return a range for people: what is expected, and the ends in brackets."""
     if found.expected is None and found.high is None:
         return "unknown"
     if found.low == found.high and found.expected is not None:
         return show(found.expected)
-    middle = "?" if found.expected is None else show(found.expected)
-    low = "?" if found.low is None else show(found.low)
-    high = "?" if found.high is None else show(found.high)
+    ends = (found.expected, found.low, found.high)
+    middle, low, high = ("?" if end is None else show(end) for end in ends)
     return f"{middle} ({low} to {high})"
 
 

@@ -1,18 +1,17 @@
-"""Where things are: the configuration beside us and the results store it names."""
+"""Locations: the configuration beside us and the results store it names."""
 
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convergence_core.errors import ConfigurationError, Problem, RunNotFoundError
+from convergence_core.errors import ConfigurationError, RunNotFoundError
 
 if TYPE_CHECKING:
     from tasks.store import ParquetStore
+    from tasks.store.runtime.runtime_store import RuntimeStore
 
 CONFIG_NAME = "optimization.yaml"
 DEFAULT_STORE = "./convergence-data"
-STORE_HELP = "Folder of the results store."
-CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if there is one."
 
 
 def store_path(store: Path | None, config: Path | None) -> Path:
@@ -54,6 +53,20 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
     return opened
 
 
+def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
+    """Open the runtime state of a store that exists.
+
+    Raises:
+        RunNotFoundError: there is no store.
+    """
+    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
+
+    path = store_path(store, config)
+    if not (path / "store.json").is_file():
+        open_store(store, config)  # says what is missing
+    return RuntimeStore(path)
+
+
 def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:
     """Return the options by which ``resume`` finds a run of this store again from this folder."""
     options = " --offline" if offline else ""
@@ -73,16 +86,12 @@ def _storage_path(config: Path) -> str:
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="",
-                    rule="must be readable YAML to find the results store",
-                    value=str(reason),
-                    fix="Mend it (`convergence validate`), or name the folder with --store.",
-                    file=str(config),
-                )
-            ]
+        raise ConfigurationError.of(
+            "",
+            "must be readable YAML to find the results store",
+            "Mend it (`convergence validate`), or name the folder with --store.",
+            value=str(reason),
+            file=str(config),
         ) from error
     storage = tree.get("storage") if isinstance(tree, dict) else None
     storage = storage if isinstance(storage, dict) else {}

@@ -1,9 +1,9 @@
-"""``runs``, ``report`` and ``query``: reading what was found. Never imports Prefect."""
+"""``runs``, ``report`` and ``query``: commands that read results, without Prefect."""
 
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
 from convergence_core.errors import QueryError, RunNotFoundError
 from tasks.store.layout import write_file
 from tasks.store.tables.csv_cells import neutral_row
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tasks.store import ParquetStore
     from tasks.store.tables.query import ExportFormat, QueryResult
 
-JSON_HELP = "Answer as JSON."
 MOST_ROWS = 1_000
 """Of a table for people: laying out more takes longer than the query, and nobody reads them."""
 
@@ -47,12 +46,11 @@ def runs(
     system: Annotated[
         str | None, typer.Argument(metavar="[SYSTEM]", help="Only runs of this api.name.")
     ] = None,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the runs of a store, latest first."""
-    console.settings.json = as_json
     opened = locations.open_store(store, config)
     from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
 
@@ -64,9 +62,7 @@ def runs(
         of = f" of {system}" if system else ""
         console.say(f"The store {console.short_path(opened.path)} holds no runs{of} yet.")
         return
-    columns = ("run", "status", "started", "generations", "reward", "seed", "reason")
-    rows = [_shown(record) for record in records]
-    console.show(console.simple_table(columns, rows, right=("generations", "reward", "seed")))
+    console.show(console.table_of(records, _COLUMNS, right=("generations", "reward", "seed")))
     for record in records:
         if record.status == "interrupted":
             options = locations.resume_options(store, config, offline="offline" in record.tags)
@@ -93,19 +89,6 @@ def _time(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
 
 
-def _shown(record: "RunRecord") -> tuple[str, ...]:
-    started = _time(record.started_us)
-    return (
-        record.label,
-        record.status,
-        f"{started:%Y-%m-%d %H:%M}" if started else "",
-        str(record.n_generations),
-        _reward(record),
-        str(record.seed),
-        record.reason or "",
-    )
-
-
 def _reward(record: "RunRecord") -> str:
     """Return the recommended candidate's mean reward and what it rests on, the least biased."""
     summary = json.loads(record.summary_json) if record.summary_json else {}
@@ -114,6 +97,22 @@ def _reward(record: "RunRecord") -> str:
         if winner.get(role):
             return f"{winner[role]['mean']:.3f} {kind}"
     return ""
+
+
+def _started(record: "RunRecord") -> str:
+    started = _time(record.started_us)
+    return f"{started:%Y-%m-%d %H:%M}" if started else ""
+
+
+_COLUMNS: dict[str, Callable[["RunRecord"], str]] = {
+    "run": lambda record: record.label,
+    "status": lambda record: record.status,
+    "started": _started,
+    "generations": lambda record: str(record.n_generations),
+    "reward": _reward,
+    "seed": lambda record: str(record.seed),
+    "reason": lambda record: record.reason or "",
+}
 
 
 def query(  # noqa: PLR0917 - Typer's options
@@ -136,8 +135,8 @@ def query(  # noqa: PLR0917 - Typer's options
             help="A value for $NAME in the SQL; numbers, true, false and null are read as such.",
         ),
     ] = None,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    store: options.Store = None,
+    config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Ask the store in SQL.
@@ -247,8 +246,8 @@ def report(  # noqa: PLR0917 - Typer's options
         Path | None,
         typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
     ] = None,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    store: options.Store = None,
+    config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Tell what a finished run found, with intervals and plots."""
@@ -293,15 +292,11 @@ def _rendered(record: "RunRecord", form: ReportFormat) -> str:
         case ReportFormat.JSON:
             return console.json_text(result.to_json())
         case ReportFormat.HTML:
-            from convergence_core.visualization import (  # noqa: PLC0415 - with its only user
-                visualizations_of,
-            )
-            from tasks.report.figures import (  # noqa: PLC0415 - as above
-                import_matplotlib_without_help,
-            )
+            from convergence_core.visualization import visualizations_of  # noqa: PLC0415 - with its only user
+            from tasks.report import figures  # noqa: PLC0415 - as above
             from tasks.report.page import report_html  # noqa: PLC0415 - as above
 
-            import_matplotlib_without_help()
+            figures.import_matplotlib_without_help()
             return report_html(result, visualizations_of(record.config_json))
         case ReportFormat.MD:
             from tasks.report.markdown import report_markdown  # noqa: PLC0415 - with its only user

@@ -1,19 +1,17 @@
-"""``ope``: what another policy would have earned."""
+"""``ope``: off-policy estimates of a policy's mean reward."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations
-from convergence_core.errors import ConfigurationError, Problem
+from convergence.cli import console, locations, options
+from convergence.cli.options import EXIT_NO
+from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from convergence_core.bandit.off_policy import OffPolicyEstimate, PolicyValue
     from tasks.serving.off_policy_log import NamedLog
-
-EXIT_ALARM = 100
-"""The log says too little: a gate that says no."""
 
 
 def ope(  # noqa: PLR0917 - Typer's options
@@ -37,15 +35,14 @@ def ope(  # noqa: PLR0917 - Typer's options
     least_ess: Annotated[
         float, typer.Option(min=1, help="Effective sample size below which the alarm fires.")
     ] = 100.0,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Estimate from a log what another policy would have earned.
 
     Exit code 100: the log says too little about that policy.
     """
-    console.settings.json = as_json
     from convergence_core.bandit.off_policy import estimate, fitted_model  # noqa: PLC0415 - brings NumPy
     from tasks.serving.off_policy_log import target_of  # noqa: PLC0415 - as above
 
@@ -65,7 +62,7 @@ def ope(  # noqa: PLR0917 - Typer's options
     for alarm in result.alarms:
         console.say(f"Alarm: {alarm}", "bold red")
     if result.alarms:
-        raise typer.Exit(EXIT_ALARM)
+        raise typer.Exit(EXIT_NO)
 
 
 def _log(name: str, columns: list[str], store: Path | None, config: Path | None) -> "NamedLog":
@@ -75,23 +72,10 @@ def _log(name: str, columns: list[str], store: Path | None, config: Path | None)
         pairs = [text.partition("=") for text in columns]
         wrong = [key for key, equals, value in pairs if not equals or not value]
         if wrong:
-            raise ConfigurationError(
-                [
-                    Problem(
-                        key="--column",
-                        rule="must have the form name=column",
-                        value=wrong[0],
-                        fix="Write e.g. --column reward=click.",
-                    )
-                ]
-            )
+            rule, fix = "must have the form name=column", "Write e.g. --column reward=click."
+            raise ConfigurationError.of("--column", rule, fix, value=wrong[0])
         return read_log(Path(name), {key: value for key, _, value in pairs})
-    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
-
-    path = locations.store_path(store, config)
-    if not (path / "store.json").is_file():
-        locations.open_store(store, config)  # says what is missing
-    with RuntimeStore(path) as state:
+    with locations.open_runtime(store, config) as state:
         return stored_log(state, name)
 
 
@@ -100,21 +84,13 @@ def _values(result: "OffPolicyEstimate") -> "dict[str, PolicyValue | None]":
 
 
 def _plain(result: "OffPolicyEstimate", found: "NamedLog") -> dict[str, object]:
+    names = ("ess", "n_matching", "mean_weight", "largest_weight", "logged")
     return {
         "n": result.n,
         "n_left_out": found.n_left_out,
         "arms": found.arms,
-        "ess": result.ess,
-        "n_matching": result.n_matching,
-        "mean_weight": result.mean_weight,
-        "largest_weight": result.largest_weight,
-        "logged": result.logged,
-        "estimates": {
-            name.lower(): None
-            if v is None
-            else {"mean": v.mean, "low": v.low, "high": v.high, "level": v.level}
-            for name, v in _values(result).items()
-        },
+        **{name: getattr(result, name) for name in names},
+        "estimates": {name.lower(): value for name, value in _values(result).items()},
         "missing": result.missing,
         "alarms": result.alarms,
     }
@@ -125,10 +101,10 @@ def _show(result: "OffPolicyEstimate", found: "NamedLog") -> None:
         f"{result.n:,} requests, {len(found.arms):,} arms, {found.n_left_out:,} rows left out; "
         f"the policy that ran earned {result.logged:.5g} on average."
     )
-    told = [(name, v) for name, v in _values(result).items() if v is not None]
-    if told:
-        rows = [(name, f"{v.mean:.5g}", f"[{v.low:.5g}, {v.high:.5g}]") for name, v in told]
-        level = f"{100 * told[0][1].level:g} % interval"
+    known = [(name, v) for name, v in _values(result).items() if v is not None]
+    if known:
+        rows = [(name, f"{v.mean:.5g}", f"[{v.low:.5g}, {v.high:.5g}]") for name, v in known]
+        level = f"{100 * known[0][1].level:g} % interval"
         console.show(
             console.simple_table(("estimate", "mean reward", level), rows, right=("mean reward",))
         )

@@ -1,18 +1,17 @@
-"""``up``, ``deploy``, ``down``: server and worker of this machine, and what they run by night."""
+"""``up``, ``deploy``, ``down``: Prefect's server, its worker, and nightly deployments."""
 
 import contextlib
 import re
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
 from convergence_core.errors import ConfigurationError, PrefectServerError, Problem
 
-JSON_HELP = "Answer as JSON."
 POOL = "local"
 
 
@@ -20,13 +19,12 @@ def up(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server.")] = 4200,
     pool: Annotated[str, typer.Option(help="Work pool of the worker.")] = POOL,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Start Prefect's server and a worker on this machine, in the background.
 
     Started already, it says where. `convergence down` ends both.
     """
-    console.settings.json = as_json
     from deployments.nightly import services  # noqa: PLC0415 - only where it is needed
 
     found = services.up(services.home(), host=host, port=port, pool=pool, working_dir=Path.cwd())
@@ -40,14 +38,11 @@ def up(
     console.say("Next: `convergence deploy`. `convergence down` ends both.")
 
 
-def down(
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
-) -> None:
+def down(as_json: options.AsJson = False) -> None:
     """End the server and the worker that `convergence up` started.
 
     A run in progress is stopped; what was paid is kept, and it can be resumed.
     """
-    console.settings.json = as_json
     from deployments.nightly import services  # noqa: PLC0415 - only where it is needed
 
     found = services.down(services.home())
@@ -82,14 +77,13 @@ def deploy(  # noqa: PLR0917 - Typer's options
         str | None,
         typer.Option(metavar="NAME", help="The same, for a webhook that takes Slack's form."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly.
 
     Twice is as good as once: what is there is brought to what it should be. The server is that of
     Prefect's settings, else the one that `convergence up` started.
     """
-    console.settings.json = as_json
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
 
     loaded = load(config)
@@ -120,18 +114,12 @@ def deploy(  # noqa: PLR0917 - Typer's options
             suffix=suffix,
         )
     if as_json:
-        console.answer_json(
-            {
-                "pool": done.pool,
-                "deployments": list(done.deployments),
-                "automations": list(done.automations),
-            }
-        )
+        names = ("pool", "deployments", "automations")
+        console.answer_json({name: getattr(done, name) for name in names})
         return
     for one in planned:
         when = "by hand" if one.cron is None else f"{one.cron} {timezone}"
-        if not one.is_active:
-            when = "off"
+        when = when if one.is_active else "off"
         console.say(f"{one.full_name:<24} {when:<18} {one.description}")
     console.say(f"Run one now: prefect deployment run {planned[0].full_name}")
 
@@ -162,31 +150,23 @@ def _check_schedule(cron: str, timezone: str) -> None:
     Raises:
         ConfigurationError: the zone or the expression is none.
     """
-    problems = []
-    try:
-        zoneinfo.ZoneInfo(timezone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        problems.append(
-            Problem(
-                key="--timezone",
-                rule="must be an IANA name",
-                value=timezone,
-                fix="For example `--timezone Europe/Berlin`.",
-            )
-        )
-    try:
-        from prefect.schedules import Cron  # noqa: PLC0415 - takes seconds
+    from prefect.schedules import Cron  # noqa: PLC0415 - takes seconds
 
-        Cron(cron, timezone="UTC")
-    except ValueError:
-        problems.append(
-            Problem(
-                key="--cron",
-                rule="must be a cron expression of five fields",
-                value=cron,
-                fix='For example `--cron "0 2 * * *"`, every night at two.',
-            )
-        )
+    def is_right(make: Callable[[], object]) -> bool:
+        try:
+            make()
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+            return False
+        return True
+
+    problems = []
+    if not is_right(lambda: zoneinfo.ZoneInfo(timezone)):
+        rule, fix = "must be an IANA name", "For example `--timezone Europe/Berlin`."
+        problems.append(Problem(key="--timezone", rule=rule, value=timezone, fix=fix))
+    if not is_right(lambda: Cron(cron, timezone="UTC")):
+        rule = "must be a cron expression of five fields"
+        fix = 'For example `--cron "0 2 * * *"`, every night at two.'
+        problems.append(Problem(key="--cron", rule=rule, value=cron, fix=fix))
     if problems:
         raise ConfigurationError(problems)
 

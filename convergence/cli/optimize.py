@@ -19,25 +19,14 @@ if TYPE_CHECKING:
 EXIT_ERROR = 1
 """No candidate can be recommended."""
 EXIT_BUDGET = 3
-OFFLINE_HELP = (
-    "Let the built-in stand-in answer for every chat model: no key, no cost. What it answers says "
-    "nothing about real models."
-)
-QUIET_HELP = "Show no progress; print the result only."
-JSON_HELP = "Print the result as one JSON object, and nothing else."
 
 
 def optimize(  # noqa: PLR0917 - Typer's options
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="optimization.yaml")] = Path(
-        locations.CONFIG_NAME
-    ),
+    config: options.ConfigFile = options.CONFIG_FILE,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Same seed, same run. Over optimization.seed.")
     ] = None,
-    generations: Annotated[
-        int | None,
-        typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
-    ] = None,
+    generations: options.Generations = None,
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
@@ -46,28 +35,22 @@ def optimize(  # noqa: PLR0917 - Typer's options
         bool,
         typer.Option("--dry-run", help="Make no call: tell what the run would cost, and end."),
     ] = False,
-    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
+    offline: options.Offline = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Folder of the result files. Over output.save_path."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    quiet: options.Quiet = False,
+    as_json: options.ResultAsJson = False,
 ) -> None:
     """Run an optimization.
 
     Ctrl-C ends it cleanly and keeps all that was paid; `convergence resume` goes on. Exit code 3:
     the budget was reached; the result is what could be learned within it.
     """
-    console.settings.json = as_json
     budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
     if dry_run:
-        show_estimate(
-            config,
-            generations=generations,
-            budget=budget,
-            as_json=as_json,
-        )
+        show_estimate(config, generations=generations, budget=budget, as_json=as_json)
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
@@ -76,8 +59,8 @@ def optimize(  # noqa: PLR0917 - Typer's options
         from tasks.run.opener import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 
         loaded = load(config)
-        for told in without_effect(loaded.configuration):
-            console.say(f"No effect: {told}.", style="yellow")
+        for sentence in without_effect(loaded.configuration):
+            console.say(f"No effect: {sentence}.", style="yellow")
         return prepare_run(
             loaded,
             seed=seed,
@@ -88,8 +71,8 @@ def optimize(  # noqa: PLR0917 - Typer's options
             on_event=listener,
         )
 
-    place = locations.resume_options(None, config, offline=offline)
-    _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
+    where = locations.resume_options(None, config, offline=offline)
+    _run(prepare, where=where, offline=offline, quiet=quiet, as_json=as_json)
 
 
 def resume(  # noqa: PLR0917 - as above
@@ -111,17 +94,16 @@ def resume(  # noqa: PLR0917 - as above
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
     max_minutes: options.MaxMinutes = None,
-    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    offline: options.Offline = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    quiet: options.Quiet = False,
+    as_json: options.ResultAsJson = False,
 ) -> None:
     """Go on with a run that was stopped, killed, or ended by a limit that is raised now.
 
     Finished calls are not made again. A finished run stays as it is; a new one goes on from it.
     """
-    console.settings.json = as_json
     budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
@@ -137,19 +119,12 @@ def resume(  # noqa: PLR0917 - as above
             on_event=listener,
         )
 
-    place = locations.resume_options(store, config, offline=offline)
-    _run(prepare, place=place, offline=offline, quiet=quiet, as_json=as_json)
+    where = locations.resume_options(store, config, offline=offline)
+    _run(prepare, where=where, offline=offline, quiet=quiet, as_json=as_json)
 
 
-def _budget(
-    max_usd: float | None, max_calls: int | None, max_tokens: int | None, max_minutes: float | None
-) -> dict[str, float | None]:
-    return {
-        "max_usd": max_usd,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_minutes": max_minutes,
-    }
+def _budget(*limits: float | None) -> dict[str, float | None]:
+    return dict(zip(("max_usd", "max_calls", "max_tokens", "max_minutes"), limits, strict=True))
 
 
 @contextlib.contextmanager
@@ -167,7 +142,7 @@ def _mock(*, wanted: bool) -> Iterator[str | None]:
 def _run(
     prepare: Callable[[Listener | None, str | None], "Run"],
     *,
-    place: str,
+    where: str,
     offline: bool,
     quiet: bool,
     as_json: bool,
@@ -182,9 +157,9 @@ def _run(
         ProgressDisplay(open_screen(quiet=quiet or as_json)) as progress,
         _mock(wanted=offline) as mock_url,
     ):
-        # Nobody watches a quiet run, so nobody is told of its cells.
+        # A quiet run has no listener.
         running = prepare(None if quiet or as_json else progress, mock_url)
-        go_on = f"Go on with: convergence resume {running.label}{place}"
+        go_on = f"Go on with: convergence resume {running.label}{where}"
         try:
             with stops_cleanly(
                 running.stop,
@@ -201,7 +176,7 @@ def _run(
             stop_server()
             raise
         except RunInterruptedError:
-            if place:  # else the error's own advice is enough
+            if where:  # else the error's own advice is enough
                 progress.say(go_on)
             raise
     if as_json:
@@ -216,7 +191,7 @@ def _run(
 
 
 def exit_code_of(result: "RunResult") -> int:
-    """Return 3 where a limit of the budget ended the run, 1 where nobody can be recommended."""
+    """Return 3 where a limit of the budget ended the run, 1 where no candidate is recommended."""
     if result.status == "budget":
         return EXIT_BUDGET
     return EXIT_ERROR if result.winner is None else 0

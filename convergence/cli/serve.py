@@ -1,11 +1,10 @@
 """``serve``: choices of arms and rewards over HTTP."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convergence.cli import console, locations
+from convergence.cli import console, locations, options
 
 LIMITS = "Limits"
 
@@ -51,8 +50,8 @@ def serve(  # noqa: PLR0917 - Typer's options
             rich_help_panel=LIMITS,
         ),
     ] = 30,
-    store: Annotated[Path | None, typer.Option(help=locations.STORE_HELP)] = None,
-    config: Annotated[Path | None, typer.Option(help=locations.CONFIG_HELP)] = None,
+    store: options.Store = None,
+    config: options.Config = None,
 ) -> None:
     """Serve requests over HTTP: arms chosen, rewards learned, gates shown.
 
@@ -67,7 +66,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     tokens = read_tokens(token or [])
-    options = ServiceOptions(
+    service_options = ServiceOptions(
         host=host,
         port=port,
         max_body=max_body,
@@ -77,7 +76,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         has_docs=docs,
     )
     with RuntimeStore(locations.store_path(store, config)) as opened:
-        service = Service(opened, tokens, options)
+        service = Service(opened, tokens, service_options)
         console.answer(f"Serving {opened.root} at {service.url}")
         if not is_loopback(host):
             console.say(
