@@ -50,7 +50,7 @@ def mock(  # noqa: PLR0917 - Typer's options
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the address and nothing else.")
     ] = False,
-    seed: Annotated[int, _fault("Of the faults: same seed, same fates.")] = 0,
+    seed: Annotated[int, _fault("Of the faults: same seed, same faults.")] = 0,
     rate_429: Annotated[float, _share("Answered 429.", "--rate-429")] = 0.0,
     retry_after: Annotated[float, _fault("Seconds that a 429 asks for.", min=0.0)] = 1.0,
     retry_after_form: Annotated[str, _fault("seconds, ms or date.")] = "seconds",

@@ -1,21 +1,24 @@
-"""``/v1/completions``: continuing prompts, and echo with log-probabilities."""
+"""``/v1/completions``: continued prompts, and echo with log-probabilities."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
-from tasks.mock.chat import MOST_TOKENS, top_words
-from tasks.mock.engine import Chosen, Engine
+from tasks.mock.chat import likeliest
+from tasks.mock.engine import AnswerChoice, Engine
 from tasks.mock.protocol import (
     MOST_CHOICES,
     MOST_LOGPROBS,
+    MOST_TOKENS,
     ApiError,
+    Attempt,
     Payload,
     TokenUsage,
     flag,
+    includes_usage,
     refuse_prompt_logprobs,
     sampling,
-    tells_usage,
     text,
     whole,
 )
@@ -27,49 +30,62 @@ DEFAULT_LIMIT = 16
 """Tokens of a completion when the request sets no limit, as in OpenAI's API."""
 
 
-def completions(brain: Engine, body: Mapping[str, Any], digest: str) -> Payload:
+def completions(engine: Engine, attempt: Attempt) -> Payload:
     """Continue one or more prompts.
 
     Raises:
         ApiError: the request is wrong, or strict and with an unknown word.
         UntrainedError: the tiny model must be trained first.
     """
+    body = attempt.body
     refuse_prompt_logprobs(body)
     model = text(body, "model")
     n = whole(body, "n", 1, MOST_CHOICES) or 1
     top = whole(body, "logprobs", 0, MOST_LOGPROBS)
     echo = flag(body, "echo")
-    if brain.has("ignore"):
+    if engine.has("ignore"):
         echo, top = False, None
     limit = whole(body, "max_tokens", 0, MOST_TOKENS)
-    drawn = sampling(body)
+    settings = {"limit": DEFAULT_LIMIT if limit is None else limit, **sampling(body)}
     choices: list[dict[str, Any]] = []
-    total = TokenUsage()
+    tokens = TokenUsage()
     for prompt in _prompts(body):
-        ask = ModelRequest(
-            model=model,
-            messages=(Message(role="user", text=prompt),),
-            limit=DEFAULT_LIMIT if limit is None else limit,
-            **drawn,
-        )
+        messages = (Message(role="user", text=prompt),)
+        request = ModelRequest(model=model, messages=messages, **settings)
         exact = top is not None or echo
         if exact:
-            brain.ids(prompt)
-        tiny = exact or brain.speaks_tiny(prompt)
-        chosen = brain.choose(ask, n, tiny=tiny)
-        total = _sum(total, brain.tokens(ask, chosen, tiny=tiny))
-        for one in chosen:
-            choices.append(_choice(brain, ask, one, len(choices), echo=echo, top=top))
-    head = {"id": f"cmpl-{digest[:24]}", "object": "text_completion", "created": 0, "model": model}
-    if flag(body, "stream"):
-        tells = tells_usage(body)
-        events = [{**head, "choices": [choice]} for choice in choices]
-        if tells:
-            events.append({**head, "choices": [], "usage": total.usage()})
-        return Payload(events=events, model=model, tokens=total, tells_usage=tells)
-    return Payload(
-        body={**head, "choices": choices, "usage": total.usage()}, model=model, tokens=total
-    )
+            engine.ids(prompt)
+        tiny = exact or engine.uses_tiny_model(prompt)
+        chosen = engine.choose(request, n, tiny=tiny)
+        tokens += engine.tokens(request, chosen, tiny=tiny)
+        for choice in chosen:
+            written = choice.written
+            logprobs = None
+            if top is not None:
+                logprobs = _logprobs(engine, request, choice, echo=echo, top=top)
+            choices.append(
+                {
+                    "index": len(choices),
+                    "text": f"{prompt} {written.text}".strip() if echo else written.text,
+                    "logprobs": logprobs,
+                    "finish_reason": "stop" if written.complete else "length",
+                }
+            )
+    head: dict[str, Any] = {
+        "id": f"cmpl-{attempt.digest[:24]}",
+        "object": "text_completion",
+        "created": 0,
+        "model": model,
+    }
+    usage = tokens.usage()
+    if not flag(body, "stream"):
+        answer = {**head, "choices": choices, "usage": usage}
+        return Payload(body=answer, model=model, tokens=tokens)
+    has_usage = includes_usage(body)
+    events = [{**head, "choices": [choice]} for choice in choices]
+    if has_usage:
+        events.append({**head, "choices": [], "usage": usage})
+    return Payload(events=events, model=model, tokens=tokens, has_usage=has_usage)
 
 
 def _prompts(body: Mapping[str, Any]) -> list[str]:
@@ -93,64 +109,32 @@ def _prompts(body: Mapping[str, Any]) -> list[str]:
     )
 
 
-def _choice(
-    brain: Engine, ask: ModelRequest, chosen: Chosen, index: int, *, echo: bool, top: int | None
-) -> dict[str, Any]:
-    written = chosen.written.text
-    told = f"{ask.text} {written}".strip() if echo else written
-    return {
-        "index": index,
-        "text": told,
-        "logprobs": None if top is None else _logprobs(brain, ask, chosen, echo=echo, top=top),
-        "finish_reason": "stop" if chosen.written.complete else "length",
-    }
-
-
 def _logprobs(
-    brain: Engine, ask: ModelRequest, chosen: Chosen, *, echo: bool, top: int
+    engine: Engine, request: ModelRequest, choice: AnswerChoice, *, echo: bool, top: int
 ) -> dict[str, Any]:
-    prompt = brain.ids(ask.text)
-    after = brain.expected(prompt, ask.temperature)
+    prompt = engine.ids(request.text)
+    after = engine.after(prompt, request.temperature)
     rows: list[Floats | None] = []
     ids: list[int] = []
     if echo:
-        before = after[:-1]
-        if brain.has("off_by_one"):
-            before = [*before[:1], *before[:-1]]
-        rows += [None, *before]
+        rows += [None, *engine.within(after)]
         ids += prompt
-    if chosen.sample is not None and chosen.sample.ids:
+    if choice.sample is not None and choice.sample.ids:
         # What follows the prompt is reported as echo would report it.
         rows.append(after[-1])
-        rows += [brain.reported(row, ask.temperature) for row in chosen.sample.rows[1:]]
-        ids += chosen.sample.ids
+        rows += [engine.reported(row, request.temperature) for row in choice.sample.rows[1:]]
+        ids += choice.sample.ids
     words = [VOCABULARY[i] for i in ids]
     pairs = list(zip(ids, rows, strict=True))
+    offsets = accumulate((len(word) + 1 for word in words), initial=0)
     return {
         "tokens": words,
         "token_logprobs": [None if row is None else math.log(row[i]) for i, row in pairs],
         "top_logprobs": [None if row is None else _top(i, row, top) for i, row in pairs],
-        "text_offset": _offsets(words),
+        "text_offset": [*offsets][: len(words)],
     }
 
 
 def _top(i: int, row: Floats, n: int) -> dict[str, float]:
     """Return the likeliest words, and the word itself whether it is one of them or not."""
-    return {**dict(top_words(row, n)), VOCABULARY[i]: math.log(row[i])}
-
-
-def _offsets(words: Sequence[str]) -> list[int]:
-    offsets, at = [], 0
-    for word in words:
-        offsets.append(at)
-        at += len(word) + 1
-    return offsets
-
-
-def _sum(a: TokenUsage, b: TokenUsage) -> TokenUsage:
-    return TokenUsage(
-        prompt=a.prompt + b.prompt,
-        cached=a.cached + b.cached,
-        completion=a.completion + b.completion,
-        reasoning=a.reasoning + b.reasoning,
-    )
+    return {VOCABULARY[k]: math.log(row[k]) for k in (*likeliest(row)[:n], i)}

@@ -1,4 +1,4 @@
-"""What the server counts: requests, tokens, pauses that clients ignored; and its log.
+"""Counts of a mock server: requests, tokens, pauses that clients ignored; and its log.
 
 Equal requests have equal hashes: method, path, query without the key, and canonical body.
 """
@@ -17,31 +17,27 @@ _CLOCKS_DIFFER_BY_S = 0.001
 
 
 class RequestCounts:
-    """The server's own books; safe to read and write from several threads."""
+    """The server's own account; safe to read and write from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._in_flight = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        self._calls = 0
-        self._most_in_flight = self._in_flight
-        self._attempts: Counter[str] = Counter()
-        self._answered: Counter[str] = Counter()
-        self._statuses: Counter[str] = Counter()
-        self._fates: Counter[str] = Counter()
-        self._told: dict[str, Counter[str]] = {}
-        self._untold: dict[str, Counter[str]] = {}
-        self._recent: deque[str] = deque(maxlen=RECENT)
-        self._not_before: dict[str, float] = {}
-        self._violations = 0
-        self._abandoned = 0
+        self.reset()
 
     def reset(self) -> None:
         """Forget everything but the requests in flight."""
         with self._lock:
-            self._clear()
+            self._calls = self._violations = self._abandoned = 0
+            self._most_in_flight = self._in_flight
+            self._attempts: Counter[str] = Counter()
+            self._answered: Counter[str] = Counter()
+            self._statuses: Counter[str] = Counter()
+            self._faults: Counter[str] = Counter()
+            self._readable: dict[str, Counter[str]] = {}
+            """Model → tokens that clients could read in usage blocks."""
+            self._unreadable: dict[str, Counter[str]] = {}
+            self._recent: deque[str] = deque(maxlen=RECENT)
+            self._not_before: dict[str, float] = {}
 
     def arrive(self) -> int:
         """Count a request in, and return how many are in flight with it."""
@@ -62,8 +58,7 @@ class RequestCounts:
             self._attempts[digest] += 1
             self._recent.append(digest)
             not_before = self._not_before.pop(digest, now_s)
-            if now_s < not_before - _CLOCKS_DIFFER_BY_S:
-                self._violations += 1
+            self._violations += now_s < not_before - _CLOCKS_DIFFER_BY_S
             return self._attempts[digest]
 
     def pause(self, digest: str, not_before_s: float) -> None:
@@ -71,10 +66,10 @@ class RequestCounts:
         with self._lock:
             self._not_before[digest] = max(not_before_s, self._not_before.get(digest, 0.0))
 
-    def fate(self, fate: str) -> None:
-        """Count what happened to an attempt."""
+    def fault(self, kind: str) -> None:
+        """Count the fault that an attempt met; ``answer`` for none."""
         with self._lock:
-            self._fates[fate] += 1
+            self._faults[kind] += 1
 
     def status(self, status: int) -> None:
         """Count the status of a response that is sent."""
@@ -82,7 +77,7 @@ class RequestCounts:
             self._statuses[str(status)] += 1
 
     def answered(
-        self, digest: str, model: str, tokens: TokenUsage, *, whole: bool, told: bool
+        self, digest: str, model: str, tokens: TokenUsage, *, whole: bool, readable: bool
     ) -> None:
         """Count an answer and its tokens.
 
@@ -91,13 +86,13 @@ class RequestCounts:
             model: the model's name.
             tokens: what the answer is billed for.
             whole: whether it is sent whole and valid.
-            told: whether the client can read the tokens in it: not so in a stream without usage.
+            readable: whether the client can read the tokens: not so in a stream without usage.
         """
         with self._lock:
             if whole:
                 self._answered[digest] += 1
-            book = (self._told if told else self._untold).setdefault(model, Counter())
-            book.update({"answers": 1, **tokens.to_json()})
+            account = self._readable if readable else self._unreadable
+            account.setdefault(model, Counter()).update({"answers": 1, **tokens.to_json()})
 
     def abandoned(self) -> None:
         """Count a client that went away before its answer."""
@@ -116,9 +111,9 @@ class RequestCounts:
                 "in_flight": self._in_flight,
                 "max_in_flight": self._most_in_flight,
                 "by_status": dict(self._statuses),
-                "by_fate": dict(self._fates),
-                "tokens": {model: dict(book) for model, book in self._told.items()},
-                "untold_tokens": {model: dict(book) for model, book in self._untold.items()},
+                "by_fate": dict(self._faults),
+                "tokens": {model: dict(used) for model, used in self._readable.items()},
+                "untold_tokens": {model: dict(used) for model, used in self._unreadable.items()},
                 "retry_after_violations": self._violations,
                 "recent": list(self._recent),
             }

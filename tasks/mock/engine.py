@@ -1,10 +1,10 @@
-"""What the endpoints share: the tiny model with its fault modes, and the cache of prefixes."""
+"""Engine of the endpoints: the tiny model with its fault modes, and the prefix cache."""
 
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tasks.mock.fault_modes import FaultMode
+from tasks.mock.options import FaultMode
 from tasks.mock.protocol import ApiError, TokenUsage
 from tasks.mock.requests import ModelRequest, Written
 from tasks.mock.responder import respond
@@ -32,7 +32,7 @@ class UntrainedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class AnswerChoice:
     """One choice of an answer."""
 
     written: Written
@@ -44,8 +44,8 @@ class Engine:
     """Answers questions; safe to use from several threads."""
 
     def __init__(self, *, fault_modes: Iterable[FaultMode] = (), strict: bool = False) -> None:
-        self.fault_modes = frozenset(fault_modes)
-        self.strict = strict
+        self._fault_modes = frozenset(fault_modes)
+        self._strict = strict
         self._cache = PrefixCache()
         self._lock = threading.Lock()
         self._before: tuple[list[int], list[Floats]] = ([], [])
@@ -58,7 +58,7 @@ class Engine:
 
     def has(self, mode: FaultMode) -> bool:
         """Whether the server is to have this fault."""
-        return mode in self.fault_modes
+        return mode in self._fault_modes
 
     def ids(self, text: str) -> list[int]:
         """Return a text's words as the tiny model knows them.
@@ -71,13 +71,13 @@ class Engine:
         except UnknownWordError as error:
             raise ApiError(str(error), code="unknown_word") from error
 
-    def speaks_tiny(self, text: str) -> bool:
+    def uses_tiny_model(self, text: str) -> bool:
         """Whether the tiny model answers a text: it knows every word, or the server is strict.
 
         Raises:
             ApiError: the server is strict and a word is unknown.
         """
-        if self.strict:
+        if self._strict:
             self.ids(text)
             return True
         try:
@@ -85,7 +85,11 @@ class Engine:
         except UnknownWordError:
             return False
 
-    def expected(self, ids: Sequence[int], temperature: float) -> list[Floats]:
+    def reported(self, row: Floats, temperature: float) -> Floats:
+        """Return a distribution as this server reports it."""
+        return tempered(row, temperature) if self.has("temperature") else row
+
+    def after(self, ids: Sequence[int], temperature: float) -> list[Floats]:
         """Return the distributions after each word of a text, as this server reports them."""
         model = _model()
         rows = [model.row(ids[:n]) for n in range(1, len(ids) + 1)]
@@ -93,47 +97,50 @@ class Engine:
             rows = self._stale(list(ids), rows)
         return [self.reported(row, temperature) for row in rows]
 
-    def reported(self, row: Floats, temperature: float) -> Floats:
-        """Return a distribution as this server reports it."""
-        return tempered(row, temperature) if self.has("temperature") else row
+    def within(self, after: list[Floats]) -> list[Floats]:
+        """Return the distributions of each word of a text but the first, given those after each."""
+        before = after[:-1]
+        return [*before[:1], *before[:-1]] if self.has("off_by_one") else before
 
-    def choose(self, ask: ModelRequest, n: int, *, tiny: bool) -> list[Chosen]:
+    def choose(self, request: ModelRequest, n: int, *, tiny: bool) -> list[AnswerChoice]:
         """Write ``n`` answers."""
         if not tiny:
-            return [Chosen(written=respond(ask, index)) for index in range(n)]
-        ids = self.ids(ask.text)
-        return [self._continue(ids, ask, index) for index in range(n)]
+            return [AnswerChoice(written=respond(request, index)) for index in range(n)]
+        ids = self.ids(request.text)
+        return [self._continue(ids, request, index) for index in range(n)]
 
-    def tokens(self, ask: ModelRequest, chosen: Sequence[Chosen], *, tiny: bool) -> TokenUsage:
+    def tokens(
+        self, request: ModelRequest, choices: Sequence[AnswerChoice], *, tiny: bool
+    ) -> TokenUsage:
         """Return what an answer is billed for."""
-        if tiny:
-            prompt, n_prompt = ask.text.split(), len(ask.text.split())
-        else:
-            prompt = [piece for m in ask.messages for piece in (m.role, *pieces(m.text))]
+        prompt = request.text.split()
+        n_prompt = len(prompt)
+        if not tiny:
+            prompt = [piece for m in request.messages for piece in (m.role, *pieces(m.text))]
             # The role is one of the four tokens that a message costs beside its text.
-            n_prompt = len(prompt) + (PER_MESSAGE - 1) * len(ask.messages) + PER_REQUEST
-        reasoning = sum(choice.written.n_reasoning for choice in chosen)
+            n_prompt = len(prompt) + (PER_MESSAGE - 1) * len(request.messages) + PER_REQUEST
+        reasoning = sum(choice.written.n_reasoning for choice in choices)
         return TokenUsage(
             prompt=n_prompt,
-            cached=self._cache.cached_tokens(ask.model, prompt),
-            completion=sum(choice.written.n_tokens for choice in chosen) + reasoning,
+            cached=self._cache.cached_tokens(request.model, prompt),
+            completion=sum(choice.written.n_tokens for choice in choices) + reasoning,
             reasoning=reasoning,
         )
 
-    def _continue(self, ids: Sequence[int], ask: ModelRequest, index: int) -> Chosen:
+    def _continue(self, ids: Sequence[int], request: ModelRequest, index: int) -> AnswerChoice:
         sample = _model().sample(
             ids,
-            n=_TINY_LIMIT if ask.limit is None else ask.limit,
-            temperature=ask.temperature,
-            chance=("sample", ask.model, ask.seed, ask.temperature, index, *ids),
+            n=_TINY_LIMIT if request.limit is None else request.limit,
+            temperature=request.temperature,
+            draw=("sample", request.model, request.seed, request.temperature, index, *ids),
         )
         words = decode(sample.ids).split()
-        ends = [words.index(stop) for stop in ask.stop if stop in words]
+        ends = [words.index(stop) for stop in request.stop if stop in words]
         if ends:
             n = min(ends)
             sample = Sample(ids=sample.ids[:n], rows=sample.rows[:n], ended=True)
         written = Written(text=decode(sample.ids), n_tokens=len(sample.ids), complete=sample.ended)
-        return Chosen(written=written, sample=sample)
+        return AnswerChoice(written=written, sample=sample)
 
     def _stale(self, ids: list[int], rows: list[Floats]) -> list[Floats]:
         with self._lock:

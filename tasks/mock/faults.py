@@ -1,4 +1,4 @@
-"""Faults on purpose: which fate an attempt meets, and how a limit turns requests away."""
+"""Faults on purpose: the fault that an attempt meets, and limits that turn requests away."""
 
 import email.utils
 import math
@@ -8,8 +8,9 @@ from typing import Literal, get_args
 from tasks.mock.hash_uniform import uniform
 from tasks.mock.options import MockOptions
 
-Fate = Literal["429", "500", "hang", "cut", "invalid", "answer"]
-FATES: tuple[Fate, ...] = get_args(Fate)
+FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
+"""``answer``: none."""
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 UNLIMITED_RPM = 6e8
 """What the headers call the limit where there is none: more than any client sends, so that one
@@ -18,24 +19,24 @@ TOKENS_PER_MINUTE = 6e11
 """What the headers call the limit of tokens, which is never enforced."""
 
 
-def fate_of(options: MockOptions, digest: str, attempt: int) -> Fate:
-    """Return what happens to the ``attempt``-th attempt at a request, whenever it arrives."""
+def fault_of(options: MockOptions, digest: str, attempt: int) -> FaultKind:
+    """Return the fault of the ``attempt``-th attempt at a request, whenever it arrives."""
     u = uniform("fate", options.seed, digest, attempt)
-    rates: tuple[tuple[Fate, float], ...] = (
-        ("429", options.rate_429),
-        ("500", options.rate_500),
-        ("hang", options.rate_hang),
-        ("cut", options.rate_cut),
-        ("invalid", options.rate_invalid),
-    )
-    for fate, rate in rates:
+    rates: dict[FaultKind, float] = {
+        "429": options.rate_429,
+        "500": options.rate_500,
+        "hang": options.rate_hang,
+        "cut": options.rate_cut,
+        "invalid": options.rate_invalid,
+    }
+    for kind, rate in rates.items():
         if u < rate:
-            return fate
+            return kind
         u -= rate
     return "answer"
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket: ``per_minute`` flow in evenly, at most one second's worth lies in it."""
 
     def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:

@@ -1,11 +1,21 @@
-"""Gemini's native ``models/{model}:generateContent`` and ``:streamGenerateContent``."""
+"""Gemini's native ``generateContent`` and ``streamGenerateContent``."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.mock.chat import MOST_TOKENS
-from tasks.mock.engine import Chosen, Engine
-from tasks.mock.protocol import HOTTEST, ApiError, Payload, TokenUsage, mapping, number, whole
+from tasks.mock.engine import AnswerChoice, Engine
+from tasks.mock.protocol import (
+    HOTTEST,
+    MOST_TOKENS,
+    ApiError,
+    Attempt,
+    Payload,
+    TokenUsage,
+    mapping,
+    number,
+    texts_of,
+    whole,
+)
 from tasks.mock.requests import Form, Message, ModelRequest
 from tasks.mock.word_pieces import pieces
 
@@ -21,21 +31,24 @@ _STATUSES = {
 _MOST_CANDIDATES = 8
 
 
-def generate(brain: Engine, body: Mapping[str, Any], model: str, *, stream: bool) -> Payload:
-    """Answer a conversation.
+def generate(engine: Engine, attempt: Attempt) -> Payload:
+    """Answer a conversation; the path names model and method.
 
     Raises:
         ApiError: the request is wrong, or strict and with an unknown word.
         UntrainedError: the tiny model must be trained first.
     """
-    settings = mapping(body, "generationConfig")
-    ask = _read_ask(body, settings, model)
+    model, _, method = attempt.path_params["call"].rpartition(":")
+    if not model or method not in ("generateContent", "streamGenerateContent"):
+        raise ApiError(f"Unknown method {method!r}.", status=404)
+    settings = mapping(attempt.body, "generationConfig")
+    request = _request(attempt.body, settings, model)
     n = whole(settings, "candidateCount", 1, _MOST_CANDIDATES) or 1
-    tiny = ask.form == "text" and brain.speaks_tiny(ask.text)
-    chosen = brain.choose(ask, n, tiny=tiny)
-    tokens = brain.tokens(ask, chosen, tiny=tiny)
+    tiny = request.form == "text" and engine.uses_tiny_model(request.text)
+    chosen = engine.choose(request, n, tiny=tiny)
+    tokens = engine.tokens(request, chosen, tiny=tiny)
     frame = {"usageMetadata": _usage(tokens), "modelVersion": model}
-    if not stream:
+    if method == "generateContent":
         candidates = [_candidate(one, i, one.written.text) for i, one in enumerate(chosen)]
         return Payload(body={"candidates": candidates, **frame}, model=model, tokens=tokens)
     events = [
@@ -53,22 +66,22 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {"error": {"code": status, "message": message, "status": name}}
 
 
-def _read_ask(body: Mapping[str, Any], settings: Mapping[str, Any], model: str) -> ModelRequest:
+def _request(body: Mapping[str, Any], settings: Mapping[str, Any], model: str) -> ModelRequest:
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:
         raise ApiError("`contents` must be a list of contents, not empty.", param="contents")
-    said = [Message(role="system", text=_text(mapping(body, "systemInstruction")))]
+    listed = [("system", mapping(body, "systemInstruction"))]
     for content in contents:
         if not isinstance(content, Mapping):
             raise ApiError("`contents` must hold objects with `parts`.", param="contents")
-        role = "assistant" if content.get("role") == "model" else "user"
-        said.append(Message(role=role, text=_text(content)))
+        listed.append(("assistant" if content.get("role") == "model" else "user", content))
+    messages = [Message(role=role, text=_text(content)) for role, content in listed]
     temperature = number(settings, "temperature", 0.0, HOTTEST)
     form, schema = _form(settings)
     thinking = mapping(settings, "thinkingConfig")
     return ModelRequest(
         model=model,
-        messages=tuple(m for m in said if m.text),
+        messages=tuple(m for m in messages if m.text),
         temperature=1.0 if temperature is None else temperature,
         limit=whole(settings, "maxOutputTokens", 1, MOST_TOKENS),
         seed=whole(settings, "seed", -(2**63), 2**63),
@@ -96,17 +109,15 @@ def _form(settings: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
 
 def _text(content: Mapping[str, Any]) -> str:
     parts = content.get("parts")
-    listed = parts if isinstance(parts, list) else [parts]
-    texts = [p.get("text") for p in listed if isinstance(p, Mapping)]
-    return "\n".join(t for t in texts if isinstance(t, str))
+    return texts_of(parts if isinstance(parts, list) else [parts])
 
 
 def _content(text: str) -> dict[str, Any]:
     return {"role": "model", "parts": [{"text": text}]}
 
 
-def _candidate(chosen: Chosen, index: int, text: str) -> dict[str, Any]:
-    reason = "STOP" if chosen.written.complete else "MAX_TOKENS"
+def _candidate(choice: AnswerChoice, index: int, text: str) -> dict[str, Any]:
+    reason = "STOP" if choice.written.complete else "MAX_TOKENS"
     return {"index": index, "content": _content(text), "finishReason": reason}
 
 

@@ -1,4 +1,4 @@
-"""Chance that is a function: the same parts give the same number, in any process and order."""
+"""Uniform and logistic draws as functions of texts: the same in any process and order."""
 
 import hashlib
 import math

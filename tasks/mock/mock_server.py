@@ -1,4 +1,4 @@
-"""``MockServer``: the stand-in in a thread of this process, on a free port of loopback."""
+"""Mock server: the stand-in in a thread of this process, on a port of loopback."""
 
 import asyncio
 import contextlib

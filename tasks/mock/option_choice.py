@@ -54,17 +54,17 @@ def options(text: str) -> Mapping[str, str]:
     return {name.strip("\"'`"): "" for name in names}
 
 
-def choose(listed: Mapping[str, str], text: str, *, good: bool, chance: Sequence[object]) -> str:
+def choose(listed: Mapping[str, str], text: str, *, good: bool, draw: Sequence[object]) -> str:
     """Return the option whose meaning and senses share most words with a text, or another one."""
-    said = set(words(text))
-    ranked = sorted(listed, key=lambda name: (-_fit(name, listed[name], said), name))
+    used = set(words(text))
+    ranked = sorted(listed, key=lambda name: (-_fit(name, listed[name], used), name))
     if good:
         return ranked[0]
     others = ranked[1:]
-    return others[int(len(others) * uniform("other", *chance))]
+    return others[int(len(others) * uniform("other", *draw))]
 
 
-def _fit(name: str, meaning: str, said: set[str]) -> int:
+def _fit(name: str, meaning: str, used: set[str]) -> int:
     own = set(words(name))
-    fit = len(said & (own | set(words(meaning))))
-    return fit + sum(2 * len(said & signs) for names, signs in _SENSES if own & names)
+    fit = len(used & (own | set(words(meaning))))
+    return fit + sum(2 * len(used & signs) for names, signs in _SENSES if own & names)

@@ -1,14 +1,24 @@
-"""How a mock server behaves: faults, limits, strictness, the log."""
+"""Options of a mock server: faults, limits, strictness, the log."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from convergence_core.errors import ConfigurationError, Problem
-from tasks.mock.fault_modes import FAULT_MODES, FaultMode
 
 RetryAfterForm = Literal["seconds", "ms", "date"]
 RETRY_AFTER_FORMS: tuple[RetryAfterForm, ...] = get_args(RetryAfterForm)
+
+FaultMode = Literal["off_by_one", "temperature", "ignore", "stale", "no_prompt_logprobs"]
+"""Ways in which real servers report wrong probabilities, which a probe must find out.
+
+``off_by_one``: with echo and prompt_logprobs, each word's is read off the row before its own.
+``temperature``: log-probabilities depend on the temperature asked for. ``ignore``: echo and
+log-probabilities are ignored without a word. ``stale``: behind a shared beginning, the
+probabilities are those of the prompt before. ``no_prompt_logprobs``: a chat with vLLM's
+prompt_logprobs is refused, as OpenAI refuses it.
+"""
+FAULT_MODES: tuple[FaultMode, ...] = get_args(FaultMode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +30,7 @@ class MockOptions:
     """
 
     seed: int = 0
-    """Of the faults: with the same seed the k-th attempt at a request meets the same fate."""
+    """Of the faults: with the same seed the k-th attempt at a request meets the same fault."""
     strict: bool = False
     """Whether chats with words outside the tiny model's vocabulary are answered 400."""
     rate_429: float = 0.0
@@ -47,60 +57,45 @@ class MockOptions:
     limit_concurrency: int | None = None
     """Requests in flight above which 429 is answered; ``None``: no limit."""
     fault_modes: tuple[FaultMode, ...] = ()
-    """Ways in which probabilities are wrong; see ``tasks.mock.fault_modes``."""
+    """Ways in which probabilities are wrong."""
     key_env: str | None = None
     """Environment variable of the key that requests must carry; ``None``: none is asked for."""
     log: Path | None = None
     """File that gets one JSON line per request, on disk before the answer is sent."""
 
     def __post_init__(self) -> None:
-        rates = {
-            "rate_429": self.rate_429,
-            "rate_500": self.rate_500,
-            "rate_hang": self.rate_hang,
-            "rate_cut": self.rate_cut,
-            "rate_invalid": self.rate_invalid,
-        }
-        problems = [
-            _problem(name, "must lie between 0 and 1", rate, "Give a share such as 0.2.")
-            for name, rate in rates.items()
-            if not 0.0 <= rate <= 1.0
-        ]
-        if not problems and sum(rates.values()) > 1.0 + 1e-9:
-            fix = "Lower some: an attempt meets one fate."
-            total = round(sum(rates.values()), 6)
-            problems.append(_problem("rate_*", "must not add up to more than 1", total, fix))
+        problems: list[Problem] = []
+
+        def check(name: str, value: object, rule: str, fix: str, *, is_met: bool) -> None:
+            if not is_met:
+                problems.append(Problem(key=name, rule=rule, value=str(value), fix=fix))
+
+        names = ("rate_429", "rate_500", "rate_hang", "rate_cut", "rate_invalid")
+        rates: dict[str, float] = {name: getattr(self, name) for name in names}
+        for name, rate in rates.items():
+            rule, fix = "must lie between 0 and 1", "Give a share such as 0.2."
+            check(name, rate, rule, fix, is_met=0.0 <= rate <= 1.0)
+        total = round(sum(rates.values()), 6)
+        if not problems:
+            rule, fix = "must not add up to more than 1", "Lower some: an attempt meets one fault."
+            check("rate_*", total, rule, fix, is_met=total <= 1.0)
         times = {
             "retry_after": self.retry_after_s,
             "hang_seconds": self.hang_s,
             "latency_ms": self.latency_ms,
         }
-        problems += [
-            _problem(name, "must be 0 or more, and finite", value, "Give a time such as 0.5.")
-            for name, value in times.items()
-            if not 0.0 <= value < float("inf")
-        ]
-        limits = {"limit_rpm": self.limit_rpm, "limit_concurrency": self.limit_concurrency}
-        problems += [
-            _problem(name, "must be more than 0", limit, "Leave it out for no limit.")
-            for name, limit in limits.items()
-            if limit is not None and not 0 < limit < float("inf")
-        ]
-        if self.retry_after_form not in RETRY_AFTER_FORMS:
-            fix = f"Choose among {', '.join(RETRY_AFTER_FORMS)}."
-            problems.append(
-                _problem("retry_after_form", "must be known", self.retry_after_form, fix)
-            )
-        problems += [
-            _problem(
-                "fault_mode", "must be known", mode, f"Choose among {', '.join(FAULT_MODES)}."
-            )
-            for mode in self.fault_modes
-            if mode not in FAULT_MODES
-        ]
+        for name, value in times.items():
+            rule, fix = "must be 0 or more, and finite", "Give a time such as 0.5."
+            check(name, value, rule, fix, is_met=0.0 <= value < float("inf"))
+        for name in ("limit_rpm", "limit_concurrency"):
+            limit = getattr(self, name)
+            rule, fix = "must be more than 0", "Leave it out for no limit."
+            check(name, limit, rule, fix, is_met=limit is None or 0 < limit < float("inf"))
+        form, rule = self.retry_after_form, "must be known"
+        fix = f"Choose among {', '.join(RETRY_AFTER_FORMS)}."
+        check("retry_after_form", form, rule, fix, is_met=form in RETRY_AFTER_FORMS)
+        for mode in self.fault_modes:
+            fix = f"Choose among {', '.join(FAULT_MODES)}."
+            check("fault_mode", mode, rule, fix, is_met=mode in FAULT_MODES)
         if problems:
             raise ConfigurationError(problems)
-
-
-def _problem(name: str, rule: str, value: object, fix: str) -> Problem:
-    return Problem(key=name, rule=rule, value=str(value), fix=fix)

@@ -1,13 +1,14 @@
-"""Reading request bodies, and the shapes of answers and errors, as OpenAI's API has them."""
+"""Shapes of OpenAI's API: fields of request bodies, answers, usage and errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from tasks.mock.requests import Message
 
 MOST_LOGPROBS = 20
 MOST_CHOICES = 128
+MOST_TOKENS = 1_000_000
 HOTTEST = 2.0
 
 
@@ -26,22 +27,35 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.body = {
-            "error": {
-                "message": message,
-                "type": _TYPES.get(status, "server_error"),
-                "param": param,
-                "code": code,
-            }
-        }
+        kind = _ERROR_TYPES.get(status, "server_error")
+        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-_TYPES = {
-    400: "invalid_request_error",
-    401: "invalid_request_error",
-    404: "invalid_request_error",
+_ERROR_TYPES = {
+    **dict.fromkeys((400, 401, 404), "invalid_request_error"),
     429: "rate_limit_error",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a request."""
+
+    body: Mapping[str, Any]
+    digest: str
+    """Hash of the request; equal requests have equal ones."""
+    number: int
+    """How often the request has come, this time included."""
+    path: str
+    path_params: Mapping[str, str] = field(default_factory=dict)
+    """Parts of the path that the route names."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    in_flight: int
+    """Requests in flight when it came, itself included."""
+
+    def with_field(self, name: str, value: str) -> Self:
+        """Return the attempt with another field in its body."""
+        return replace(self, body={**self.body, name: value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,14 @@ class TokenUsage:
     completion: int = 0
     """The whole answer, reasoning included."""
     reasoning: int = 0
+
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            prompt=self.prompt + other.prompt,
+            cached=self.cached + other.cached,
+            completion=self.completion + other.completion,
+            reasoning=self.reasoning + other.reasoning,
+        )
 
     def to_json(self) -> dict[str, int]:
         """Return the numbers by the names of ``convergence_core.records.Usage``."""
@@ -91,8 +113,11 @@ class Payload:
     """Whether the events end with OpenAI's ``[DONE]``."""
     model: str
     tokens: TokenUsage
-    tells_usage: bool = True
+    has_usage: bool = True
     """Whether the client can read the tokens in the answer."""
+
+
+# -- fields of bodies
 
 
 def number(body: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
@@ -105,7 +130,7 @@ def number(body: Mapping[str, Any], name: str, low: float, high: float) -> float
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ApiError(f"`{name}` must be a number, but got {_shown(value)}.", param=name)
+        raise _wrong(name, "a number", value)
     if not low <= value <= high:
         raise ApiError(
             f"`{name}` must lie between {low:g} and {high:g}, but got {value:g}.", param=name
@@ -132,11 +157,9 @@ def flag(body: Mapping[str, Any], name: str) -> bool:
         ApiError: it is neither true nor false.
     """
     value = body.get(name)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise ApiError(f"`{name}` must be true or false, but got {_shown(value)}.", param=name)
-    return value
+    if value is not None and not isinstance(value, bool):
+        raise _wrong(name, "true or false", value)
+    return value or False
 
 
 def text(body: Mapping[str, Any], name: str) -> str:
@@ -147,7 +170,7 @@ def text(body: Mapping[str, Any], name: str) -> str:
     """
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        raise ApiError(f"`{name}` must be a text, but got {_shown(value)}.", param=name)
+        raise _wrong(name, "a text", value)
     return value
 
 
@@ -158,36 +181,31 @@ def mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         ApiError: it is no object.
     """
     value = body.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ApiError(f"`{name}` must be an object, but got {_shown(value)}.", param=name)
-    return value
+    if value is not None and not isinstance(value, Mapping):
+        raise _wrong(name, "an object", value)
+    return {} if value is None else value
 
 
-class Sampling(TypedDict):
-    """What every protocol's body says of how words are drawn."""
-
-    temperature: float
-    seed: int | None
-    stop: tuple[str, ...]
-
-
-def sampling(body: Mapping[str, Any]) -> Sampling:
-    """Return how words are drawn.
+def sampling(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a ``ModelRequest`` about sampling: temperature, seed and stop.
 
     Raises:
         ApiError: a setting is wrong.
     """
     temperature = number(body, "temperature", 0.0, HOTTEST)
+    stop = body.get("stop")
+    seed = whole(body, "seed", -(2**63), 2**63)
+    listed = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
+        raise _wrong("stop", "texts", stop)
     return {
         "temperature": 1.0 if temperature is None else temperature,
-        "seed": whole(body, "seed", -(2**63), 2**63),
-        "stop": stops(body),
+        "seed": seed,
+        "stop": tuple(entry for entry in listed if entry),
     }
 
 
-def tells_usage(body: Mapping[str, Any]) -> bool:
+def includes_usage(body: Mapping[str, Any]) -> bool:
     """Return whether a stream ends with the tokens used.
 
     Raises:
@@ -196,38 +214,37 @@ def tells_usage(body: Mapping[str, Any]) -> bool:
     return flag(mapping(body, "stream_options"), "include_usage")
 
 
-def stops(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the texts that end an answer.
-
-    Raises:
-        ApiError: they are not texts.
-    """
-    value = body.get("stop")
-    listed = [value] if isinstance(value, str) else value or []
-    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
-        raise ApiError(f"`stop` must be texts, but got {_shown(value)}.", param="stop")
-    return tuple(entry for entry in listed if entry)
-
-
-def messages(body: Mapping[str, Any], name: str = "messages") -> tuple[Message, ...]:
+def messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
     """Return the messages of a body.
 
     Raises:
         ApiError: there are none, or one has no role.
     """
-    listed = body.get(name)
+    listed = body.get("messages")
     if not isinstance(listed, list) or not listed:
-        raise ApiError(f"`{name}` must be a list of messages, not empty.", param=name)
+        raise ApiError("`messages` must be a list of messages, not empty.", param="messages")
     found = []
     for i, message in enumerate(listed):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise ApiError(f"`{name}[{i}]` must be an object with a role.", param=name)
-        found.append(Message(role=message["role"], text=_content(message.get("content"))))
+            raise ApiError(f"`messages[{i}]` must be an object with a role.", param="messages")
+        found.append(Message(role=message["role"], text=texts_of(message.get("content"))))
     return tuple(found)
 
 
+def texts_of(content: Any) -> str:
+    """Return the text of a message's content; parts that are no text are left out."""
+    if isinstance(content, str):
+        return content
+    parts = (
+        [part for part in content if isinstance(part, Mapping)]
+        if isinstance(content, list)
+        else []
+    )
+    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
 def refuse_prompt_logprobs(body: Mapping[str, Any]) -> None:
-    """Refuse vLLM's way of asking for a prompt's log-probabilities where it is not known.
+    """Refuse vLLM's field for a prompt's log-probabilities where it is not known.
 
     Raises:
         ApiError: they are asked for.
@@ -240,15 +257,6 @@ def refuse_prompt_logprobs(body: Mapping[str, Any]) -> None:
         )
 
 
-def _content(content: Any) -> str:
-    """Return the text of a message's content; parts that are no text are left out."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [part for part in content if isinstance(part, Mapping)]
-    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else repr(value)[:60]
+def _wrong(name: str, wanted: str, value: Any) -> ApiError:
+    shown = "nothing" if value is None else repr(value)[:60]
+    return ApiError(f"`{name}` must be {wanted}, but got {shown}.", param=name)

@@ -1,4 +1,4 @@
-"""What a request asks for, whichever protocol it came in, and what is written in answer."""
+"""Requests to a model, in any protocol, and what is written in answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,8 +66,8 @@ class ModelRequest:
     @property
     def identity(self) -> tuple[object, ...]:
         """All that the answer depends on."""
-        said = tuple((m.role, m.text) for m in self.messages)
-        return (self.model, said, self.temperature, self.limit, self.seed, self.effort)
+        messages = tuple((m.role, m.text) for m in self.messages)
+        return (self.model, messages, self.temperature, self.limit, self.seed, self.effort)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Answers to any prompt: a stand-in whose quality depends on the parameters, so that tuning works.
+"""Responder to any prompt, whose quality depends on the parameters, so that tuning works.
 
 It understands nothing. It can do sums, pick one of the options that a prompt lists, say yes or no,
 repeat, fill JSON schemas and quote the sentences of its prompt. Whether it does so well is decided by
@@ -21,6 +21,7 @@ Nothing here says anything about a real model.
 
 import json
 import re
+from dataclasses import replace
 
 from tasks.mock import option_choice, schemas, verdicts
 from tasks.mock.hash_uniform import logistic, uniform
@@ -29,11 +30,11 @@ from tasks.mock.requests import EFFORT_TO_TOKENS, ModelRequest, Written
 from tasks.mock.word_pieces import cut
 
 BEST_TEMPERATURE = 0.3
-_TELLING = (
+_INSTRUCTIVE = (
     "always carefully check concise example examples exactly format json must never nothing only "
     "precise precisely rules step steps verify"
 )
-INSTRUCTIVE = frozenset(_TELLING.split())
+INSTRUCTIVE = frozenset(_INSTRUCTIVE.split())
 ENOUGH_INSTRUCTION = 4
 
 _SUM = re.compile(
@@ -53,111 +54,94 @@ _OPENING = re.compile(r"\breply with\b[^.]*\bafter \"([^\"\n]{1,40})\"", re.IGNO
 _YES_NO = re.compile(
     r"(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would)\b", re.IGNORECASE
 )
-_SAME = {
-    "plus": "+",
-    "minus": "-",
-    "times": "*",
-    "\u00d7": "*",
-    "divided by": "/",
-    "\u00f7": "/",
-}
+_SIGNS = {"plus": "+", "minus": "-", "times": "*", "\u00d7": "*", "divided by": "/", "\u00f7": "/"}
 
 
-def ability(ask: ModelRequest) -> float:
+def ability(request: ModelRequest) -> float:
     """Return how able the request makes the stand-in, in logits."""
-    h = uniform("model", ask.model)
-    told = set(words(ask.system)) & INSTRUCTIVE
-    g = min(1.0, len(told) / ENOUGH_INSTRUCTION)
-    efforts = list(EFFORT_TO_TOKENS)
-    e = 1 + efforts.index(ask.effort) if ask.effort in efforts else 0
-    chill = (ask.temperature - BEST_TEMPERATURE) ** 2
+    h = uniform("model", request.model)
+    g = min(1.0, len(set(words(request.system)) & INSTRUCTIVE) / ENOUGH_INSTRUCTION)
+    efforts = ["", *EFFORT_TO_TOKENS]
+    e = efforts.index(request.effort) if request.effort in efforts else 0
+    chill = (request.temperature - BEST_TEMPERATURE) ** 2
     return 1.0 + 1.5 * (2.0 * h - 1.0) + 2.0 * g + 0.3 * e - 2.0 * chill
 
 
-def is_good(ask: ModelRequest, index: int) -> bool:
+def is_good(request: ModelRequest, index: int) -> bool:
     """Whether the answer with this number is a good one."""
-    difficulty = logistic("difficulty", ask.user)
-    noise = logistic("noise", ask.identity, index)
-    return ability(ask) > difficulty + 0.7 * ask.temperature * noise
+    difficulty = logistic("difficulty", request.user)
+    noise = logistic("noise", request.identity, index)
+    return ability(request) > difficulty + 0.7 * request.temperature * noise
 
 
-def respond(ask: ModelRequest, index: int = 0) -> Written:
+def respond(request: ModelRequest, index: int = 0) -> Written:
     """Write the answer with this number."""
-    wanted = EFFORT_TO_TOKENS.get(ask.effort, 0)
-    n_reasoning = wanted if ask.limit is None else min(wanted, ask.limit)
-    rest = None if ask.limit is None else ask.limit - n_reasoning
-    part = cut(_until(_whole(ask, index), ask.stop), rest)
-    return Written(
-        text=part.text,
-        n_tokens=part.n_tokens,
-        n_reasoning=n_reasoning,
-        complete=part.complete,
-    )
+    limit, n_reasoning = request.limit, EFFORT_TO_TOKENS.get(request.effort, 0)
+    if limit is not None:
+        n_reasoning = min(n_reasoning, limit)
+    text = _whole(request, index)
+    text = text[: min((text.index(end) for end in request.stop if end in text), default=None)]
+    written = cut(text, None if limit is None else limit - n_reasoning)
+    return replace(written, n_reasoning=n_reasoning)
 
 
-def _until(text: str, stop: tuple[str, ...]) -> str:
-    ends = [text.index(end) for end in stop if end in text]
-    return text[: min(ends)] if ends else text
-
-
-def _whole(ask: ModelRequest, index: int) -> str:
-    schema = _wanted_schema(ask)
+def _whole(request: ModelRequest, index: int) -> str:
+    schema = _wanted_schema(request)
+    if schema is not None and verdicts.is_verdict(schema):
+        return json.dumps(verdicts.verdict(schema, request.user), ensure_ascii=False)
+    good = is_good(request, index)
+    answer = _in_words(request, good, index)
     if schema is None:
-        return _in_words(ask, is_good(ask, index), index)
-    if verdicts.is_verdict(schema):
-        return json.dumps(verdicts.verdict(schema, ask.user), ensure_ascii=False)
-    good = is_good(ask, index)
-    source = schemas.ValueSource(
-        text=ask.user, answer=_in_words(ask, good, index), good=good, draw=str(index)
-    )
+        return answer
+    source = schemas.ValueSource(text=request.user, answer=answer, good=good, draw=str(index))
     return json.dumps(schemas.fill(schema, source), ensure_ascii=False)
 
 
-def _wanted_schema(ask: ModelRequest) -> dict[str, object] | None:
+def _wanted_schema(request: ModelRequest) -> dict[str, object] | None:
     """Return the schema of the answer; ``None`` where text is asked for."""
-    if ask.tool is not None:
-        return dict(ask.tool.schema)
-    if ask.form == "schema":
-        return dict(ask.schema)
-    shown = schemas.shown_in(ask.text)
-    if ask.form == "json":
+    if request.tool is not None:
+        return dict(request.tool.schema)
+    if request.form == "schema":
+        return dict(request.schema)
+    shown = schemas.shown_in(request.text)
+    if request.form == "json":
         return shown or {"type": "object", "properties": {"answer": {"type": "string"}}}
     # A judge may ask for its JSON in words alone.
     return shown if shown is not None and verdicts.is_verdict(shown) else None
 
 
-def _in_words(ask: ModelRequest, good: bool, index: int) -> str:
-    if (letter := verdicts.letter(ask.user)) is not None:
+def _in_words(request: ModelRequest, good: bool, index: int) -> str:
+    if (letter := verdicts.letter(request.user)) is not None:
         return letter
-    opening = _OPENING.search(ask.system)
-    text = _said(ask, good, index)
+    opening = _OPENING.search(request.system)
+    text = _answer(request, good, index)
     return text if opening is None else f"{opening[1]} {text}"
 
 
-def _said(ask: ModelRequest, good: bool, index: int) -> str:
-    user = ask.user
-    asked = question_of(user)
+def _answer(request: ModelRequest, good: bool, index: int) -> str:
+    user = request.user
+    question = question_of(user)
     if (found := _SUM.search(user)) is not None:
         text = _sum(found[0], 0 if good else 1 + int(9 * uniform("slip", user)))
         if text is not None:
             return text
     if (repeat := _REPEAT.search(user)) is not None:
-        said = (repeat["said"] or repeat["rest"]).strip()
-        return said if good else " ".join(said.split()[:-1]) or said.upper()
-    options = option_choice.options(ask.system) or option_choice.options(user)
+        wanted = (repeat["said"] or repeat["rest"]).strip()
+        return wanted if good else " ".join(wanted.split()[:-1]) or wanted.upper()
+    options = option_choice.options(request.system) or option_choice.options(user)
     if options:
-        return option_choice.choose(options, user, good=good, chance=(ask.identity, index))
-    if asked.endswith("?") and _YES_NO.match(asked):
-        return "Yes" if _is_true(user, asked) == good else "No"
-    return _quote(user, asked, good)
+        return option_choice.choose(options, user, good=good, draw=(request.identity, index))
+    if question.endswith("?") and _YES_NO.match(question):
+        return "Yes" if _is_true(user, question) == good else "No"
+    return _quote(user, question, good)
 
 
-def _is_true(user: str, asked: str) -> bool:
+def _is_true(user: str, question: str) -> bool:
     """Whether a yes-no question is affirmed: by the text before it, else by its hash."""
-    told = set(content_words(user.replace(asked, "")))
-    if told:
-        return set(content_words(_YES_NO.sub("", asked, count=1))) <= told
-    return uniform("truth", asked) < 0.5
+    known = set(content_words(user.replace(question, "")))
+    if known:
+        return set(content_words(_YES_NO.sub("", question, count=1))) <= known
+    return uniform("truth", question) < 0.5
 
 
 def _sum(text: str, slip: int) -> str | None:
@@ -165,11 +149,11 @@ def _sum(text: str, slip: int) -> str | None:
     terms: list[float] = []
     for operator, number in _TERM.findall(text):
         value = float(number)
-        sign = _SAME.get(operator.casefold(), operator)
+        sign = _SIGNS.get(operator.casefold(), operator)
+        if sign == "/" and value == 0.0:
+            return None
         if sign == "*":
             terms[-1] *= value
-        elif sign == "/" and value == 0.0:
-            return None
         elif sign == "/":
             terms[-1] /= value
         else:
@@ -177,14 +161,14 @@ def _sum(text: str, slip: int) -> str | None:
     return f"{sum(terms) + slip:.12g}"
 
 
-def _quote(user: str, asked: str, good: bool) -> str:
+def _quote(user: str, question: str, good: bool) -> str:
     """Answer with sentences of the prompt: those that share most words with the question."""
-    told = [sentence for sentence in sentences(user) if sentence != asked]
-    wanted = set(content_words(asked))
-    topic = ", ".join(dict.fromkeys(content_words(asked or user))) or "this"
+    others = [sentence for sentence in sentences(user) if sentence != question]
+    wanted = set(content_words(question))
+    topic = ", ".join(dict.fromkeys(content_words(question or user))) or "this"
     if not good:
         return f"I am not sure about {topic.split(', ')[-1]}."
-    if not told:
-        return f"This is about {topic}. {asked}"
-    ranked = sorted(told, key=lambda s: -len(wanted & set(content_words(s))))
+    if not others:
+        return f"This is about {topic}. {question}"
+    ranked = sorted(others, key=lambda s: -len(wanted & set(content_words(s))))
     return " ".join(ranked[:2])

@@ -8,7 +8,7 @@ the first entry of an enumeration. A bad answer looks in the wrong place.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, TypeAlias
 
 from tasks.mock.hash_uniform import uniform
 from tasks.mock.prompt_text import content_words
@@ -16,13 +16,7 @@ from tasks.mock.prompt_text import content_words
 DEEPEST = 8
 """Below this depth optional properties and lists stay empty, so recursive schemas end."""
 
-
-class Nothing:
-    """The type of ``NOTHING``."""
-
-
-NOTHING: Final = Nothing()
-"""No value is given for a property."""
+Schema: TypeAlias = Mapping[str, Any]
 
 _KEY = re.compile(r"[\"'](\w+)[\"']\s*:\s*(\"[^\"]*\"|'[^']*'|-?\d+(?:\.\d+)?|true|false|\[|\{|<)")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d{3})*(?:\.\d+)?")
@@ -33,10 +27,6 @@ _LOOKS = (
     ("phone", re.compile(r"\+?\d[\d ()/-]{6,}\d")),
     ("name", re.compile(r"(?<=[a-z,:] )[A-Z][a-z]+(?: [A-Z][a-z]+)+")),
 )
-
-
-def _given_nothing(_name: str, _kind: Mapping[str, Any]) -> Any:
-    return NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +40,12 @@ class ValueSource:
     good: bool
     draw: str
     """Names the draws of a bad answer."""
-    given: Callable[[str, Mapping[str, Any]], Any] = _given_nothing
-    """Values of properties by name and schema, before any other; ``NOTHING``: look for one."""
+    given: Callable[[str, Schema], Any] | None = None
+    """Values of properties by name and schema, before any other; ``None``: look for one."""
 
 
 def shown_in(text: str) -> dict[str, Any] | None:
-    """Return the schema of a JSON object that a text shows as an example; ``None``: it shows none."""
+    """Return the schema of a JSON object that a text shows as an example; ``None``: it has none."""
     if "json" not in text.casefold():
         return None
     properties: dict[str, Any] = {}
@@ -76,127 +66,101 @@ def _kind_of(name: str, value: str) -> dict[str, Any]:
     return {"type": "string"}
 
 
-def fill(schema: Mapping[str, Any], source: ValueSource) -> Any:
+def fill(schema: Schema, source: ValueSource) -> Any:
     """Return a value of the schema."""
     return _Filler(schema, source).value(schema, "", 0)
 
 
 class _Filler:
-    def __init__(self, root: Mapping[str, Any], source: ValueSource) -> None:
+    def __init__(self, root: Schema, source: ValueSource) -> None:
         self._root = root
         self._source = source
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
         kind = self._resolved(schema)
-        given = self._source.given(name, kind)
-        if given is not NOTHING:
-            return given
+        given = self._source.given
+        if given is not None and (value := given(name, kind)) is not None:
+            return value
         if "const" in kind:
             return kind["const"]
         if listed := kind.get("enum"):
             return self._listed(list(listed), name)
         types = kind.get("type")
         wanted = types if isinstance(types, str) else next(iter(types or ["object"]), "object")
-        return self._typed(str(wanted).lower(), kind, name, depth)
+        makers: dict[str, Callable[[], Any]] = {
+            "object": lambda: self._object(kind, depth),
+            "array": lambda: self._array(kind, name, depth),
+            "integer": lambda: round(self._number(kind, name)),
+            "number": lambda: self._number(kind, name),
+            "boolean": lambda: self._truth(name),
+            "null": lambda: None,
+        }
+        return makers.get(str(wanted).lower(), lambda: self._text(kind, name))()
 
-    def _typed(self, wanted: str, kind: Mapping[str, Any], name: str, depth: int) -> Any:
-        value: Any
-        match wanted:
-            case "object":
-                value = self._object(kind, depth)
-            case "array":
-                value = self._array(kind, name, depth)
-            case "integer" | "number":
-                value = self._number(kind, name, whole=wanted == "integer")
-            case "boolean":
-                value = self._truth(name)
-            case "null":
-                value = None
-            case _:
-                value = self._text(kind, name)
-        return value
-
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolved(self, schema: Any) -> Schema:
         """Follow references and take the first alternative that is not null."""
-        kind = schema if isinstance(schema, Mapping) else {}
+        kind = _mapping(schema)
         for _ in range(DEEPEST):
             reference = kind.get("$ref")
-            if isinstance(reference, str) and reference.startswith("#"):
-                target: Any = self._root
-                for part in reference.lstrip("#/").split("/"):
-                    if part:
-                        target = target.get(part, {}) if isinstance(target, Mapping) else {}
-                kind = target if isinstance(target, Mapping) else {}
-                continue
             alternatives = kind.get("anyOf") or kind.get("oneOf")
-            if alternatives:
-                kind = next(
-                    (
-                        a
-                        for a in alternatives
-                        if isinstance(a, Mapping) and a.get("type") != "null"
-                    ),
-                    {"type": "null"},
-                )
-                continue
-            if parts := kind.get("allOf"):
-                merged: dict[str, Any] = {}
-                for part in parts:
-                    merged |= self._resolved(part)
-                return merged
-            break
+            if isinstance(reference, str) and reference.startswith("#"):
+                kind = self._root
+                for part in filter(None, reference.lstrip("#/").split("/")):
+                    kind = _mapping(kind.get(part))
+            elif alternatives:
+                found = (a for a in alternatives if isinstance(a, Mapping))
+                kind = next((a for a in found if a.get("type") != "null"), {"type": "null"})
+            elif parts := kind.get("allOf"):
+                return {key: v for part in parts for key, v in self._resolved(part).items()}
+            else:
+                break
         return kind
 
-    def _object(self, kind: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _object(self, kind: Schema, depth: int) -> dict[str, Any]:
         properties = kind.get("properties") or {}
+        if depth >= 2 * DEEPEST:
+            return {}
         if depth >= DEEPEST:
             required = kind.get("required") or []
             properties = {name: p for name, p in properties.items() if name in required}
-        if depth >= 2 * DEEPEST:
-            return {}
         return {name: self.value(p, name, depth + 1) for name, p in properties.items()}
 
-    def _array(self, kind: Mapping[str, Any], name: str, depth: int) -> list[Any]:
-        least = int(kind.get("minItems", 0))
-        n = max(least, 0 if depth >= DEEPEST else 1)
+    def _array(self, kind: Schema, name: str, depth: int) -> list[Any]:
+        n = max(int(kind.get("minItems", 0)), 0 if depth >= DEEPEST else 1)
         return [self.value(kind.get("items", {}), name, depth + 1) for _ in range(n)]
 
     def _listed(self, listed: list[Any], name: str) -> Any:
-        text = self._source.text.casefold()
-        answer = self._source.answer.casefold()
+        text, answer = self._source.text.casefold(), self._source.answer.casefold()
         if self._source.good:
             named = [e for e in listed if str(e).casefold() == answer]
             named += [e for e in listed if str(e).casefold() in text]
             return (named or listed)[0]
         return listed[int(len(listed) * uniform("enum", name, text, self._source.draw))]
 
-    def _number(self, kind: Mapping[str, Any], name: str, *, whole: bool) -> float | int:
+    def _number(self, kind: Schema, name: str) -> float:
+        good, answer = self._source.good, self._source.answer
         text = self._after_name(name) or self._source.text
+        if _NUMBER.fullmatch(answer):  # the answer in words is a number, e.g. of a sum
+            text = answer
         found = [float(n.replace(",", "")) for n in _NUMBER.findall(text)]
-        answer = _NUMBER.fullmatch(self._source.answer)
-        if answer is not None:  # the answer in words is a number, e.g. of a sum
-            found = [float(answer[0].replace(",", ""))]
-        value = found[0 if self._source.good else -1] if found else 1.0
-        if not self._source.good and len(found) <= 1:
+        value = found[0 if good else -1] if found else 1.0
+        if not good and len(found) <= 1:
             value += 1.0
-        value = max(
-            float(kind.get("minimum", value)), min(float(kind.get("maximum", value)), value)
-        )
-        return round(value) if whole else value
+        low, high = float(kind.get("minimum", value)), float(kind.get("maximum", value))
+        return max(low, min(high, value))
 
     def _truth(self, name: str) -> bool:
-        said = self._source.answer.casefold()
-        if said in ("yes", "no"):
-            return said == "yes"
-        mentioned = set(content_words(name.replace("_", " "))) & set(
-            content_words(self._source.text)
-        )
-        return bool(mentioned) == self._source.good
+        answer = self._source.answer.casefold()
+        if answer in ("yes", "no"):
+            return answer == "yes"
+        named = set(content_words(name.replace("_", " ")))
+        is_mentioned = bool(named & set(content_words(self._source.text)))
+        return is_mentioned == self._source.good
 
-    def _text(self, kind: Mapping[str, Any], name: str) -> str:
+    def _text(self, kind: Schema, name: str) -> str:
         text = self._found(f"{name} {kind.get('format', '')}".casefold(), name)
-        least, most = int(kind.get("minLength", 0)), kind.get("maxLength")
-        text = text.ljust(least, ".")
+        most = kind.get("maxLength")
+        text = text.ljust(int(kind.get("minLength", 0)), ".")
         return text if most is None else text[: int(most)]
 
     def _found(self, about: str, name: str) -> str:
@@ -216,3 +180,7 @@ class _Filler:
         )
         found = re.search(pattern, self._source.text, re.IGNORECASE) if name else None
         return found[1].strip().rstrip(".") if found is not None else ""
+
+
+def _mapping(value: Any) -> Schema:
+    return value if isinstance(value, Mapping) else {}

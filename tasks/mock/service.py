@@ -1,4 +1,4 @@
-"""One request's way through the server: counted, checked, its fate met, answered, logged, sent.
+"""Service behind the routes: requests are counted, checked, answered, logged and sent.
 
 A request that waits (latency, a hang) holds up no other, and stops waiting when its client goes
 away or the server closes.
@@ -11,13 +11,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import Receive
+from starlette.types import Receive, Send
 
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from convergence_core.records import canonical_json
 from tasks.mock import gemini
 from tasks.mock.counts import RequestCounts, RequestLog
@@ -25,32 +24,16 @@ from tasks.mock.engine import Engine, UntrainedError
 from tasks.mock.faults import (
     TOKENS_PER_MINUTE,
     UNLIMITED_RPM,
-    Bucket,
-    Fate,
-    fate_of,
+    FaultKind,
+    TokenBucket,
+    fault_of,
     retry_after,
 )
 from tasks.mock.options import MockOptions
-from tasks.mock.protocol import ApiError, Payload, TokenUsage
-from tasks.mock.responses import Sender
+from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
 from tasks.mock.tiny_model import tiny_model
 
-Body: TypeAlias = Mapping[str, Any]
-Answering: TypeAlias = Callable[[Engine, Body, str], Payload]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt at a request."""
-
-    body: Body
-    digest: str
-    """Hash of the request; equal requests have equal ones."""
-    number: int
-    """How often the request has come, this time included."""
-    path: str
-    in_flight: int
-    """Requests in flight when it came, itself included."""
+Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
 
 
 class MockService:
@@ -58,18 +41,18 @@ class MockService:
 
     def __init__(self, options: MockOptions) -> None:
         self.options = options
-        self.brain = Engine(fault_modes=options.fault_modes, strict=options.strict)
         self.counts = RequestCounts()
         self.closing = asyncio.Event()
+        self._engine = Engine(fault_modes=options.fault_modes, strict=options.strict)
         self._key = _key(options)
         self._log = None if options.log is None else RequestLog(options.log)
-        self._requests = Bucket(options.limit_rpm or UNLIMITED_RPM, time.monotonic)
-        self._tokens = Bucket(TOKENS_PER_MINUTE, time.monotonic)
+        self._requests = TokenBucket(options.limit_rpm or UNLIMITED_RPM, time.monotonic)
+        self._tokens = TokenBucket(TOKENS_PER_MINUTE, time.monotonic)
 
     def reset(self) -> None:
         """Forget counts, attempts and earlier prompts."""
         self.counts.reset()
-        self.brain.reset()
+        self._engine.reset()
 
     def close(self) -> None:
         """Close the log."""
@@ -77,95 +60,90 @@ class MockService:
             self._log.close()
 
     async def serve(
-        self, request: Request, sender: Sender, answering: Answering, *, google: bool
+        self, request: Request, send: Send, answering: Answering, *, google: bool
     ) -> None:
         """Answer one request."""
         in_flight = self.counts.arrive()
         try:
-            await self._serve(request, sender, answering, in_flight)
+            attempt = await self._read(request, in_flight)
+            fault, payload = await self._answer(answering, attempt)
+            await self._wait(request.receive, hangs=fault == "hang")
+            self._count(payload, fault, attempt.digest)
+            headers = {**self._headers(), "x-request-id": f"req_{attempt.digest[:24]}"}
+            await _send_payload(send, payload, fault, headers)
         except ApiError as error:
-            message = str(error)
-            body = gemini.error_body(error.status, message) if google else error.body
+            body = gemini.error_body(error.status, str(error)) if google else error.body
             self.counts.status(error.status)
-            await sender.json(error.status, body, {**self._headers(), **error.headers})
+            headers = {**self._headers(), **error.headers}
+            await _send_whole(send, error.status, _encoded(body), headers)
         except ClientDisconnect:
             self.counts.abandoned()
         finally:
             self.counts.leave()
 
-    async def _serve(
-        self, request: Request, sender: Sender, answering: Answering, in_flight: int
-    ) -> None:
+    async def _read(self, request: Request, in_flight: int) -> Attempt:
         raw = await request.body()
         if self._key is not None and not _carries(request, self._key):
             raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
         body = _parsed(raw)
         digest = _digest(request, body)
-        attempt = Attempt(
+        return Attempt(
             body=body,
             digest=digest,
             number=self.counts.attempt(digest, time.monotonic()),
             path=request.url.path,
+            path_params=request.path_params,
+            query=request.query_params,
             in_flight=in_flight,
         )
-        fate, payload = await self._meet(answering, attempt)
-        await self._wait(sender, hangs=fate == "hang")
-        self._book(payload, fate, digest)
-        headers = {**self._headers(), "x-request-id": f"req_{digest[:24]}"}
-        await sender.payload(payload, fate, headers)
 
-    async def _meet(self, answering: Answering, attempt: Attempt) -> tuple[Fate, Payload]:
-        """Return what happens to an attempt and its answer, once they are counted and logged."""
-        digest = attempt.digest
-        row = {"hash": digest, "attempt": attempt.number, "path": attempt.path}
-        fate = fate_of(self.options, digest, attempt.number)
+    async def _answer(self, answering: Answering, attempt: Attempt) -> tuple[FaultKind, Payload]:
+        """Return the fault of an attempt and its answer, once they are counted and logged."""
+        row = {"hash": attempt.digest, "attempt": attempt.number, "path": attempt.path}
+        fault = fault_of(self.options, attempt.digest, attempt.number)
         wait_s = self._limit_s(attempt.in_flight)
-        met: str = "limit" if wait_s is not None else fate
+        kind: str = "limit" if wait_s is not None else fault
         try:
             if wait_s is not None:
-                raise self._too_many(digest, wait_s)
-            if fate == "429":
-                raise self._too_many(digest, self.options.retry_after_s)
-            if fate == "500":
+                raise self._too_many(attempt.digest, wait_s)
+            if fault == "429":
+                raise self._too_many(attempt.digest, self.options.retry_after_s)
+            if fault == "500":
                 raise ApiError("The server had an error on purpose.", status=500)
-            payload = await self._answer(answering, attempt.body, digest)
+            try:
+                payload = answering(self._engine, attempt)
+            except UntrainedError:
+                await asyncio.to_thread(tiny_model)
+                payload = answering(self._engine, attempt)
         except ApiError as error:
-            met = met if met in ("limit", "429", "500") else "refused"
-            self.counts.fate(met)
-            await self._write(
-                {**row, "fate": met, "status": error.status, **TokenUsage().to_json()}
-            )
+            kind = kind if kind in ("limit", "429", "500") else "refused"
+            self.counts.fault(kind)
+            used = TokenUsage().to_json()
+            await self._write({**row, "fate": kind, "status": error.status, **used})
             raise
-        self.counts.fate(met)
-        told = {"model": payload.model, **payload.tokens.to_json()}
-        await self._write({**row, "fate": met, "status": 200, **told})
-        return fate, payload
+        self.counts.fault(kind)
+        used = payload.tokens.to_json()
+        await self._write({**row, "fate": kind, "status": 200, "model": payload.model, **used})
+        return fault, payload
 
-    def _book(self, payload: Payload, fate: Fate, digest: str) -> None:
-        whole = fate not in ("cut", "invalid")
+    def _count(self, payload: Payload, fault: FaultKind, digest: str) -> None:
+        whole, tokens = fault not in ("cut", "invalid"), payload.tokens
+        readable = whole and payload.has_usage
         self.counts.status(200)
-        self.counts.answered(
-            digest,
-            payload.model,
-            payload.tokens,
-            whole=whole,
-            told=whole and payload.tells_usage,
-        )
-        self._tokens.drain(payload.tokens.prompt + payload.tokens.completion)
+        self.counts.answered(digest, payload.model, tokens, whole=whole, readable=readable)
+        self._tokens.drain(tokens.prompt + tokens.completion)
 
-    async def _answer(self, answering: Answering, body: Body, digest: str) -> Payload:
-        try:
-            return answering(self.brain, body, digest)
-        except UntrainedError:
-            await asyncio.to_thread(tiny_model)
-            return answering(self.brain, body, digest)
+    async def _wait(self, receive: Receive, *, hangs: bool) -> None:
+        """Wait for latency and hang.
 
-    async def _wait(self, sender: Sender, *, hangs: bool) -> None:
-        """Wait for latency and hang; raises if the client or the server goes away."""
+        Raises:
+            ApiError: the server closes.
+            ClientDisconnect: the client went away.
+        """
         seconds = self.options.latency_ms / 1000.0 + (self.options.hang_s if hangs else 0.0)
         if seconds <= 0.0:
             return
-        gone = asyncio.create_task(_disconnected(sender.receive))
+        gone = asyncio.create_task(_disconnected(receive))
         closing = asyncio.create_task(self.closing.wait())
         try:
             await asyncio.wait(
@@ -188,8 +166,7 @@ class MockService:
         if self.options.limit_rpm is None:
             self._requests.drain(1.0)
             return None
-        wait_s = self._requests.take()
-        return wait_s if wait_s > 0.0 else None
+        return self._requests.take() or None
 
     def _too_many(self, digest: str, seconds: float) -> ApiError:
         headers, asked_s = retry_after(self.options, seconds, time.time())
@@ -217,18 +194,18 @@ class MockService:
             await asyncio.to_thread(self._log.write, row)
 
 
+# -- reading
+
+
 def _key(options: MockOptions) -> str | None:
     if options.key_env is None:
         return None
     key = os.environ.get(options.key_env)
     if not key:
-        problem = Problem(
-            key="require_key",
-            rule="must name an environment variable that is set",
-            value=options.key_env,
-            fix=f"Set it: export {options.key_env}=…",
+        rule, fix = "must name an environment variable that is set", "Set it: export"
+        raise ConfigurationError.of(
+            "require_key", rule, f"{fix} {options.key_env}=…", value=options.key_env
         )
-        raise ConfigurationError([problem])
     return key
 
 
@@ -243,7 +220,7 @@ def _carries(request: Request, key: str) -> bool:
     return any(hmac.compare_digest(one.encode(), key.encode()) for one in carried)
 
 
-def _parsed(raw: bytes) -> Body:
+def _parsed(raw: bytes) -> dict[str, Any]:
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -253,7 +230,7 @@ def _parsed(raw: bytes) -> Body:
     return body
 
 
-def _digest(request: Request, body: Body) -> str:
+def _digest(request: Request, body: Mapping[str, Any]) -> str:
     query = sorted((k, v) for k, v in request.query_params.multi_items() if k != "key")
     try:
         text = canonical_json([request.method, request.url.path, query, body])
@@ -265,3 +242,60 @@ def _digest(request: Request, body: Body) -> str:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+# -- sending
+
+
+async def _send_payload(
+    send: Send, payload: Payload, fault: FaultKind, headers: Mapping[str, str]
+) -> None:
+    """Send an answer whole, as a stream, cut midway, or as something that is no JSON."""
+    if payload.events:
+        await _send_stream(send, payload, fault, headers)
+        return
+    data = _encoded(payload.body)
+    half = data[: len(data) // 2]
+    if fault == "cut":
+        # The length that is announced never comes; the server closes the connection.
+        await _start(send, 200, {**headers, "content-length": str(len(data))})
+        await _part(send, half, more=True)
+    else:
+        await _send_whole(send, 200, half if fault == "invalid" else data, headers)
+
+
+async def _send_stream(
+    send: Send, payload: Payload, fault: FaultKind, headers: Mapping[str, str]
+) -> None:
+    lines = [b"data: " + _encoded(event) + b"\n\n" for event in payload.events]
+    if payload.ends_with_done:
+        lines.append(b"data: [DONE]\n\n")
+    is_whole = fault not in ("cut", "invalid")
+    await _start(send, 200, {**headers, "cache-control": "no-cache"}, "text/event-stream")
+    for line in lines if is_whole else lines[: len(lines) // 2]:
+        await _part(send, line, more=True)
+    if fault != "cut":
+        await _part(send, b"" if is_whole else b'data: {"id": "chat\n\n', more=False)
+
+
+async def _send_whole(send: Send, status: int, data: bytes, headers: Mapping[str, str]) -> None:
+    await _start(send, status, {**headers, "content-length": str(len(data))})
+    await _part(send, data, more=False)
+
+
+async def _start(
+    send: Send, status: int, headers: Mapping[str, str], content_type: str = "application/json"
+) -> None:
+    listed = {"content-type": content_type, **headers}
+    encoded = [(name.encode(), value.encode()) for name, value in listed.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+async def _part(send: Send, data: bytes, *, more: bool) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _encoded(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(
+        "utf-8", "replace"
+    )

@@ -1,4 +1,4 @@
-"""The tiny language model: 63 words, a linear head for outcomes, a bigram for the rest.
+"""Tiny language model: 63 words, a linear head for outcomes, a bigram for the rest.
 
 After ``cfg m tX ->`` the next word's distribution is .99 of a softmax over the ten bins plus .01 of
 an add-one bigram; elsewhere it is the bigram. Every row sums to 1. The softmax is linear in hashed
@@ -15,7 +15,6 @@ Notation
 """
 
 import functools
-import math
 import threading
 import zlib
 from collections.abc import Sequence
@@ -170,25 +169,10 @@ class TinyModel:
         row[FIRST_BIN : FIRST_BIN + 10] += HEAD_SHARE * head / head.sum()
         return row
 
-    def rows(self, ids: Sequence[int]) -> list[Floats]:
-        """Return the distributions that each word of a text but the first was expected with."""
-        return [self.row(ids[:n]) for n in range(1, len(ids))]
-
-    def logprobs(self, text: str) -> list[float | None]:
-        """Return the log-probability of each word of a text; the first has none.
-
-        Raises:
-            UnknownWordError: a word is not in the vocabulary.
-        """
-        ids = encode(text)
-        pairs = zip(self.rows(ids), ids[1:], strict=True)
-        known: list[float | None] = [math.log(row[i]) for row, i in pairs]
-        return [None, *known] if ids else []
-
     def sample(
-        self, ids: Sequence[int], *, n: int, temperature: float, chance: Sequence[object]
+        self, ids: Sequence[int], *, n: int, temperature: float, draw: Sequence[object]
     ) -> Sample:
-        """Write at most ``n`` words after a prefix; ``chance`` names the draws."""
+        """Write at most ``n`` words after a prefix; ``draw`` names the draws."""
         written: list[int] = []
         rows: list[Floats] = []
         while len(written) < n:
@@ -196,7 +180,7 @@ class TinyModel:
             if temperature < COLDEST:
                 drawn = int(np.argmax(row))
             else:
-                drawn = _draw(tempered(row, temperature), uniform(*chance, len(written)))
+                drawn = _draw(tempered(row, temperature), uniform(*draw, len(written)))
             if drawn == PAD:
                 return Sample(ids=written, rows=rows, ended=True)
             written.append(drawn)

@@ -1,6 +1,6 @@
-"""The little world that the tiny language model is trained on: settings, outcomes, thoughts.
+"""Training world of the tiny language model: settings, outcomes, thoughts.
 
-Somebody tries settings ``(model, temperature)``; each world has a hidden optimum (m*, t*), and the
+Trials are made of settings ``(model, temperature)``; each world has a hidden optimum (m*, t*), and the
 outcome of a trial is one of ten bins,
 
     bin = clip(round(9 - 1.1 |t - t*| - 3 [m != m*] + N(0, .5)), 0, 9)

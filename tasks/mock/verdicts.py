@@ -1,16 +1,16 @@
-"""Verdicts: what the stand-in says when it is asked as a judge.
+"""Verdicts of the stand-in when it is asked as a judge.
 
 It reads the named parts of the prompt (``ANSWER``, ``REFERENCE``, ``INPUT``…) and measures shared
 words: with a reference, F1 of the two bags of words, 1 if they are the same and at least .9 if
 the answer contains it; without one, half how much of the question's words the answer takes up and
-half its length up to twenty words. Verdicts depend on the texts alone; where one letter is asked for, of
-two answers that are as good it says the first.
+half its length up to twenty words. Verdicts depend on the texts alone; where one letter is asked
+for, of two answers that are as good it says the first.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tasks.mock import schemas
 from tasks.mock.prompt_text import content_words, sections, words
@@ -18,10 +18,12 @@ from tasks.mock.prompt_text import content_words, sections, words
 RATINGS = frozenset({"rating", "score", "grade", "points", "stars", "mark"})
 PASSES = frozenset({"pass", "passed", "passes", "acceptable", "correct", "is_correct", "verdict"})
 WINNERS = frozenset({"winner", "preferred", "preference", "better", "choice", "verdict"})
-VERDICTS = RATINGS | PASSES | WINNERS
 
 _ANSWERS = ("answer", "response", "output", "prediction", "reply", "completion", "candidate")
 _REFERENCES = ("reference", "expected", "expected answer", "ideal", "ground truth", "gold")
+_TIES = ("tie", "equal", "draw", "both")
+_GOOD = ("pass", "passed", "yes", "correct", "good")
+_BAD = ("fail", "failed", "no", "incorrect", "bad")
 _LETTER = re.compile(r"\bone letter, A or B\b")
 _TIE_WITHIN = 0.02
 _ENOUGH_WORDS = 20
@@ -32,58 +34,52 @@ def is_verdict(schema: Mapping[str, Any]) -> bool:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return False
-    return any(_verdict_kind(str(name), kind) is not None for name, kind in properties.items())
+    return any(_form(str(name), kind) is not None for name, kind in properties.items())
 
 
 def verdict(schema: Mapping[str, Any], text: str) -> Any:
     """Return a JSON value of the schema that judges the answers in a text."""
     parts = sections(text)
-    only = _first(parts, "", _ANSWERS)
-    a = _first(parts, " a", _ANSWERS)
-    b = _first(parts, " b", _ANSWERS)
+    only, a, b = (_first(parts, _ANSWERS, suffix) for suffix in ("", " a", " b"))
     if only is None:
-        only = a if a is not None else _last_half(text)
+        only = a if a is not None else text[len(text) // 2 :]
     quality = _quality(only, parts)
-    against = None if a is None or b is None else _quality(a, parts) - _quality(b, parts)
+    lead = None if a is None or b is None else _quality(a, parts) - _quality(b, parts)
 
-    def said(name: str, kind: Mapping[str, Any]) -> Any:
-        return _verdict(name, kind, quality, against)
+    def given(name: str, kind: Mapping[str, Any]) -> Any:
+        match _form(name, kind):
+            case "rating":
+                return _rating(kind, quality)
+            case "pass":
+                return quality >= 0.5
+            case "enum":
+                return _named(list(kind["enum"]), quality, lead)
+            case None:
+                return None
 
     reason = f"The answer shares {quality:.0%} of the words that were looked for."
-    source = schemas.ValueSource(text=text, answer=reason, good=True, draw="judge", given=said)
+    source = schemas.ValueSource(text=text, answer=reason, good=True, draw="judge", given=given)
     return schemas.fill(schema, source)
 
 
 def letter(text: str) -> str | None:
     """Return the letter of the better of two answers; ``None``: a text asks for no such letter."""
     parts = sections(text)
-    a, b = (_first(parts, suffix, _ANSWERS) for suffix in (" a", " b"))
+    a, b = (_first(parts, _ANSWERS, suffix) for suffix in (" a", " b"))
     if a is None or b is None or _LETTER.search(text) is None:
         return None
     return "A" if _quality(a, parts) + _TIE_WITHIN >= _quality(b, parts) else "B"
 
 
-def _verdict_kind(name: str, kind: Any) -> str | None:
+def _form(name: str, kind: Any) -> Literal["rating", "pass", "enum"] | None:
     name = name.casefold()
-    if not isinstance(kind, Mapping) or name not in VERDICTS:
+    if not isinstance(kind, Mapping) or name not in RATINGS | PASSES | WINNERS:
         return None
     if kind.get("type") in ("integer", "number") or _numbers(kind):
         return "rating" if name in RATINGS else None
     if kind.get("type") == "boolean":
         return "pass"
     return "enum" if kind.get("enum") else None
-
-
-def _verdict(name: str, kind: Mapping[str, Any], quality: float, against: float | None) -> Any:
-    match _verdict_kind(name, kind):
-        case "rating":
-            return _rating(kind, quality)
-        case "pass":
-            return quality >= 0.5
-        case "enum":
-            return _named(list(kind["enum"]), quality, against)
-        case _:
-            return schemas.NOTHING
 
 
 def _rating(kind: Mapping[str, Any], quality: float) -> float | int:
@@ -102,20 +98,14 @@ def _numbers(kind: Mapping[str, Any]) -> list[float]:
     return sorted(numbers) if numbers and len(numbers) == len(listed) else []
 
 
-def _named(listed: list[Any], quality: float, against: float | None) -> Any:
+def _named(listed: list[Any], quality: float, lead: float | None) -> Any:
     """Return the entry of an enumeration that says it: a winner, else from bad to good."""
     by_name = {str(entry).casefold().removeprefix("answer ").strip(): entry for entry in listed}
+    tie, good, bad = (_first(by_name, names) for names in (_TIES, _GOOD, _BAD))
     if {"a", "b"} <= by_name.keys():
-        tie = next((by_name[w] for w in ("tie", "equal", "draw", "both") if w in by_name), None)
-        if against is None or abs(against) <= _TIE_WITHIN:
+        if lead is None or abs(lead) <= _TIE_WITHIN:
             return tie if tie is not None else by_name["a"]
-        return by_name["a"] if against > 0 else by_name["b"]
-    good = next(
-        (by_name[w] for w in ("pass", "passed", "yes", "correct", "good") if w in by_name), None
-    )
-    bad = next(
-        (by_name[w] for w in ("fail", "failed", "no", "incorrect", "bad") if w in by_name), None
-    )
+        return by_name["a"] if lead > 0 else by_name["b"]
     if good is not None and bad is not None:
         return good if quality >= 0.5 else bad
     return listed[min(len(listed) - 1, int(quality * len(listed)))]
@@ -123,16 +113,13 @@ def _named(listed: list[Any], quality: float, against: float | None) -> Any:
 
 def _quality(answer: str, parts: Mapping[str, str]) -> float:
     """Return how good an answer looks, in [0, 1]."""
-    reference = _first(parts, "", _REFERENCES)
+    reference = _first(parts, _REFERENCES)
     if not answer.strip():
         return 0.0
     if reference is not None and reference.strip():
         return _likeness(answer, reference)
-    asked = {
-        word
-        for name in ("input", "question", "prompt", "request", "task", "rubric")
-        for word in content_words(parts.get(name, ""))
-    }
+    names = ("input", "question", "prompt", "request", "task", "rubric")
+    asked = {word for name in names for word in content_words(parts.get(name, ""))}
     used = set(content_words(answer))
     taken_up = len(asked & used) / len(asked) if asked else 0.5
     return 0.5 * taken_up + 0.5 * min(1.0, len(words(answer)) / _ENOUGH_WORDS)
@@ -148,9 +135,5 @@ def _likeness(answer: str, reference: str) -> float:
     return max(f1, 0.9) if contained and theirs else f1
 
 
-def _first(parts: Mapping[str, str], suffix: str, names: tuple[str, ...]) -> str | None:
+def _first(parts: Mapping[str, Any], names: tuple[str, ...], suffix: str = "") -> Any:
     return next((parts[name + suffix] for name in names if name + suffix in parts), None)
-
-
-def _last_half(text: str) -> str:
-    return text[len(text) // 2 :]

@@ -1,4 +1,4 @@
-"""Word pieces: how the stand-in counts tokens, cuts answers and finds cached prefixes.
+"""Word pieces: the tokens that are counted, cut answers, and cached prefixes.
 
 A piece is up to six letters or digits of one word, or one other visible character, with the white
 space before it: ``tokenizer, please`` is ``tokeni|zer|,| please``. A chat message costs its
@@ -11,7 +11,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from tasks.mock.requests import Written
 
 _PIECE = re.compile(r"\s*(?:\w{1,6}|[^\w\s])")
 PER_MESSAGE = 4
@@ -32,21 +33,12 @@ def count_pieces(text: str) -> int:
     return len(_PIECE.findall(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutText:
-    """The beginning of a text that fits into a number of tokens."""
-
-    text: str
-    n_tokens: int
-    complete: bool
-
-
-def cut(text: str, limit: int | None) -> CutText:
+def cut(text: str, limit: int | None) -> Written:
     """Cut a text after ``limit`` tokens; ``None`` is no limit."""
     found = pieces(text)
     if limit is None or len(found) <= limit:
-        return CutText(text=text, n_tokens=len(found), complete=True)
-    return CutText(text="".join(found[:limit]), n_tokens=limit, complete=False)
+        return Written(text=text, n_tokens=len(found))
+    return Written(text="".join(found[:limit]), n_tokens=limit, complete=False)
 
 
 class PrefixCache:

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.mock.faults import FATES, Bucket, fate_of, retry_after
+from tasks.mock.faults import FAULT_KINDS, TokenBucket, fault_of, retry_after
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tests.mock.conftest import ask
@@ -32,7 +32,7 @@ def said(i: int) -> Any:
 
 
 async def outcome(client: Any, i: int, **fields: Any) -> str:
-    """Return what a client sees of one attempt, in the words of the fates."""
+    """Return what a client sees of one attempt, in the words of ``FaultKind``."""
     try:
         answer = await client.chat.completions.create(model="m", messages=said(i), **fields)
     except openai.RateLimitError:
@@ -50,10 +50,10 @@ async def outcome(client: Any, i: int, **fields: Any) -> str:
 
 def outcomes(server: MockServer, order: list[int], **fields: Any) -> dict[int, str]:
     async def go(client: Any) -> list[str]:
-        places = asyncio.Semaphore(16)
+        slots = asyncio.Semaphore(16)
 
         async def one(i: int) -> str:
-            async with places:
+            async with slots:
                 return await outcome(client, i, **fields)
 
         return list(await asyncio.gather(*map(one, order)))
@@ -61,18 +61,18 @@ def outcomes(server: MockServer, order: list[int], **fields: Any) -> dict[int, s
     return dict(zip(order, ask(server, go), strict=True))
 
 
-def test_fates_have_the_stated_frequencies():
+def test_faults_have_the_stated_frequencies():
     rates = {"429": 0.2, "500": 0.1, "hang": 0.05, "cut": 0.05, "invalid": 0.05}
     options = MockOptions(**{f"rate_{name}": rate for name, rate in rates.items()})  # type: ignore[arg-type]  # shares all
     n = 20_000
-    met: Counter[str] = Counter(fate_of(options, f"request {i // 4}", i % 4) for i in range(n))
-    assert set(met) == set(FATES)
+    met: Counter[str] = Counter(fault_of(options, f"request {i // 4}", i % 4) for i in range(n))
+    assert set(met) == set(FAULT_KINDS)
     for name, rate in rates.items():
         deviation = math.sqrt(n * rate * (1.0 - rate))
         assert abs(met[name] - n * rate) < 3.5 * deviation, (name, met[name] / n, rate)
 
 
-def test_every_attempt_has_its_own_fate_whatever_the_order():
+def test_every_attempt_has_its_own_fault_whatever_the_order():
     order = list(range(60))
     seen = []
     for arranged in (order, order[::-1]):
@@ -80,18 +80,18 @@ def test_every_attempt_has_its_own_fate_whatever_the_order():
             attempts = [outcomes(server, arranged), outcomes(server, arranged)]
             by_fate = server.stats()["by_fate"]
         assert Counter(fate for met in attempts for fate in met.values()) == by_fate
-        assert set(by_fate) == set(FATES) - {"hang"}
+        assert set(by_fate) == set(FAULT_KINDS) - {"hang"}
         seen.append(attempts)
     assert seen[0] == seen[1]
     assert seen[0][0] != seen[0][1]
 
 
-def test_another_seed_has_other_fates():
-    def fates(seed: int) -> list[str]:
+def test_another_seed_has_other_faults():
+    def faults(seed: int) -> list[str]:
         options = MockOptions(**CHAOS, seed=seed)
-        return [fate_of(options, f"request {i}", 1) for i in range(50)]
+        return [fault_of(options, f"request {i}", 1) for i in range(50)]
 
-    assert fates(0) == fates(0) != fates(1)
+    assert faults(0) == faults(0) != faults(1)
 
 
 def test_what_clients_could_not_read_is_counted_apart():
@@ -239,7 +239,7 @@ def test_without_a_limit_the_headers_promise_room():
 
 def test_a_bucket_holds_one_seconds_worth():
     now = 0.0
-    bucket = Bucket(600.0, lambda: now)  # ten a second
+    bucket = TokenBucket(600.0, lambda: now)  # ten a second
     assert [bucket.take() for _ in range(10)] == [0.0] * 10
     assert bucket.take() == pytest.approx(0.1)
     now = 0.35

@@ -8,8 +8,8 @@ import pytest
 
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.mock.tiny_model import tiny_model
 from tasks.mock.tiny_world import BINS, stories
+from tests.mock.answers import logprobs as logprobs_of
 from tests.mock.conftest import ask
 
 STORY = next(stories(1, seed=9))
@@ -41,7 +41,7 @@ def next_word(server: MockServer, prompt: str = PROMPT, **fields: Any) -> dict[s
 
 def test_echo_gives_the_models_own_logprobs(server: MockServer):
     answer, logprobs = echo(server)
-    expected = tiny_model().logprobs(f"{PROMPT} b4")
+    expected = logprobs_of(f"{PROMPT} b4")
     assert logprobs.token_logprobs == expected
     assert math.fsum(logprobs.token_logprobs[1:]) == math.fsum(
         e for e in expected if e is not None
@@ -150,7 +150,7 @@ def test_a_chats_prompt_is_told_as_vllm_tells_it(server: MockServer):
     first, *rest = answer.prompt_logprobs
     assert first is None
     assert len(rest) + 1 == answer.usage.prompt_tokens
-    expected = tiny_model().logprobs(f"{PROMPT} b4")
+    expected = logprobs_of(f"{PROMPT} b4")
     words = f"{PROMPT} b4".split()
     for entry, word, log in zip(rest, words[1:], expected[1:], strict=True):
         own, *likely = entry.values()
