@@ -16,12 +16,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from benchmarks.rlp.landscapes import LANDSCAPES
-from benchmarks.rlp.runs import N_CASES, evaluate, reserved_of
+from benchmarks.rlp.runs import Generation, Setting, evaluate
 from convergence_core.ports import Completion
 from convergence_core.records import Json, Params
 from convergence_core.rlp.commitments import Estimator
@@ -29,25 +29,25 @@ from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.policy import StrategyPolicy
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import commitment_rows
-from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
-from convergence_core.search.samplers import make_sampler, make_surrogate
+from convergence_core.search.sampler import Advice, SearchState
+from convergence_core.search.samplers import make_sampler
+from convergence_core.search.study import Asked
 from convergence_core.space.builder import build_space
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.elicited_channel import CHANNELS
+from tasks.rlp.learner import RlpLearner
 from tasks.rlp.model_calls import Model
-from tasks.rlp.prompts import English
-from tasks.rlp.run_rlp import Thinking
+from tasks.rlp.prompts import RlpPrompts
 from tasks.rlp.sub_budget import SubBudget
-from tasks.rlp.thinker import Thinker
+from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.store import ParquetStore
 
 N_TRIALS: Final = 200
 N_CANDIDATES: Final = 16
 N_STEPS: Final = 30
-RUNGS: Final[tuple[Estimator, ...]] = ("elicited", "chat", "echo")
+CHANNELS_TIMED: Final[tuple[Estimator, ...]] = ("elicited", "chat", "echo")
 _TRIAL: Final = re.compile(r"^(trial_\d+): ", re.MULTILINE)
 _WEIGHTS: Final = [1, 1, 2, 3, 5, 8, 5, 3, 2, 1]
 _SHARES: Final = [weight / sum(_WEIGHTS) for weight in _WEIGHTS]
@@ -108,7 +108,7 @@ class Stub:
         return {"choices": choices}, 1.0
 
     def _shares(self, text: str) -> list[float]:
-        """Return what is foretold: a thought moves it, or it would have no say."""
+        """Return what is predicted: a thought moves it, or it would have no weight."""
         return _SHARES[::-1] if _THOUGHT[:20] in text else _SHARES
 
     async def aclose(self) -> None:
@@ -121,8 +121,8 @@ class Unjournaled:
     def run(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run work to its end."""
 
-        async def ask(call: PaidCall, *, place: str, generation: int) -> tuple[Any, int]:
-            del place, generation
+        async def ask(call: PaidCall, *, label: str, generation: int) -> tuple[Any, int]:
+            del label, generation
             return await call.send(), 1
 
         return self._loop.run_until_complete(work(ask))
@@ -136,15 +136,15 @@ class Unjournaled:
 
 
 def cpu() -> None:
-    """Print the CPU of one think-and-learn step at 200 trials, for each rung."""
+    """Print the CPU of one think-and-learn step at 200 trials, for each channel."""
     print(
         "\n| probabilities | calls | think | ask again | predict | advise | learn | all | commitment's file |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for rung in RUNGS:
-        n_calls, parts = measure(rung)
-        step = [parts[name] for name in ("think", "ask again", "predict", "advise", "learn")]
-        cells = [rung, str(n_calls), *(f"{ms:.1f}" for ms in (*step, sum(step), parts["file"]))]
+    for name in CHANNELS_TIMED:
+        n_calls, parts = measure(name)
+        step = [parts[part] for part in ("think", "ask again", "predict", "advise", "learn")]
+        cells = [name, str(n_calls), *(f"{ms:.1f}" for ms in (*step, sum(step), parts["file"]))]
         print("| " + " | ".join(cells) + " |")
     print(f"\nmedians of {N_STEPS} steps, ms of CPU")
 
@@ -157,104 +157,98 @@ def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
     sampler = make_sampler(configuration, space)
     stub, session = Stub(rung), Unjournaled()
     model = Model(llm=stub, name="stub", wording_version="stub")
-    thinking = Thinking(
+    learner = RlpLearner(
         run_id="r",
         seed=0,
-        thinker=Thinker(model=model, wording=English(), space=space),
-        settings=RlpSettings(),
+        writer=ThoughtWriter(model=model),
         session=session,  # type: ignore[arg-type]  # as it is
-        surrogate=make_surrogate(space),
         state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
-        purse=SubBudget(limit_usd=None),
+        budget=SubBudget(limit_usd=None),
     )
-    thinking.ladder = ChannelProbe(channel=CHANNELS[rung](model, English()), refused={})
+    learner._probe = ChannelProbe(channel=CHANNELS[rung](model, RlpPrompts()), refused={})
     with tempfile.TemporaryDirectory() as folder:
         play = partial(
             step,
-            thinking=thinking,
-            sampler=sampler,
+            learner=learner,
+            setting=Timed(sampler, space, 50, N_CANDIDATES, np.random.default_rng(0)),
             world=np.random.default_rng(1),
             value=landscape.value,
             store=ParquetStore(Path(folder) / "store"),
         )
-        state, generation = sampler.start(), 0
-        while len(thinking.state.history) < N_TRIALS:
-            state, _ = play(generation, state=state)
+        search, generation = sampler.start(), 0
+        while len(learner.state.history) < N_TRIALS:
+            search, _ = play(generation, search=search)
             generation += 1
-        # As costly as can be: nobody keeps silent.
-        theta = thinking.state.policy.theta.copy()
+        # As costly as can be: a thought is drawn each time.
+        theta = learner.state.policy.theta.copy()
         theta[0, 0] = -100.0
-        thinking.state = replace(thinking.state, policy=StrategyPolicy(theta))
+        learner.state = replace(learner.state, policy=StrategyPolicy(theta))
         n_before = stub.n_calls
-        steps = [play(generation, state=state, stub=stub)[1] for _ in range(N_STEPS)]
+        steps = [play(generation, search=search, stub=stub)[1] for _ in range(N_STEPS)]
     session.close()
     found = {name: float(np.median([ms[name] for ms in steps])) for name in steps[0]}
     return (stub.n_calls - n_before) // N_STEPS, found
 
 
+class Timed(Setting):
+    """A setting whose plans are timed apart from what a learner does around them."""
+
+    clock: ClassVar["Clock | None"] = None
+
+    def ask(self, state: Generation, advice: Advice, *, keeps: bool = False) -> Asked:
+        """See ``Setting``."""
+        clock = Timed.clock
+        if clock is not None:
+            clock.stop("think")
+            super().ask(state, Advice())  # what a generation without thoughts costs anyway
+            clock.start()
+        asked = super().ask(state, advice, keeps=keeps)
+        if clock is not None:
+            clock.stop("ask again")
+        return asked
+
+
 def step(
     generation: int,
-    thinking: Thinking,
-    sampler: Sampler,
-    state: SearchState,
+    learner: RlpLearner,
+    setting: Timed,
+    search: SearchState,
     *,
     world: np.random.Generator,
     value: Callable[[Params], float],
     store: ParquetStore,
     stub: Stub | None = None,
 ) -> tuple[SearchState, dict[str, float]]:
-    """Play a generation; with a stub it is timed, and nothing of it is kept.
+    """Run a generation; with a stub it is timed, and nothing of it is kept.
 
     Returns:
         the search after it, and milliseconds of CPU of its parts, without the stub's.
     """
-    rng = np.random.default_rng(generation)
-    bit_state = rng.bit_generator.state
-    clock = Clock(stub)
-
-    def ask(advice: Advice) -> Plan:
-        rng.bit_generator.state = bit_state
-        return sampler.ask(state, rng, request(generation, advice))
-
+    setting.rng.bit_generator.state = np.random.default_rng(generation).bit_generator.state
+    state: Any = Generation(search, generation)
+    study: Any = setting
+    clock = Timed.clock = Clock(stub)
     clock.start()
-    thinking.think(generation, 0.5)
-    clock.stop("think")
-    ask(Advice())  # what a generation without thoughts costs anyway
-    clock.start()
-    reserved = reserved_of(ask(Advice(reserves=True)))
-    clock.stop("ask again")
-    cases = request(generation, Advice()).case_ids
-    commitment = thinking.predict(generation, reserved, state, case_ids=cases)
+    learner.think(study, state, Advice())
     clock.stop("predict")
-    advice = thinking.advice(generation)
+    advice = learner.advise(study, state, Advice())
     clock.stop("advise")
-    plan = ask(advice)
-    trials = evaluate(plan, value, generation, world)
+    Timed.clock = None
+    asked = setting.ask(state, advice)
+    trials = evaluate(asked.plan, value, generation, world)
     clock.start()
-    taught = thinking.learn(generation, trials, plan.exogenous, 0.4)
+    learner.learn(study, state, asked, trials)
     clock.stop("learn")
+    commitment = learner.commitment(generation)
     if commitment is not None:
         clock.start()
         store.write_ahead("r", generation, {"commitments": commitment_rows("r", commitment)})
         clock.stop("file")
     if stub is not None:
-        return state, clock.found
-    assert taught is not None
-    thinking.commit(taught)
-    return sampler.tell(state, trials), {}
-
-
-def request(generation: int, advice: Advice) -> AskRequest:
-    """Return what the sampler is asked."""
-    return AskRequest(
-        generation=generation,
-        n_generations=50,
-        n_candidates=N_CANDIDATES,
-        n_cells=N_CANDIDATES * N_CASES,
-        case_ids=tuple(f"c{i}" for i in range(N_CASES)),
-        advice=advice,
-    )
+        return search, clock.found
+    learner.commit()
+    return setting.sampler.tell(search, trials), {}
 
 
 class Clock:

@@ -25,10 +25,10 @@ from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate
 from convergence_core.search.samplers.search_update import tell
+from convergence_core.space import Space
 from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
 from tasks.rlp.learner import RlpLearner
-from tasks.rlp.run_rlp import Thinking
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run
 from tasks.steps import save_generation
@@ -61,9 +61,9 @@ def play_quickstart(way: Way, thinker: Thinkers, seed: int) -> tuple[float, floa
         rlp = run.learners.get("rlp")
         if isinstance(rlp, RlpLearner):
             if way == "trust":
-                rlp.thinking.__class__ = Trusting
+                rlp.__class__ = Trusting
             if thinker != "offline":
-                stand_in(rlp.thinking, thinker, seed)
+                stand_in(rlp, run.loaded.space, thinker, seed)
         rewards: list[float] = []
         with run:
             while run.should_continue():
@@ -81,13 +81,13 @@ def play_quickstart(way: Way, thinker: Thinkers, seed: int) -> tuple[float, floa
         return regret, best.on_held_out - result.winner.headline()[1].mean
 
 
-def stand_in(thinking: Thinking, kind: Kind, seed: int) -> None:
+def stand_in(learner: RlpLearner, space: Space, kind: Kind, seed: int) -> None:
     """Let a simulated thinker think in a run; the model's connection stays the run's to close."""
-    model, found = thinking._thinker.model, known()
+    model, found = learner._writer.model, known()
     simulated = Simulated(
-        kind, thinking.space, found.worth, seed, ends=found.ends, span=found.span, model=model
+        kind, space, found.worth, seed, ends=found.ends, span=found.span, model=model
     )
-    thinking._thinker = simulated  # type: ignore[assignment]
+    learner._writer = simulated  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
 from benchmarks.rlp.landscapes import Landscape
 from benchmarks.rlp.simulated import Inline, Kind, Simulated, Trusting, Way
-from convergence_core.records import Candidate, Evaluation, Params, Trial
+from convergence_core.records import Evaluation, Params, Trial
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.settings import RlpSettings
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.recommend import recommend
-from convergence_core.search.sampler import Advice, AskRequest, Plan
+from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler, make_surrogate
+from convergence_core.search.study import Asked
+from convergence_core.space import Space
 from convergence_core.space.builder import build_space
-from tasks.rlp.run_rlp import Thinking
+from tasks.rlp.learner import RlpLearner
 from tasks.rlp.sub_budget import SubBudget
 
 N_GENERATIONS = 12
@@ -26,8 +28,8 @@ NOISE = 0.15
 
 
 @dataclass(frozen=True)
-class Played:
-    """What a run came to."""
+class RunOutcome:
+    """Regrets of a run, and what it has learned."""
 
     regret: float
     """Mean over its cells."""
@@ -38,72 +40,92 @@ class Played:
 
 def play(
     landscape: Landscape, way: Way, kind: Kind, seed: int, *, n_generations: int = N_GENERATIONS
-) -> Played:
+) -> RunOutcome:
     """Play one run."""
     configuration = landscape.configuration(seed)
     space = build_space(configuration.search_space, {})
     sampler = make_sampler(configuration, space)
     best = landscape.optimum
-    names = tuple(STRATEGIES)
-    thinking = (Trusting if way == "trust" else Thinking)(
+    learner = (Trusting if way == "trust" else RlpLearner)(
         run_id="r",
         seed=seed,
-        thinker=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
-        settings=RlpSettings(),
+        writer=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
         session=Inline(),  # type: ignore[arg-type]  # as it is
-        surrogate=make_surrogate(space),
-        state=RlpState.first(names),
+        state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
-        purse=SubBudget(limit_usd=None),
+        budget=SubBudget(limit_usd=None),
     )
     world, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
-    state = sampler.start()
+    setting = Setting(sampler, space, n_generations, N_CANDIDATES, rng)
+    search = sampler.start()
     total, n_cells = 0.0, 0
-    case_ids = tuple(f"c{i}" for i in range(N_CASES))
     for generation in range(n_generations):
-
-        def request(advice: Advice, generation: int = generation) -> AskRequest:
-            return AskRequest(
-                generation=generation,
-                n_generations=n_generations,
-                n_candidates=N_CANDIDATES,
-                n_cells=N_CANDIDATES * N_CASES,
-                case_ids=case_ids,
-                advice=advice,
-            )
-
-        advice = Advice()
+        state, advice = Generation(search, generation), Advice()
         if way != "plain":
-            thinking.think(generation, 1.0 - generation / n_generations)
-            if thinking.commitment(generation) is not None:
-                ahead = np.random.default_rng()
-                ahead.bit_generator.state = rng.bit_generator.state
-                plan = sampler.ask(state, ahead, request(Advice(reserves=True)))
-                thinking.predict(generation, reserved_of(plan), state)
-                advice = thinking.advice(generation)
-        plan = sampler.ask(state, rng, request(advice))
-        trials = evaluate(plan, landscape.value, generation, world)
+            learner.think(setting, state, advice)  # type: ignore[arg-type]  # all that it reads
+            advice = learner.advise(setting, state, advice)  # type: ignore[arg-type]
+        asked = setting.ask(state, advice, keeps=True)
+        trials = evaluate(asked.plan, landscape.value, generation, world)
         for trial in trials:
             gap = best - landscape.value(trial.candidate.params)
             total += len(trial.evaluations) * gap
             n_cells += len(trial.evaluations)
-        state = sampler.tell(state, trials)
+        search = sampler.tell(search, trials)
         if way != "plain":
-            left = 1.0 - (generation + 1) / n_generations
-            taught = thinking.learn(generation, trials, plan.exogenous, left)
-            assert taught is not None
-            thinking.commit(taught)
-    found = recommend(state, rng=np.random.default_rng(0), surrogate=make_surrogate(space))
+            learner.learn(setting, state, asked, trials)  # type: ignore[arg-type]
+            learner.commit()
+    found = recommend(search, rng=np.random.default_rng(0), surrogate=make_surrogate(space))
     assert found is not None
-    chosen = state.archive.members[found.candidate_id].candidate
-    return Played(total / n_cells, best - landscape.value(chosen.params), thinking.state)
+    chosen = search.archive.members[found.candidate_id].candidate
+    return RunOutcome(total / n_cells, best - landscape.value(chosen.params), learner.state)
 
 
-def reserved_of(plan: Plan) -> list[Candidate]:
-    """Return the candidates that a run predicts: half of those chosen without a thought."""
-    own = {cell.candidate_id for cell in plan.exogenous}
-    reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
-    return reserved[: -(-len(plan.assignments) // 2)]
+@dataclass(frozen=True)
+class Generation:
+    """What a learner reads of a ``StudyState``."""
+
+    search: SearchState
+    next_generation: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a learner reads of a ``Study``: a sampler over a space, without a run."""
+
+    sampler: Sampler
+    space: Space
+    n_generations: int
+    n_candidates: int
+    rng: np.random.Generator
+    case_order: tuple[str, ...] = tuple(f"c{i}" for i in range(N_CASES))
+
+    @property
+    def schedule(self) -> SimpleNamespace:
+        """The one entry that is read."""
+        return SimpleNamespace(deterministic=False)
+
+    def share_left(self, generation: int) -> float:
+        """Return the share of the generations that is left before one."""
+        return max(0.0, 1.0 - generation / self.n_generations)
+
+    def ask(self, state: Generation, advice: Advice, *, keeps: bool = False) -> Asked:
+        """Plan a generation; ``keeps``: its draws are used up."""
+        before = self.rng.bit_generator.state
+        plan = self.sampler.ask(
+            state.search,
+            self.rng,
+            AskRequest(
+                generation=state.next_generation,
+                n_generations=self.n_generations,
+                n_candidates=self.n_candidates,
+                n_cells=self.n_candidates * N_CASES,
+                case_ids=self.case_order,
+                advice=advice,
+            ),
+        )
+        if not keeps:
+            self.rng.bit_generator.state = before
+        return Asked(plan=plan, rng_state=self.rng.bit_generator.state)
 
 
 def evaluate(

@@ -5,18 +5,20 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from scipy.special import ndtr
 
+from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Candidate, Params
-from convergence_core.rlp.bins import N_BINS, binned_normal, normalized
+from convergence_core.rlp.bins import N_BINS, RewardBins, normalized
 from convergence_core.rlp.commitments import Thought
-from convergence_core.rlp.history import History
+from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.regions import Region
-from convergence_core.rlp.scale import Scale
 from convergence_core.search.sampler import Advice
+from convergence_core.search.study import Study, StudyState
 from convergence_core.space import Choice, Space
 from tasks.rlp.channel_probe import ChannelProbe
-from tasks.rlp.run_rlp import Thinking
-from tasks.rlp.thinker import Drawn, Predicted
+from tasks.rlp.learner import RlpLearner
+from tasks.rlp.thought_writer import Predictions
 
 Kind: TypeAlias = Literal["good", "useless", "adversarial", "same"]
 """``same`` says one thing of every candidate: how often each reward comes in the whole space."""
@@ -65,6 +67,7 @@ class Simulated:
             model: what a run asks its thinker for.
         """
         self.model = model
+        self.settings = RlpConfig()
         self._middle, self._width = sum(span) / 2, span[1] - span[0]
         self.space = space
         self._slope, self._spread = SLOPES[kind]
@@ -78,27 +81,22 @@ class Simulated:
         self._rewards = np.array([value(space.sample(drawn)) for _ in range(N_KNOWN)])
 
     async def probe_channels(self, _asker: Any) -> ChannelProbe:
-        """Stand on a rung that needs no server."""
+        """Return a channel that needs no server."""
         return ChannelProbe(channel=_Channel(), refused={})  # type: ignore[arg-type]  # nobody asks it
 
-    async def think(
-        self, drawn: Sequence[Drawn], _history: History, **of: Any
+    async def write(
+        self, drawn: Sequence[Thought], _history: TrialHistory, _space: Space, **_of: Any
     ) -> tuple[Thought, ...]:
         """Return thoughts without content; each proposes a region."""
         knows = self._kind in ("good", "adversarial")
         about = self._about if knows else self.space.sample(self._rng)
         return tuple(
-            Thought(
-                thought_id=f"{of['generation']}-{one.index}",
-                generation=of["generation"],
-                index=one.index,
-                action=one.action,
-                strategy=one.strategy,
-                log_old=one.log_old,
-                text=f"{of['generation']}-{one.index}",
+            replace(
+                one,
+                text=one.thought_id,
                 sha256="-",
                 regions=(self._region(about),) if one.action and self._kind != "same" else (),
-                committed_us=of["generation"] + 1,
+                committed_us=one.generation + 1,
             )
             for one in drawn
         )
@@ -116,8 +114,9 @@ class Simulated:
 
     async def predict(
         self, _channel: Any, candidates: Sequence[Candidate], thoughts: Sequence[Thought],
-        _history: History, *, own: Mapping[str, Sequence[Candidate]], scale: Scale, **_of: Any,
-    ) -> Predicted:  # fmt: skip
+        _history: TrialHistory, _space: Space, *, own: Mapping[str, Sequence[Candidate]],
+        bins: RewardBins, **_of: Any,
+    ) -> Predictions:  # fmt: skip
         """Return forecasts of the thinker's kind."""
 
         def mean(candidate: Candidate) -> float:
@@ -127,21 +126,26 @@ class Simulated:
             return self._middle + float(np.clip(said, -reach, reach))
 
         def binned(mean: float, sd: float) -> np.ndarray:
-            return binned_normal((mean - scale.low) / scale.width, sd * self._width / scale.width)
+            return binned_normal(mean, sd * self._width, bins)
 
         def forecasts(asked: Sequence[Candidate]) -> dict[str, np.ndarray]:
             if self._kind == "same":
-                bins = np.bincount([scale.bin_of(y) for y in self._rewards], minlength=N_BINS)
-                return {c.candidate_id: normalized(bins + 1.0) for c in asked}
+                counts = np.bincount([bins.bin_of(y) for y in self._rewards], minlength=N_BINS)
+                return {c.candidate_id: normalized(counts + 1.0) for c in asked}
             return {c.candidate_id: binned(mean(c), FORECAST_SD) for c in asked}
 
-        return Predicted(
+        return Predictions(
             no_thought={c.candidate_id: binned(self._middle, 0.3) for c in candidates},
             forecasts={t.thought_id: forecasts(candidates) for t in thoughts},
             own={name: forecasts(asked) for name, asked in own.items()},
             ended_us=1,
-            notes=(),
         )
+
+
+def binned_normal(mean: float, sd: float, bins: RewardBins) -> np.ndarray:
+    """Return the bins of a normal prediction, (N_BINS,); what lies outside goes to the ends."""
+    below = ndtr((bins.edges[1:-1] - mean) / sd)
+    return normalized(np.diff(np.concatenate([[0.0], below, [1.0]])))
 
 
 class Inline:
@@ -157,11 +161,11 @@ class Inline:
         raise RuntimeError("simulated work must not wait")
 
 
-class Trusting(Thinking):
-    """Believes every thought, whatever it foretold: what RLP is measured against."""
+class Trusting(RlpLearner):
+    """Believes every thought, whatever it predicted: what RLP is measured against."""
 
-    def advice(self, generation: int, others: Advice | None = None) -> Advice:
+    def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
         """Return the experts with all of the weight, and nothing reserved."""
-        advice = super().advice(generation, others)
+        advice = super().advise(study, state, advice)
         n = len(advice.experts)
         return Advice(experts=tuple(replace(e, weight=1.0 / n) for e in advice.experts))

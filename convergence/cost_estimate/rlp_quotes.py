@@ -18,11 +18,10 @@ from convergence.cost_estimate.run_forecast import Forecast
 from convergence_core.budget import Price, prompt_bound
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json
-from convergence_core.rlp.bins import N_BINS
+from convergence_core.rlp.bins import N_BINS, TENTHS
 from convergence_core.rlp.commitments import Estimator
 from convergence_core.rlp.exemplars import MOST
-from convergence_core.rlp.history import History as Reveals, Reveal
-from convergence_core.rlp.scale import UNIT
+from convergence_core.rlp.history import TrialHistory, TrialSummary
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.space import Space
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 USUAL_THOUGHT: Final = 270
-"""Tokens of the 200 words that a thinker is asked for."""
+"""Tokens of the 200 words that a thought is asked for."""
 MOST_SEEN: Final = 400
 """Trials that a prompt is written of at most; views show a few of them."""
 
@@ -76,7 +75,7 @@ def thought_costs(
     if configuration.llm is None or not configuration.society.thinks:
         return {}
     from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
-    from tasks.rlp.channel_probe import rungs_of  # noqa: PLC0415 - as above
+    from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - as above
 
     rlp, llm = configuration.society.rlp, configuration.llm
     if rlp.model_name is not None:
@@ -97,8 +96,10 @@ def thought_costs(
         past.get("thought"),
     )
     forms = _forms(loaded.space, history, rlp)
-    allowed = [forms[rung] for rung in rungs_of(rlp.use_logprobs)]
-    usual = forms["elicited"] if "elicited" in rungs_of(rlp.use_logprobs) else forms["chat"]
+    allowed = [forms[rung] for rung in allowed_channels(rlp.use_logprobs)]
+    usual = (
+        forms["elicited"] if "elicited" in allowed_channels(rlp.use_logprobs) else forms["chat"]
+    )
     expected = _role(
         Range.fixed(n_thinking * speaks * usual.n_calls),
         [_quote(model, price, usual.prompt, usual.answer, more=rlp.thought_length)],
@@ -160,7 +161,7 @@ def _quote(model: str, price: Price | None, prompt: int, answer: int, *, more: i
     )
 
 
-def _history(space: Space, plan: Forecast, seed: int) -> Reveals:
+def _history(space: Space, plan: Forecast, seed: int) -> TrialHistory:
     """Return as many made-up trials as a run may see; prompts are as long as of true ones."""
     rng = np.random.default_rng(seed)
     n = min(MOST_SEEN, plan.n_candidates or MOST_SEEN)
@@ -168,7 +169,7 @@ def _history(space: Space, plan: Forecast, seed: int) -> Reveals:
     for i in range(max(1, n)):
         candidate = space.candidate(space.sample(rng))
         found.append(
-            Reveal(
+            TrialSummary(
                 generation=0,
                 candidate_id=f"{i}-{candidate.candidate_id}",
                 params=candidate.params,
@@ -178,26 +179,26 @@ def _history(space: Space, plan: Forecast, seed: int) -> Reveals:
                 cost_usd=0.001,
             )
         )
-    return Reveals(tuple(found))
+    return TrialHistory(tuple(found))
 
 
-def _thinking_prompts(space: Space, history: Reveals, strategies: Iterable[str]) -> list[int]:
-    from tasks.rlp.prompts import English  # noqa: PLC0415 - brings nothing at start
+def _thinking_prompts(space: Space, history: TrialHistory, strategies: Iterable[str]) -> list[int]:
+    from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - brings nothing at start
 
-    words = English()
+    words = RlpPrompts()
     asked = [words.thinking(STRATEGIES[name], history, space, ()) for name in strategies]
     return [_bound(messages) for messages in asked]
 
 
-def _forms(space: Space, history: Reveals, rlp: RlpConfig) -> dict[Estimator, PredictionForm]:
+def _forms(space: Space, history: TrialHistory, rlp: RlpConfig) -> dict[Estimator, PredictionForm]:
     """Return each form of asking, with all that it asks in one generation."""
     from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
-    from tasks.rlp.prompts import English  # noqa: PLC0415 - as above
-    from tasks.rlp.run_rlp import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
+    from tasks.rlp.learner import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
+    from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - as above
 
-    words, m = English(), rlp.n_predicted
+    words, m = RlpPrompts(), rlp.n_predicted
     context = words.context(history, space)(None)
-    one = words.question(history.reveals[0].params, space, UNIT)
+    one = words.question(history.trials[0].params, space, TENTHS)
     questions = {f"trial_{i}": one for i in range(m)}
     n_arms = 1 + rlp.n_thoughts + N_RESCORED
     n_requests = n_arms + rlp.n_thoughts  # and each thought's own points

@@ -1,11 +1,11 @@
-"""From rewards to advantages: scaled and never centred, within the group and over generations.
+"""Advantages of thoughts: scaled and never centred, within the group and over generations.
 
 Group relative (arXiv 2510.01265, eq. 7): A_i = G/(G-1) (r_i - r-), without a division by the
 group's deviation. The paper has no critic; the generalized advantage estimate (Schulman et al.
-2016, eq. 16) is added with a small weight, for the original promised it.
+2016, eq. 16) is added with a small weight, as the-convergence 0.1 promised it.
 
 Departure: rewards are divided by the running root mean square sigma. No running mean is ever taken
-off: r = 0 means "no better than silence", and centring would forget that.
+off: r = 0 means "no better than no thought", and centring would forget that.
 
 Notation: g generation, G thoughts of a generation, r_i rewards in nats, s state, V value.
 """
@@ -16,8 +16,6 @@ from typing import Final
 
 import numpy as np
 
-GAMMA: Final = 0.99
-LAMBDA: Final = 0.95
 CLIP: Final = 5.0
 ALPHA: Final = 0.25
 """Weight of the generalized advantage beside the group's."""
@@ -45,45 +43,34 @@ def sigma_of(moment: float, *, normalizes: bool = True) -> float:
 
 
 def group_advantages(rewards: Sequence[float], sigma: float) -> list[float]:
-    """Return A_i = clip(G/(G-1) (r_i - r-)/sigma, +-5) (eq. 7); 0 for a group of one."""
+    """Return A_i = clip(G/(G-1) (r_i - r-)/sigma, +-5); 0 for a group of one."""
     n = len(rewards)
     if n < 2:
         return [0.0] * n
-    r = np.asarray(rewards, np.float64)
-    scaled = n / (n - 1.0) * (r - r.mean()) / sigma
-    return [float(a) for a in np.clip(scaled, -CLIP, CLIP)]
+    r = np.asarray(rewards, np.float64)  # (G,)
+    a = n / (n - 1.0) * (r - r.mean()) / sigma  # (RLP eq. 7)
+    return [float(one) for one in np.clip(a, -CLIP, CLIP)]
 
 
-def deltas(
-    rewards: Sequence[float],
-    values: Sequence[float],
-    next_value: float,
-    *,
-    gamma: float = GAMMA,
+def generalized(
+    rewards: np.ndarray, values: np.ndarray, *, gamma: float, lam: float
 ) -> np.ndarray:
-    """Return delta_g = r-_g/sigma + gamma V(s_g+1) - V(s_g), (n,).
+    """Return the generalized advantage estimate of each generation, (n,).
 
     Args:
         rewards: mean reward over sigma of each generation, (n,).
-        values: V(s_g), (n,).
-        next_value: V of the state after the last.
+        values: V(s_g), that of the state after the last included, (n + 1,).
         gamma: discount.
+        lam: lambda, how far it looks ahead.
     """
-    v = np.asarray(values, np.float64)
-    following = np.append(v[1:], next_value)
-    return np.asarray(np.asarray(rewards, np.float64) + gamma * following - v, np.float64)
+    deltas = rewards + gamma * values[1:] - values[:-1]  # (Schulman et al. eq. 10)
+    total, found = 0.0, np.zeros(len(deltas))
+    for g in range(len(deltas) - 1, -1, -1):
+        total = float(deltas[g]) + gamma * lam * total  # sum_l (gamma lambda)^l delta_g+l (eq. 16)
+        found[g] = total
+    return found
 
 
-def generalized(found: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA) -> np.ndarray:
-    """Return sum_l (gamma lambda)^l delta_g+l of each generation, (n,) (Schulman et al., eq. 16)."""
-    total = 0.0
-    out = np.zeros(len(found))
-    for g in range(len(found) - 1, -1, -1):
-        total = float(found[g]) + gamma * lam * total
-        out[g] = total
-    return out
-
-
-def scaled_advantages(raw: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA) -> np.ndarray:
+def scaled(raw: np.ndarray, *, gamma: float, lam: float) -> np.ndarray:
     """Return clip((1 - gamma lambda) A, +-5): on the scale of one reward, (n,)."""
     return np.asarray(np.clip((1.0 - gamma * lam) * raw, -CLIP, CLIP), np.float64)

@@ -1,4 +1,4 @@
-"""The baseline: what would have been predicted without the thought.
+"""Baseline of the information gain: predictions without the thought.
 
 The paper keeps a moving average of the thinker's own weights (arXiv 2510.01265, section 2.1), so
 that the thinker cannot earn by making its silent self worse. Hosted weights cannot be averaged;

@@ -1,9 +1,10 @@
-"""How sure the predictor sounds, set right: one temperature for both arms.
+"""Calibration of the predictor: one temperature for both arms.
 
-T_cal minimizes the log loss of softmax(log p / T) on revealed outcomes over a grid from .5 to 2 by
+T_cal minimizes the log loss of softmax(log p / T) on known outcomes over a grid from .5 to 2 by
 .05, every fifty outcomes. Arms with and without a thought share it, so it cannot favour either.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,17 +26,11 @@ def calibrated(predictions: np.ndarray, observed: Sequence[int]) -> float:
     """Return T_cal.
 
     Args:
-        predictions: as the channel gave them, (n, n_outcomes).
+        predictions: as the channel gave them, (n, n_outcomes), at least one.
         observed: index of what came, (n,).
-
-    Raises:
-        ValueError: there is no prediction.
     """
-    if len(predictions) == 0:
-        raise ValueError("no prediction to calibrate by")
     logs = np.log(np.maximum(predictions, TINY))
-    rows = np.arange(len(predictions))
-    seen = logs[rows, np.asarray(observed)].mean()
+    seen = logs[np.arange(len(logs)), np.asarray(observed)].mean()
 
     def loss(i: int) -> float:
         z = logs / GRID[i]
@@ -43,11 +38,5 @@ def calibrated(predictions: np.ndarray, observed: Sequence[int]) -> float:
         return float((most[:, 0] + np.log(np.exp(z - most).sum(axis=1))).mean() - seen / GRID[i])
 
     # Convex in 1/T, so it falls and then rises along the grid.
-    low, high = 0, len(GRID) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if loss(middle) <= loss(middle + 1):
-            high = middle
-        else:
-            low = middle + 1
-    return float(GRID[low])
+    rises = bisect_left(range(len(GRID) - 1), x=True, key=lambda i: loss(i) <= loss(i + 1))
+    return float(GRID[rises])

@@ -1,4 +1,4 @@
-"""What is fixed before any outcome of a generation is known: thoughts, and what they predict.
+"""Thoughts and predictions of a generation, fixed before any of its outcomes.
 
 A commitment holds everything that scoring needs but the outcomes, so a reader of the tables can
 check every gain, and a resumed run scores what was committed and nothing else.
@@ -12,14 +12,14 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from convergence_core.rlp.bins import TENTHS, RewardBins
 from convergence_core.rlp.regions import Region
-from convergence_core.rlp.scale import UNIT, Scale
 
 Estimator: TypeAlias = Literal["chat_echo", "echo", "chat", "elicited", "verdict"]
-"""Rungs of the ladder of probability channels, best first; ``verdict`` is for judges alone."""
+"""Probability channels, best first; ``verdict`` is for judges alone."""
 ESTIMATORS: tuple[Estimator, ...] = ("chat_echo", "echo", "chat", "elicited")
 
-SILENT_ARM: Final = "none"
+NO_THOUGHT_ARM: Final = "none"
 """The arm of the same model without a thought."""
 UNMOVED: Final = 1e-9
 """Probabilities that differ by no more are the same."""
@@ -37,7 +37,7 @@ class Thought:
     index: int
     """Number among the thoughts drawn in its generation, from 0."""
     action: int
-    """Of the policy; 0: nothing is thought."""
+    """Of the policy; 0: no thought."""
     strategy: str
     log_old: float
     """log pi_old of the action when it was drawn."""
@@ -46,7 +46,7 @@ class Thought:
     """Of ``text``."""
     prompt_sha256: str = ""
     prompt: str = ""
-    """What the thinker was asked: messages as JSON."""
+    """What the model was asked: messages as JSON."""
     regions: tuple[Region, ...] = ()
     dropped: tuple[str, ...] = ()
     """Why regions that it named were clipped to nothing."""
@@ -58,14 +58,14 @@ class Thought:
     """Why it earns no reward (refused, cut off, failed); ``None``: it may earn one."""
 
     @property
-    def is_silent(self) -> bool:
+    def is_no_op(self) -> bool:
         """Whether it is the action "no thought"."""
         return self.action == 0
 
     @property
-    def speaks(self) -> bool:
+    def is_written(self) -> bool:
         """Whether it has a text that may be judged."""
-        return not self.is_silent and self.reason is None
+        return not self.is_no_op and self.reason is None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -76,13 +76,12 @@ class Commitment:
     state: np.ndarray
     """s_g, (N_FEATURES,)."""
     thoughts: tuple[Thought, ...]
-    """All that were drawn, the silent and the failed ones included."""
-    scale: Scale = UNIT
-    """Where the bins lie, in rewards."""
+    """All that were drawn, those without a text included."""
+    bins: RewardBins = TENTHS
     easier: Mapping[str, float] = field(default_factory=dict)
     """Case → by how much its rewards are known to lie above the mean over cases; taken off outcomes."""
     estimator: Estimator | None = None
-    """Which rung predicted; ``None``: none, so that nothing is scored."""
+    """Channel of the predictions; ``None``: none, so that nothing is scored."""
     forecasts: Mapping[str, Forecasts] = field(default_factory=dict)
     """Thought → what was predicted with it; a missing subject voids that pair alone."""
     no_thought: Forecasts = field(default_factory=dict)
@@ -96,38 +95,40 @@ class Commitment:
     subjects: tuple[str, ...] = ()
     """Candidates that are predicted, in the order they were chosen."""
     notes: tuple[str, ...] = ()
-    """What went wrong, for people."""
+    """Faults, for people."""
     censored: Mapping[str, Mapping[str, tuple[bool, ...]]] = field(default_factory=dict)
     """Thought, or ``none``, → subject → which outcomes lay outside of what the server told: their
     probabilities are bounds."""
 
     def is_censored(self, thought_id: str, subject: str, outcome: int) -> bool:
         """Whether an outcome's probability is a bound in one of the two arms at least."""
-        if not self.censored:
-            return False
-        arms = (self.censored.get(name, {}).get(subject, ()) for name in (thought_id, SILENT_ARM))
-        return any(outside[outcome] for outside in arms if outside)
+        arms = (self.censored.get(name, {}) for name in (thought_id, NO_THOUGHT_ARM))
+        return any(subject in arm and arm[subject][outcome] for arm in arms)
 
     def moved_nothing(self, thought_id: str) -> bool:
         """Whether a thought was read and left every prediction as it was without it."""
-        told = self.forecasts.get(thought_id, {})
-        both = [(p, self.no_thought[name]) for name, p in told.items() if name in self.no_thought]
-        return bool(both) and all(float(np.abs(p - q).max()) <= UNMOVED for p, q in both)
+        forecasts = self.forecasts.get(thought_id, {})
+        shared = forecasts.keys() & self.no_thought.keys()
+        gaps = (np.abs(forecasts[name] - self.no_thought[name]).max() for name in shared)
+        return bool(shared) and all(gap <= UNMOVED for gap in gaps)
 
-    def why_unheard(self, thought: Thought) -> str | None:
-        """Return why a thought has no say in the draws; ``None``: it has one.
+    def ignored_reason(self, thought: Thought) -> str | None:
+        """Return why a thought has no weight in the draws; ``None``: it has.
 
-        Nobody vouches for a thought whose predictions cannot be read, and one that moved no
-        prediction said nothing. Both are known before any outcome.
+        A thought whose predictions cannot be read has shown nothing, and one that moved no prediction
+        said nothing. Both are known before any outcome.
         """
-        if thought.is_silent or thought.reason is not None:
+        if not thought.is_written:
             return thought.reason or "nothing was thought"
         if not self.forecasts.get(thought.thought_id):
-            own = [note for note in self.notes if note.startswith(thought.thought_id)]
-            return own[0] if own else "nothing was predicted with it"
+            return self.note_on(thought) or "nothing was predicted with it"
         return "it moved no prediction" if self.moved_nothing(thought.thought_id) else None
 
+    def note_on(self, thought: Thought) -> str | None:
+        """Return the first fault of a thought's predictions; ``None``: there is none."""
+        return next((note for note in self.notes if note.startswith(thought.thought_id)), None)
+
     @property
-    def heard(self) -> tuple[Thought, ...]:
-        """Thoughts that have a say in the draws."""
-        return tuple(t for t in self.thoughts if self.why_unheard(t) is None)
+    def weighted(self) -> tuple[Thought, ...]:
+        """Thoughts that have a weight in the draws."""
+        return tuple(t for t in self.thoughts if self.ignored_reason(t) is None)

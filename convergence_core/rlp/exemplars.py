@@ -1,4 +1,4 @@
-"""Old thoughts worth showing: those that predicted best, no two alike.
+"""Exemplars: earlier thoughts that predicted best, no two alike.
 
 At most three thoughts with the highest lower bound mean - sd/sqrt(n) of their gains, n >= 8, chosen
 one by one by maximal marginal relevance (Carbonell & Goldstein 1998, lambda = .5). Their texts were
@@ -36,25 +36,18 @@ def exemplars(replay: Replay, *, most: int = MOST, least_n: int = LEAST_N) -> li
         for name, gains in replay.gains_of().items()
         if len(gains) >= least_n and name in replay.thoughts
     }
-    left = sorted(
-        (name for name, bound in bounds.items() if bound > 0), key=lambda n: (-bounds[n], n)
-    )
+    words = {n: word_set(replay.thoughts[n].text) for n, bound in bounds.items() if bound > 0}
+    left = sorted(words, key=lambda n: (-bounds[n], n))
     chosen: list[str] = []
-    words = {name: word_set(replay.thoughts[name].text) for name in left}
+
+    def likeness(name: str) -> float:
+        return max((jaccard(words[name], words[c]) for c in chosen), default=0.0)
+
     while left and len(chosen) < most:
-        best = max(
-            left,
-            key=lambda n: (
-                RELEVANCE * bounds[n]
-                - (1.0 - RELEVANCE)
-                * max((jaccard(words[n], words[c]) for c in chosen), default=0.0)
-            ),
-        )
-        if any(jaccard(words[best], words[c]) == 1.0 for c in chosen):
-            left.remove(best)
-            continue
-        chosen.append(best)
+        best = max(left, key=lambda n: RELEVANCE * bounds[n] - (1.0 - RELEVANCE) * likeness(n))
         left.remove(best)
+        if likeness(best) < 1.0:
+            chosen.append(best)
     return [replay.thoughts[name] for name in chosen]
 
 

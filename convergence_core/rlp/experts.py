@@ -1,13 +1,13 @@
-"""Thoughts as experts: how much each may say in the draws, and how strongly.
+"""Thoughts as experts: their weights in the draws, and their strength.
 
 Expert k = 0 is the base posterior. Expert k >= 1, a strategy's thought of this generation, counts at a
 candidate as so many trials of its mean, on top of the same data, as if its prior were Beta(mu nu,
-(1 - mu) nu); how that enters the posterior is in ``racing.experts``:
+(1 - mu) nu); how that enters the posterior is in ``search.racing.expert_mixture``:
 
     mu_k(x) = E_p_k[y|x],    nu = clip(mu (1 - mu)/var - 1, 1, 5)
 
 A thought has read the data already, so its prior repeats some of them; nu <= 5 bounds that. Weights
-follow the evidence (a fixed-share mixture of experts, Herbster & Warmuth 1998):
+follow the evidence (fixed share; M. Herbster & M. Warmuth, "Tracking the best expert", 1998):
 
     w_k <- .99 w_k e_k / Z + .01 w0_k,    e_0 = 1,    w0_0 = .6, the rest equal
 
@@ -45,26 +45,26 @@ class Weights:
     def after(self, evidence: Mapping[int, float]) -> "Weights":
         """Return the weights after a generation.
 
-        Experts that were not heard keep theirs; the mass of the others is shared out among them
+        Experts without evidence keep theirs; the mass of the others is shared out among them
         and the base by their evidence.
 
         Args:
             evidence: expert, from 1, → its e-value.
         """
-        heard = [0, *sorted(k for k in evidence if k > 0)]
+        drawn = [0, *sorted(k for k in evidence if k > 0)]
         start = Weights.first(len(self.values) - 1).values
-        e = np.array([1.0 if k == 0 else evidence[k] for k in heard])
-        w = np.array([self.values[k] for k in heard])
-        w0 = np.array([start[k] for k in heard])
+        e = np.array([1.0 if k == 0 else evidence[k] for k in drawn])
+        w = np.array([self.values[k] for k in drawn])
+        w0 = np.array([start[k] for k in drawn])
         shares = (1.0 - SHARE) * w * e / float(w @ e) + SHARE * w0 / w0.sum()
         updated = list(self.values)
-        for k, value in zip(heard, w.sum() * shares, strict=True):
+        for k, value in zip(drawn, w.sum() * shares, strict=True):
             updated[k] = float(value)
         return Weights(tuple(updated))
 
-    def lottery(self, heard: Sequence[int]) -> dict[int, float]:
-        """Return expert → probability of a place, over the base and those heard."""
-        chosen = [0, *sorted(set(heard) - {0})]
+    def lottery(self, drawn: Sequence[int]) -> dict[int, float]:
+        """Return expert → probability of a place, over the base and these."""
+        chosen = [0, *sorted(set(drawn) - {0})]
         total = sum(self.values[k] for k in chosen)
         return {k: self.values[k] / total for k in chosen}
 
@@ -72,13 +72,3 @@ class Weights:
 def strength(mu: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Return nu of predicted means and variances, (n,) each → (n,)."""
     return np.asarray(np.clip(mu * (1.0 - mu) / variance - 1.0, LEAST_NU, MOST_NU), np.float64)
-
-
-def pooled(predictions: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of several thoughts' predictions of one strategy, shape as each."""
-    return np.asarray(np.mean(np.stack(predictions), axis=0), np.float64)
-
-
-def pooled_evidence(e_values: Sequence[float]) -> float:
-    """Return the mean of several e-values: an e-value again."""
-    return float(np.mean(e_values))

@@ -1,4 +1,4 @@
-"""What a thought is worth: the predictive information it adds, and the evidence of that.
+"""Information gain of thoughts, and the evidence that they help.
 
 The reward is a log-likelihood ratio against a baseline that never saw a thought (arXiv 2510.01265,
 eq. 5), with departures:
@@ -52,12 +52,13 @@ def information_gain(p: np.ndarray, baseline: np.ndarray, observed: int) -> floa
         baseline: without one, (n_outcomes,), all above 0.
         observed: index of what came.
     """
+    # (RLP eq. 5), with p~ in place of p
     return math.log(float(mixed(p, baseline)[observed])) - math.log(float(baseline[observed]))
 
 
 def log_ratio(p: np.ndarray, no_thought: np.ndarray, observed: int) -> float:
     """Return log p(b_x) - log p_0(b_x) against the same model without a thought (the paper's)."""
-    return math.log(float(p[observed])) - math.log(float(no_thought[observed]))
+    return math.log(float(p[observed])) - math.log(float(no_thought[observed]))  # (RLP eq. 5)
 
 
 def resolutions(forecasts: np.ndarray, observed: Sequence[int]) -> np.ndarray:

@@ -1,48 +1,65 @@
-"""One generation's lesson: gains become evidence, weights, advantages and a better policy.
+"""Update of RLP after a generation: evidence, weights, advantages, a better policy.
 
 The order matters: rewards are taken with the baseline as it was before these outcomes; only then do
 the baseline, the calibration, the experts' weights and the policy move.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json, Params
-from convergence_core.rlp import advantage, calibration, experts, gain, policy as policies
+from convergence_core.rlp import advantage, calibration, gain, policy as policies
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.experts import Weights
 from convergence_core.rlp.gain import EProcess
 from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import CandidateOutcomes, History
+from convergence_core.rlp.history import TrialHistory
+from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.policy import Step, StrategyPolicy, Update, ValueFunction
 from convergence_core.rlp.replay import Replay, ReplayRow
-from convergence_core.rlp.settings import RlpSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Episode:
-    """One generation for the policy: what was drawn, and what it earned."""
+    """One generation for the policy: actions drawn, and their rewards."""
 
     state: np.ndarray
     """s_g, (N_FEATURES,)."""
     actions: tuple[int, ...]
     log_old: tuple[float, ...]
     rewards: tuple[float, ...]
-    """In nats; those of silence are 0."""
+    """In nats; those of no thought are 0."""
 
     @property
     def mean(self) -> float:
         """r-_g, in nats."""
         return sum(self.rewards) / len(self.rewards)
 
+    def to_json(self) -> dict[str, Json]:
+        """Return lists from which ``from_json`` makes an equal episode."""
+        return {
+            "state": self.state.tolist(),
+            "actions": [*self.actions],
+            "log_old": [*self.log_old],
+            "rewards": [*self.rewards],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Episode":
+        """Rebuild what ``to_json`` wrote."""
+        state = np.array(value["state"], np.float64)
+        return cls(state=state, **{n: tuple(value[n]) for n in ("actions", "log_old", "rewards")})
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RlpState:
-    """What was learned of thinking; a value, saved with the generation."""
+    """What was learned of thoughts; a value, saved with the generation."""
 
     strategies: tuple[str, ...]
     """Of the actions from 1."""
@@ -66,7 +83,7 @@ class RlpState:
     """Mean entropy of the last statistical predictions over the greatest possible."""
     episodes: tuple[Episode, ...] = ()
     """The last thirty, oldest first."""
-    history: History = field(default_factory=History)
+    history: TrialHistory = field(default_factory=TrialHistory)
 
     @classmethod
     def first(cls, strategies: tuple[str, ...]) -> "RlpState":
@@ -89,29 +106,21 @@ class RlpState:
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal state."""
         return {
-            "strategies": list(self.strategies),
+            "strategies": [*self.strategies],
             "policy": self.policy.to_json(),
             "value": self.value.weights.tolist(),
             "moment": self.moment,
-            "mixture": list(self.mixture.weights),
-            "weights": list(self.weights.values),
+            "mixture": [*self.mixture.weights],
+            "weights": [*self.weights.values],
             "t_cal": self.t_cal,
             "n_outcomes": self.n_outcomes,
             "log_evidence": self.evidence.log_e,
             "top_log_evidence": self.evidence.top_log_e,
             "resolution": [self.resolution.log_e, self.resolution.top_log_e],
-            "gains": list(self.gains),
+            "gains": [*self.gains],
             "last_gain": self.last_gain,
             "entropy": self.entropy,
-            "episodes": [
-                {
-                    "state": episode.state.tolist(),
-                    "actions": list(episode.actions),
-                    "log_old": list(episode.log_old),
-                    "rewards": list(episode.rewards),
-                }
-                for episode in self.episodes
-            ],
+            "episodes": [episode.to_json() for episode in self.episodes],
             "history": self.history.to_json(),
         }
 
@@ -129,7 +138,6 @@ class RlpState:
         if not isinstance(value, dict) or "policy" not in value:
             raise ValueError(f"not a state of RLP: {str(value)[:80]}")
         v: dict[str, Any] = value  # as ``to_json`` wrote it
-        numbers = {name: v[name] for name in ("moment", "t_cal", "n_outcomes")}
         return cls(
             strategies=tuple(v["strategies"]),
             policy=StrategyPolicy.from_json(v["policy"]),
@@ -140,19 +148,9 @@ class RlpState:
             # A run that began before resolution was measured has no evidence of it.
             resolution=EProcess(*v.get("resolution", ())),
             gains=tuple(v["gains"]),
-            last_gain=v["last_gain"],
-            entropy=v["entropy"],
-            episodes=tuple(
-                Episode(
-                    state=np.array(episode["state"], np.float64),
-                    actions=tuple(episode["actions"]),
-                    log_old=tuple(episode["log_old"]),
-                    rewards=tuple(episode["rewards"]),
-                )
-                for episode in v["episodes"]
-            ),
-            history=History.from_json(v["history"], params_of),
-            **numbers,
+            episodes=tuple(Episode.from_json(episode) for episode in v["episodes"]),
+            history=TrialHistory.from_json(v["history"], params_of),
+            **{n: v[n] for n in ("moment", "t_cal", "n_outcomes", "last_gain", "entropy")},
         )
 
 
@@ -162,7 +160,7 @@ class RlpUpdate:
 
     rows: tuple[ReplayRow, ...]
     rewards: Mapping[str, float]
-    """Thought → r_i, in nats; only those that were scored, and 0 for the silent and for those that
+    """Thought → r_i, in nats; only those that were scored, and 0 for no thought and for those that
     moved no prediction."""
     advantages: Mapping[str, float]
     """Thought → its total advantage in the update."""
@@ -183,34 +181,32 @@ def learn(
     *,
     next_features: np.ndarray,
     rng: np.random.Generator,
-    settings: RlpSettings,
+    settings: RlpConfig,
     replay: Replay,
 ) -> tuple[RlpState, RlpUpdate, Replay]:
     """Return what is known after a generation.
 
     Args:
         state: before.
-        commitment: what was thought and predicted before the outcomes.
+        commitment: thoughts and predictions, made before the outcomes.
         outcomes: what came.
         next_features: s_g+1, (N_FEATURES,).
         rng: for the order of minibatches.
-        settings: see there.
+        settings: of ``society.rlp``.
         replay: rows so far.
     """
     scored = score(commitment, outcomes, state.mixture, state.t_cal)
-    gains = {t.thought_id: scored.gains(t.thought_id) for t in commitment.thoughts}
-    e_values = {name: gain.e_value(found) for name, found in gains.items() if found}
-    resolved = {name: gain.e_value(scored.resolutions(name)) for name in e_values}
-    rewards = {name: gain.reward_of(found) for name, found in gains.items() if found}
+    own = {t.thought_id: rows for t in commitment.thoughts if (rows := scored.own(t.thought_id))}
+    gains = {name: [row.gain for row in rows] for name, rows in own.items()}
+    rewards = {name: gain.reward_of(found) for name, found in gains.items()}
+    e_values = {name: gain.e_value(found) for name, found in gains.items()}
+    resolution_e_values = {
+        name: gain.e_value([row.resolution or 0.0 for row in rows]) for name, rows in own.items()
+    }
     n_scored = len(state.gains) + bool(rewards)
-    moment = advantage.second_moment(state.moment, list(rewards.values()), max(1, n_scored))
+    moment = advantage.second_moment(state.moment, [*rewards.values()], max(1, n_scored))
     sigma = advantage.sigma_of(moment, normalizes=settings.normalize_rewards)
-    if commitment.estimator is not None:
-        rewards |= {
-            t.thought_id: 0.0
-            for t in commitment.thoughts
-            if t.is_silent or (t.speaks and commitment.moved_nothing(t.thought_id))
-        }
+    rewards |= _unmoved(commitment)
     acted = [t for t in commitment.thoughts if t.thought_id in rewards]
     episodes = state.episodes
     if acted:
@@ -221,8 +217,8 @@ def learn(
             rewards=tuple(rewards[t.thought_id] for t in acted),
         )
         episodes = (*episodes, episode)[-policies.VALUE_WINDOW :]
-    values, totals, steps = critic(state.value, episodes, next_features, sigma, settings)
-    improved, update = policies.improve(
+    value, totals, steps = critic(state.value, episodes, next_features, sigma, settings)
+    policy, update = policies.improve(
         state.policy,
         steps,
         rng,
@@ -230,25 +226,20 @@ def learn(
         kl_target=settings.kl_target,
     )
     replay = replay.after(scored.rows, commitment.thoughts)
-    e_value = _mean(e_values)
     n_outcomes = state.n_outcomes + len(scored.rows)
-    t_cal = state.t_cal
-    if calibration.is_due(state.n_outcomes, n_outcomes):
-        forecasts, observed = replay.forecasts()
-        t_cal = calibration.calibrated(forecasts, observed) if observed else t_cal
-    own = [value for name, found in gains.items() if found for value in found]
-    mean_gain = float(np.mean(own)) if own else None
+    every = [value for found in gains.values() for value in found]
+    mean_gain = float(np.mean(every)) if every else None
     after = replace(
         state,
-        policy=improved,
-        value=values,
+        policy=policy,
+        value=value,
         moment=moment,
         mixture=state.mixture.after(scored.likelihoods, decay=settings.ema_decay),
-        weights=state.weights.after(_evidence_by_action(commitment, e_values)),
-        t_cal=t_cal,
+        weights=state.weights.after(_by_action(commitment, e_values)),
+        t_cal=_t_cal(state, n_outcomes, replay),
         n_outcomes=n_outcomes,
-        evidence=state.evidence.after(e_value),
-        resolution=state.resolution.after(_mean(resolved)),
+        evidence=state.evidence.after(_mean(e_values)),
+        resolution=state.resolution.after(_mean(resolution_e_values)),
         gains=state.gains if mean_gain is None else (*state.gains, mean_gain),
         last_gain=state.last_gain if mean_gain is None else mean_gain,
         episodes=episodes,
@@ -258,26 +249,45 @@ def learn(
         rewards=rewards,
         advantages={t.thought_id: a for t, a in zip(acted, totals, strict=True)} if acted else {},
         e_values=e_values,
-        e_value=e_value,
-        resolution_e_values=resolved,
+        e_value=_mean(e_values),
+        resolution_e_values=resolution_e_values,
         update=update,
         sigma=sigma,
     )
     return after, lesson, replay
 
 
+def _unmoved(commitment: Commitment) -> dict[str, float]:
+    """Return thought → reward 0, of no thought and of those that moved no prediction."""
+    if commitment.estimator is None:
+        return {}
+    return {
+        t.thought_id: 0.0
+        for t in commitment.thoughts
+        if t.is_no_op or (t.is_written and commitment.moved_nothing(t.thought_id))
+    }
+
+
+def _t_cal(state: RlpState, n_outcomes: int, replay: Replay) -> float:
+    """Return the temperature after so many outcomes."""
+    if not calibration.is_due(state.n_outcomes, n_outcomes):
+        return state.t_cal
+    forecasts, observed = replay.forecasts()
+    return calibration.calibrated(forecasts, observed) if observed else state.t_cal
+
+
 def _mean(e_values: Mapping[str, float]) -> float | None:
     """Return the mean of thoughts' e-values, an e-value again; ``None``: there is none."""
-    return float(np.mean(list(e_values.values()))) if e_values else None
+    return float(np.mean([*e_values.values()])) if e_values else None
 
 
-def _evidence_by_action(commitment: Commitment, e_values: Mapping[str, float]) -> dict[int, float]:
-    """Return action → mean e-value of its thoughts."""
-    found: dict[int, list[float]] = {}
+def _by_action(commitment: Commitment, e_values: Mapping[str, float]) -> dict[int, float]:
+    """Return action → mean e-value of its thoughts, an e-value again."""
+    found = defaultdict(list)
     for thought in commitment.thoughts:
         if thought.thought_id in e_values:
-            found.setdefault(thought.action, []).append(e_values[thought.thought_id])
-    return {action: experts.pooled_evidence(values) for action, values in found.items()}
+            found[thought.action].append(e_values[thought.thought_id])
+    return {action: float(np.mean(values)) for action, values in found.items()}
 
 
 def critic(
@@ -285,32 +295,29 @@ def critic(
     episodes: tuple[Episode, ...],
     next_features: np.ndarray,
     sigma: float,
-    settings: RlpSettings,
+    settings: RlpConfig,
 ) -> tuple[ValueFunction, list[float], list[Step]]:
     """Return the next V, the total advantages of the last episode, and the steps to learn from."""
     if not episodes:
         return value, [], []
     gamma, lam = settings.gamma, settings.gae_lambda
-    states = np.array([episode.state for episode in episodes])
-    known = value.of(states)
-    found = advantage.deltas(
-        [episode.mean / sigma for episode in episodes],
-        known.tolist(),
-        float(value.of(next_features)),
+    states = np.array([episode.state for episode in episodes])  # (n, N_FEATURES)
+    values = value.of(states)
+    raw = advantage.generalized(
+        np.array([episode.mean / sigma for episode in episodes]),
+        np.append(values, value.of(next_features)),
         gamma=gamma,
+        lam=lam,
     )
-    raw = advantage.generalized(found, gamma=gamma, lam=lam)
-    over_time = advantage.scaled_advantages(raw, gamma=gamma, lam=lam)
+    over_time = advantage.scaled(raw, gamma=gamma, lam=lam)
     totals: list[float] = []
     steps: list[Step] = []
-    recent = list(zip(episodes, over_time, strict=True))[-policies.N_GENERATIONS :]
-    for episode, later in recent:
+    for episode, later in [*zip(episodes, over_time, strict=True)][-policies.N_GENERATIONS :]:
         of_group = advantage.group_advantages(episode.rewards, sigma)
-        totals = [a + advantage.ALPHA * float(later) for a in of_group]
+        totals = [a + advantage.ALPHA * float(later) for a in of_group]  # A_i + alpha A-hat_g
+        drawn = zip(episode.actions, episode.log_old, totals, strict=True)
         steps += [
             Step(state=episode.state, action=action, log_old=log_old, advantage=total)
-            for action, log_old, total in zip(
-                episode.actions, episode.log_old, totals, strict=True
-            )
+            for action, log_old, total in drawn
         ]
-    return value.after(states, known + raw), totals, steps
+    return value.after(states, values + raw), totals, steps

@@ -1,7 +1,7 @@
-"""Which thought to try: a softmax over strategies, moved by clipped policy gradients.
+"""Policy over strategies: a softmax, moved by clipped policy gradients.
 
 The policy stands where the paper trains weights: pi_theta(k|s) over K strategies and k = 0, "no
-thought", whose reward is 0 by definition, so that the policy can learn to be silent. Its update is
+thought", whose reward is 0 by definition, so that it can learn not to think. Its update is
 the paper's clipped objective (arXiv 2510.01265, eq. 8) with an entropy bonus in place of none:
 
     minimize  -E[min(rho A, clip(rho, .8, 1.2) A)] - .01 H(pi),   rho = pi_theta / pi_old
@@ -24,14 +24,12 @@ import numpy as np
 from convergence_core.records import Json, canonical_json, sha256_hex
 
 N_FEATURES: Final = 7
-CLIP_EPSILON: Final = 0.2
 ENTROPY_WEIGHT: Final = 0.01
 STEP: Final = 0.5
 N_PASSES: Final = 4
 N_GENERATIONS: Final = 3
 BATCH: Final = 64
 MAX_RATIO: Final = 2.0
-KL_TARGET: Final = 0.02
 RIDGE: Final = 1.0
 VALUE_WINDOW: Final = 30
 VALUE_STEP: Final = 0.1
@@ -46,7 +44,7 @@ class StrategyPolicy:
 
     @classmethod
     def uniform(cls, n_actions: int) -> "StrategyPolicy":
-        """Return the policy that prefers nothing."""
+        """Return the policy that draws all actions alike."""
         return cls(np.zeros((n_actions, N_FEATURES)))
 
     def logits(self, state: np.ndarray) -> np.ndarray:
@@ -99,7 +97,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What an update did."""
+    """Measures of an update."""
 
     loss: float
     """Of the clipped objective and the entropy, at the last minibatch."""
@@ -120,8 +118,8 @@ def improve(
     steps: Sequence[Step],
     rng: np.random.Generator,
     *,
-    clip_epsilon: float = CLIP_EPSILON,
-    kl_target: float = KL_TARGET,
+    clip_epsilon: float,
+    kl_target: float,
 ) -> tuple[StrategyPolicy, Update]:
     """Return the policy after an update, and what that did.
 
@@ -158,7 +156,7 @@ def improve(
             theta = theta - STEP * gradient
             n_steps += 1
         after = StrategyPolicy(theta).log_probabilities(states)
-        kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))
+        kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))  # KL(old, new)
         if kl > kl_target:
             break
     improved = StrategyPolicy(theta)
@@ -187,10 +185,10 @@ def _gradient(
     logs = policy.log_probabilities(states)  # (n, n_actions)
     p = np.exp(logs)
     rows = np.arange(len(actions))
-    ratio = np.exp(logs[rows, actions] - log_old)
+    ratio = np.exp(logs[rows, actions] - log_old)  # rho, (n,)
     kept = ratio <= MAX_RATIO
     clipped = np.clip(ratio, 1.0 - epsilon, 1.0 + epsilon)
-    surrogate = np.minimum(ratio * advantages, clipped * advantages)
+    surrogate = np.minimum(ratio * advantages, clipped * advantages)  # (RLP eq. 8)
     is_active = kept & (ratio * advantages <= clipped * advantages)  # else its slope is 0
     n = max(1, int(kept.sum()))
     # d(rho A)/dlogit_j = rho A (1[j = k] - pi_j)
@@ -212,7 +210,7 @@ class ValueFunction:
 
     @classmethod
     def zero(cls) -> "ValueFunction":
-        """Return the value that expects nothing."""
+        """Return V = 0."""
         return cls(np.zeros(N_FEATURES))
 
     def of(self, states: np.ndarray) -> np.ndarray:

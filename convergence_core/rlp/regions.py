@@ -1,4 +1,4 @@
-"""Where a thought says to look: regions of the space, and candidates drawn from them.
+"""Regions of the space that a thought proposes, and candidates drawn from them.
 
 A proposal never chooses anything: its points join the pool, and draws decide. What lies outside of
 the space is clipped to nothing.

@@ -1,9 +1,10 @@
-"""What thoughts predicted and what came: the last ten thousand rows, oldest out first.
+"""Replay of predictions and their outcomes: the last ten thousand rows, oldest out first.
 
 The rows are a projection of the committed thoughts and predictions that the store keeps, so a
 resumed run reads them back and nothing is written twice.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +21,7 @@ class ReplayRow:
     """One thought and one outcome."""
 
     generation: int
-    """When the outcome was revealed."""
+    """Of the outcome."""
     thought_id: str
     subject: str
     """Candidate."""
@@ -81,14 +82,12 @@ class Replay:
         Outcomes whose probability is a bound are left out.
         """
         rows = [row for row in self.rows if not row.is_censored]
-        if not rows:
-            return np.empty((0, 0)), []
         both = [row.forecast for row in rows] + [row.no_thought for row in rows]
         return np.array(both), [row.observed for row in rows] * 2
 
     def gains_of(self) -> dict[str, list[float]]:
         """Return thought → all its gains, oldest first."""
-        found: dict[str, list[float]] = {}
+        found = defaultdict(list)
         for row in self.rows:
-            found.setdefault(row.thought_id, []).append(row.gain)
-        return found
+            found[row.thought_id].append(row.gain)
+        return dict(found)

@@ -1,4 +1,4 @@
-"""What thoughts were worth in a run, for people; one honest sentence among the numbers."""
+"""Report on the thoughts of a run: numbers, and one sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,17 +1,18 @@
-"""Thoughts, predictions and updates as rows of tables, and the replay read back from them.
+"""Rows of thoughts, predictions and updates, and the replay read back from them.
 
-Pure: the same lesson makes the same rows, so publishing a generation twice writes the same bytes.
+The same update makes the same rows, so publishing a generation twice writes the same bytes.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from convergence_core.ports import Row
 from convergence_core.records import Json, canonical_json, sha256_hex
-from convergence_core.rlp.commitments import SILENT_ARM, Commitment, Forecasts, Thought
+from convergence_core.rlp.commitments import NO_THOUGHT_ARM, Commitment, Forecasts, Thought
 from convergence_core.rlp.gain import interval_of
 from convergence_core.rlp.learner import RlpState, RlpUpdate
 from convergence_core.rlp.replay import Replay, ReplayRow
@@ -29,86 +30,113 @@ REPLAY_SQL: Final = """
            t.created_at AS thought_at, t.log_policy, t.tokens_out, t.cost_usd, x.text
     FROM predictions p JOIN thoughts t USING (run_id, thought_id)
          LEFT JOIN texts x ON x.payload_sha256 = t.text_sha256
-    WHERE p.run_id = $run_id ORDER BY p.generation, p.position"""
-"""Everything the replay holds, oldest first; one text may be in several generations' payloads."""
+    WHERE p.run_id = $run_id AND p.estimator <> 'pairwise' ORDER BY p.generation, p.position"""
+"""Everything the replay holds, oldest first; one text may be in several generations' payloads. Earlier
+versions predicted pairs, too (``pairwise``): two outcomes where others have ten bins."""
+
+_COLUMNS: Final = (
+    "generation", "thought_id", "subject", "observed", "p", "baseline", "gain", "paper_gain", "crps_gain",
+    "resolution", "estimator", "is_rescored", "is_censored",
+)  # fmt: skip
+"""Of ``predictions``, as a ``ReplayRow`` has them."""
+_JSON_COLUMNS: Final = ("forecast", "no_thought", "statistical")
+"""The same, each under a name that ends in ``_json``."""
 
 
-def thought_rows(
-    run_id: str, commitment: Commitment, lesson: RlpUpdate, weights: Mapping[str, float]
-) -> list[Row]:
-    """Return the rows of a generation's thoughts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RlpStep:
+    """What a generation taught, before it is committed."""
 
-    Args:
-        run_id: the run.
-        commitment: of the generation.
-        lesson: what it taught.
-        weights: thought → probability of a place that its strategy had.
-    """
-    rows: list[Row] = []
-    for thought in commitment.thoughts:
-        own = [
-            row
-            for row in lesson.rows
-            if row.thought_id == thought.thought_id and not row.is_rescored
-        ]
-        spread = interval_of([row.gain for row in own])
-        forecasts = commitment.forecasts.get(thought.thought_id, {})
-        means = [float(commitment.scale.mean_of(p)) for p in forecasts.values()]
-        rows.append(
+    commitment: Commitment
+    update: RlpUpdate
+    before: RlpState
+    after: RlpState
+    replay: Replay
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Thought → probability of a place that its strategy had."""
+
+
+def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
+    """Return the rows of a generation by table."""
+    return {
+        "payloads": _texts(run_id, step.commitment.thoughts),
+        "thoughts": [_thought(run_id, thought, step) for thought in step.commitment.thoughts],
+        "predictions": [
             {
                 "run_id": run_id,
-                "generation": commitment.generation,
-                "thought_id": thought.thought_id,
-                "agent_id": thought.strategy,
-                "text_sha256": thought.sha256 or None,
-                "prediction": _mean(means),
-                "logp_with": _mean([float(np.log(row.p)) for row in own]),
-                "logp_without": _mean([float(np.log(row.baseline)) for row in own]),
-                "information_gain": lesson.rewards.get(thought.thought_id),
-                "advantage": lesson.advantages.get(thought.thought_id),
-                "created_at": thought.committed_us,
-                "prompt_sha256": thought.prompt_sha256 or None,
-                "estimator": commitment.estimator,
-                "n_outcomes": len(own),
-                "gain_se": None if spread is None else spread[1],
-                "paper_gain": _mean([row.paper_gain for row in own]),
-                "e_value": lesson.e_values.get(thought.thought_id),
-                "resolution": _mean([r.resolution for r in own if r.resolution is not None]),
-                "resolution_e_value": lesson.resolution_e_values.get(thought.thought_id),
-                "log_policy": thought.log_old,
-                "weight": weights.get(thought.thought_id),
-                "tokens_out": thought.tokens,
-                "cost_usd": thought.cost_usd,
-                "reason": _why_unscored(thought, commitment, lesson),
-                "unheard": None if thought.is_silent else commitment.why_unheard(thought),
-                "dropped": "; ".join(thought.dropped) or None,
+                "position": position,
+                **{name: getattr(row, name) for name in _COLUMNS},
+                **{f"{n}_json": canonical_json([*getattr(row, n)]) for n in _JSON_COLUMNS},
+                "committed_at": step.commitment.committed_us,
             }
-        )
-    return rows
+            for position, row in enumerate(step.update.rows)
+        ],
+        "policy_updates": _policy_update(run_id, step),
+    }
+
+
+def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
+    name, commitment, update = thought.thought_id, step.commitment, step.update
+    own = [row for row in update.rows if row.thought_id == name and not row.is_rescored]
+    spread = interval_of([row.gain for row in own])
+    forecasts = commitment.forecasts.get(name, {})
+    return {
+        "run_id": run_id,
+        "generation": commitment.generation,
+        "thought_id": name,
+        "agent_id": thought.strategy,
+        "text_sha256": thought.sha256 or None,
+        "prediction": _mean([float(commitment.bins.mean_of(p)) for p in forecasts.values()]),
+        "logp_with": _mean([float(np.log(row.p)) for row in own]),
+        "logp_without": _mean([float(np.log(row.baseline)) for row in own]),
+        "information_gain": update.rewards.get(name),
+        "advantage": update.advantages.get(name),
+        "created_at": thought.committed_us,
+        "prompt_sha256": thought.prompt_sha256 or None,
+        "estimator": commitment.estimator,
+        "n_outcomes": len(own),
+        "gain_se": None if spread is None else spread[1],
+        "paper_gain": _mean([row.paper_gain for row in own]),
+        "e_value": update.e_values.get(name),
+        "resolution": _mean([row.resolution for row in own if row.resolution is not None]),
+        "resolution_e_value": update.resolution_e_values.get(name),
+        "log_policy": thought.log_old,
+        "weight": step.weights.get(name),
+        "tokens_out": thought.tokens,
+        "cost_usd": thought.cost_usd,
+        "reason": _unscored_reason(thought, step),
+        "unheard": None if thought.is_no_op else commitment.ignored_reason(thought),
+        "dropped": "; ".join(thought.dropped) or None,
+    }
+
+
+def _unscored_reason(thought: Thought, step: RlpStep) -> str | None:
+    if thought.reason is not None or thought.thought_id in step.update.rewards:
+        return thought.reason
+    return step.commitment.note_on(thought) or "no outcome could be scored"
 
 
 def commitment_rows(
     run_id: str, commitment: Commitment, redact: Callable[[str], str] = str
 ) -> list[Row]:
-    """Return the rows of a commitment: each thought, silence, and the statistical posterior.
+    """Return the rows of a commitment: each thought, no thought, and the statistical posterior.
 
     Args:
         run_id: the run.
         commitment: of the generation, before any outcome.
         redact: keeps secrets out of prompts.
     """
+    none: Forecasts = {}
     arms: list[tuple[str, Thought | None, Forecasts]] = [
-        (thought.thought_id, thought, commitment.forecasts.get(thought.thought_id, {}))
-        for thought in commitment.thoughts
-    ]
-    arms += [
-        (SILENT_ARM, None, commitment.no_thought),
+        *((t.thought_id, t, commitment.forecasts.get(t.thought_id, none)) for t in commitment.thoughts),
+        (NO_THOUGHT_ARM, None, commitment.no_thought),
         (STATISTICAL_ARM, None, commitment.statistical),
-    ]
+    ]  # fmt: skip
     subjects = canonical_json([*commitment.subjects])
+    easier = canonical_json(dict(commitment.easier))
     rows: list[Row] = []
     for arm, thought, forecasts in arms:
-        told: dict[str, Json] = {name: [float(v) for v in p] for name, p in forecasts.items()}
+        listed: dict[str, Json] = {name: [float(v) for v in p] for name, p in forecasts.items()}
         row: dict[str, object] = {
             "run_id": run_id,
             "generation": commitment.generation,
@@ -119,12 +147,10 @@ def commitment_rows(
             "text_sha256": None if thought is None else thought.sha256 or None,
             "reason": None if thought is None else thought.reason,
             "subjects_json": subjects,
-            "low": commitment.scale.low,
-            "high": commitment.scale.high,
-            "forecasts_json": canonical_json(told),
-            "cases_json": canonical_json(dict(commitment.easier))
-            if arm == STATISTICAL_ARM
-            else None,
+            "low": commitment.bins.low,
+            "high": commitment.bins.high,
+            "forecasts_json": canonical_json(listed),
+            "cases_json": easier if arm == STATISTICAL_ARM else None,
             "estimator": commitment.estimator,
             "committed_at": commitment.committed_us,
         }
@@ -132,76 +158,38 @@ def commitment_rows(
     return rows
 
 
-def _why_unscored(thought: Thought, commitment: Commitment, lesson: RlpUpdate) -> str | None:
-    if thought.reason is not None or thought.thought_id in lesson.rewards:
-        return thought.reason
-    own = [note for note in commitment.notes if note.startswith(thought.thought_id)]
-    return own[0] if own else "no outcome could be scored"
-
-
-def prediction_rows(run_id: str, commitment: Commitment, lesson: RlpUpdate) -> list[Row]:
-    """Return one row per thought and outcome."""
-    return [
-        {
-            "run_id": run_id,
-            "generation": row.generation,
-            "thought_id": row.thought_id,
-            "subject": row.subject,
-            "position": position,
-            "observed": row.observed,
-            "p": row.p,
-            "baseline": row.baseline,
-            "gain": row.gain,
-            "paper_gain": row.paper_gain,
-            "crps_gain": row.crps_gain,
-            "resolution": row.resolution,
-            "estimator": row.estimator,
-            "is_rescored": row.is_rescored,
-            "is_censored": row.is_censored,
-            "forecast_json": canonical_json([*row.forecast]),
-            "no_thought_json": canonical_json([*row.no_thought]),
-            "statistical_json": canonical_json([*row.statistical]),
-            "committed_at": commitment.committed_us,
-        }
-        for position, row in enumerate(lesson.rows)
-    ]
-
-
-def update_rows(
-    run_id: str, commitment: Commitment, lesson: RlpUpdate, before: RlpState, after: RlpState
-) -> list[Row]:
+def _policy_update(run_id: str, step: RlpStep) -> list[Row]:
     """Return the row of the policy's update; none where nothing was learned."""
-    if lesson.update.n_steps == 0:
+    commitment, update, after = step.commitment, step.update, step.after
+    if update.update.n_steps == 0:
         return []
-    names = (NO_THOUGHT, *after.strategies)
     p = after.policy.probabilities(commitment.state)
-    stats = {f"p_{name}": float(value) for name, value in zip(names, p, strict=True)}
-    stats |= {
-        f"w_{name}": value
-        for name, value in zip(("base", *after.strategies), after.weights.values, strict=True)
-    }
-    stats |= {
-        "sigma": lesson.sigma,
+    arms = zip((NO_THOUGHT, *after.strategies), p, strict=True)
+    experts = zip(("base", *after.strategies), after.weights.values, strict=True)
+    stats = {
+        **{f"p_{name}": float(value) for name, value in arms},
+        **{f"w_{name}": value for name, value in experts},
+        "sigma": update.sigma,
         "t_cal": after.t_cal,
-        "entropy": lesson.update.entropy,
-        "dropped": float(lesson.update.n_dropped),
-        "value": float(before.value.of(commitment.state[None])[0]),
+        "entropy": update.update.entropy,
+        "dropped": float(update.update.n_dropped),
+        "value": float(step.before.value.of(commitment.state[None])[0]),
         "log_evidence": after.evidence.log_e,
         "log_resolution": after.resolution.log_e,
         "v_model": after.mixture.weights[0],
     }
-    if lesson.e_value is not None:
-        stats["e_value"] = lesson.e_value
+    if update.e_value is not None:
+        stats["e_value"] = update.e_value
     return [
         {
             "run_id": run_id,
             "generation": commitment.generation,
             "update_id": f"{POLICY}-{commitment.generation:05d}",
             "policy": POLICY,
-            "step": lesson.update.n_steps,
-            "loss": lesson.update.loss,
-            "kl": lesson.update.kl,
-            "grad_norm": lesson.update.grad_norm,
+            "step": update.update.n_steps,
+            "loss": update.update.loss,
+            "kl": update.update.kl,
+            "grad_norm": update.update.grad_norm,
             "stats": stats,
             "created_at": commitment.committed_us,
             "params_sha256": after.policy.sha256,
@@ -210,8 +198,8 @@ def update_rows(
     ]
 
 
-def text_rows(run_id: str, thoughts: Iterable[Thought]) -> list[Row]:
-    """Return each distinct text once, for ``payloads``."""
+def _texts(run_id: str, thoughts: Iterable[Thought]) -> list[Row]:
+    """Return each distinct text once."""
     texts = {thought.sha256: thought.text for thought in thoughts if thought.sha256}
     return [
         {"run_id": run_id, "payload_sha256": key, "kind": "thought", "text": text}
@@ -224,48 +212,27 @@ def replay_of(
 ) -> Replay:
     """Return the replay that rows of ``REPLAY_SQL`` hold."""
     action = {name: i for i, name in enumerate((NO_THOUGHT, *strategies))}
-    thoughts: dict[str, Thought] = {}
+    thoughts = {
+        row["thought_id"]: Thought(
+            thought_id=row["thought_id"],
+            generation=row["thought_generation"],
+            index=0,
+            action=action.get(row["agent_id"], 0),
+            strategy=row["agent_id"],
+            log_old=row["log_policy"],
+            text=row["text"] or "",
+            sha256=row["text_sha256"] or "",
+            prompt_sha256=row["prompt_sha256"] or "",
+            tokens=row["tokens_out"],
+            cost_usd=row["cost_usd"],
+        )
+        for row in rows
+    }
     found = []
     for row in rows:
-        if row["estimator"] == "pairwise":
-            continue  # Earlier versions predicted pairs, too: two outcomes where others have ten bins.
-        name = str(row["thought_id"])
-        thoughts.setdefault(
-            name,
-            Thought(
-                thought_id=name,
-                generation=int(row["thought_generation"]),
-                index=0,
-                action=action.get(str(row["agent_id"]), 0),
-                strategy=str(row["agent_id"]),
-                log_old=float(row["log_policy"]),
-                text=str(row["text"] or ""),
-                sha256=str(row["text_sha256"] or ""),
-                prompt_sha256=str(row["prompt_sha256"] or ""),
-                tokens=row["tokens_out"],
-                cost_usd=row["cost_usd"],
-            ),
-        )
-        found.append(
-            ReplayRow(
-                generation=int(row["generation"]),
-                thought_id=name,
-                subject=str(row["subject"]),
-                observed=int(row["observed"]),
-                forecast=tuple(json.loads(row["forecast_json"])),
-                no_thought=tuple(json.loads(row["no_thought_json"])),
-                statistical=tuple(json.loads(row["statistical_json"])),
-                p=float(row["p"]),
-                baseline=float(row["baseline"]),
-                gain=float(row["gain"]),
-                paper_gain=float(row["paper_gain"]),
-                crps_gain=float(row["crps_gain"]),
-                resolution=row["resolution"],
-                estimator=row["estimator"],
-                is_rescored=bool(row["is_rescored"]),
-                is_censored=bool(row["is_censored"]),
-            )
-        )
+        columns: dict[str, Any] = {name: row[name] for name in _COLUMNS}
+        columns |= {name: tuple(json.loads(row[f"{name}_json"])) for name in _JSON_COLUMNS}
+        found.append(ReplayRow(**columns))
     return Replay(capacity=capacity).after(found, thoughts.values())
 
 

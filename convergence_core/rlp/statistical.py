@@ -1,4 +1,4 @@
-"""What the search's own posterior predicts of a trial's reward: the other half of the baseline.
+"""Predictions of the search's own posterior: the other half of the baseline.
 
 The posterior of a candidate's mean reward (``posterior.space_model``) is normal in warped rewards;
 an outcome adds the candidate's own effect, where it is unseen, and the error of a trial. Without
@@ -13,8 +13,7 @@ from scipy.special import ndtr
 
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Candidate
-from convergence_core.rlp.bins import N_BINS
-from convergence_core.rlp.scale import UNIT, Scale
+from convergence_core.rlp.bins import N_BINS, TENTHS, RewardBins
 
 UNIFORM: Final = 0.02
 """Share of the uniform distribution: the model may be wrong."""
@@ -41,7 +40,7 @@ def easier_cases(fitted: FittedSpaceModel) -> dict[str, float]:
 
 
 def predictive(
-    fitted: FittedSpaceModel, candidates: Sequence[Candidate], scale: Scale = UNIT
+    fitted: FittedSpaceModel, candidates: Sequence[Candidate], bins: RewardBins = TENTHS
 ) -> np.ndarray:
     """Return the bins' probabilities of each candidate's next trial, (n, N_BINS)."""
     if fitted.learned is None or not candidates:
@@ -50,7 +49,7 @@ def predictive(
     mean, sd = beliefs.marginals
     unseen = beliefs.rows < 0
     variance = sd**2 + trial_variance(fitted) + fitted.learned.process.own_variance * unseen
-    edges = fitted.learned.warp.forward(scale.edges[1:-1])  # (N_BINS - 1,)
+    edges = fitted.learned.warp.forward(bins.edges[1:-1])  # (N_BINS - 1,)
     below = ndtr((edges - mean[:, None]) / np.sqrt(variance)[:, None])
     n = len(candidates)
     p = np.diff(np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], axis=1), axis=1)

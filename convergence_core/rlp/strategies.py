@@ -1,4 +1,4 @@
-"""The thoughts there are to think: a task for the thinker, and the view of the history it gets.
+"""Strategies of thoughts: a task for the model, and its view of the history.
 
 They are the actions of the policy. Action 0 is to think nothing; its reward is 0.
 """
@@ -20,7 +20,7 @@ class Strategy:
 
     name: str
     persona: str
-    """Who thinks it, in the words of the prompt."""
+    """Of the model, in the words of the prompt."""
     task: str
     view: View
 

@@ -1,18 +1,18 @@
-"""What of the history each strategy looks at: short texts, pure functions of earlier reveals."""
+"""Views of the history, one for each strategy: short texts for a model."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from convergence_core.records import Params, ParamValue
-from convergence_core.rlp.history import N_PLACES, History, Reveal
+from convergence_core.rlp.history import N_PLACES, TrialHistory, TrialSummary
 from convergence_core.space import Choice, Float, Integer, Space
 
 FIFTHS: Final = tuple(
     f"{100 * i // N_PLACES}-{100 * (i + 1) // N_PLACES} % of range" for i in range(N_PLACES)
 )
 
-View: TypeAlias = Callable[[History, Space], str]
+View: TypeAlias = Callable[[TrialHistory, Space], str]
 
 N_SHOWN: Final = 8
 """Trials shown at each end."""
@@ -20,10 +20,10 @@ MOST_TEXT: Final = 80
 """Characters of a text parameter's value that are shown."""
 
 
-def line(reveal: Reveal, space: Space) -> str:
+def line(trial: TrialSummary, space: Space) -> str:
     """Return a trial on one line."""
-    told = params_text(reveal.params, space)
-    return f"reward {reveal.reward:.3f} over {reveal.n_cells} cells: {told}"
+    params = params_text(trial.params, space)
+    return f"reward {trial.reward:.3f} over {trial.n_cells} cells: {params}"
 
 
 def params_text(params: Params, space: Space) -> str:
@@ -56,27 +56,27 @@ def _choice(parameter: Choice, value: ParamValue) -> str:
     return f"{parameter.show(value)} ({told})"
 
 
-def summary(history: History, space: Space) -> str:
+def summary(history: TrialHistory, space: Space) -> str:
     """Return the best, the worst and the latest trials: what predictions are made from."""
-    chosen: dict[int, Reveal] = {}
-    for reveal in (*history.best(N_SHOWN), *history.worst(4), *history.latest(N_SHOWN)):
-        chosen[id(reveal)] = reveal
+    chosen: dict[int, TrialSummary] = {}
+    for trial in (*history.best(N_SHOWN), *history.worst(4), *history.latest(N_SHOWN)):
+        chosen[id(trial)] = trial
     ranked = sorted(chosen.values(), key=lambda r: (-r.reward, r.candidate_id, r.generation))
     return _lines(ranked, space)
 
 
-def winners(history: History, space: Space) -> str:
+def winners(history: TrialHistory, space: Space) -> str:
     """Return the best trials."""
     return _lines(history.best(N_SHOWN), space)
 
 
-def contrast(history: History, space: Space) -> str:
+def contrast(history: TrialHistory, space: Space) -> str:
     """Return best and worst trials beside each other."""
     best, worst = _lines(history.best(4), space), _lines(history.worst(4), space)
     return f"Best:\n{best}\nWorst:\n{worst}"
 
 
-def trends(history: History, space: Space) -> str:
+def trends(history: TrialHistory, space: Space) -> str:
     """Return mean rewards by value, or by fifth of the range, of each parameter."""
     lines = []
     for name in space.parameters:
@@ -86,17 +86,17 @@ def trends(history: History, space: Space) -> str:
     return "\n".join(lines)
 
 
-def interactions(history: History, space: Space) -> str:
+def interactions(history: TrialHistory, space: Space) -> str:
     """Return mean rewards by pairs of values of the two parameters that matter most."""
     places = {name: _places(history, space, name) for name in space.parameters}
     ranked = sorted(places, key=lambda name: -_spread(history, places[name]))[:2]
     if len(ranked) < 2:
         return trends(history, space)
     cells: dict[tuple[str, str], list[float]] = defaultdict(list)
-    pairs = zip(history.reveals, places[ranked[0]], places[ranked[1]], strict=True)
-    for reveal, first, second in pairs:
+    pairs = zip(history.trials, places[ranked[0]], places[ranked[1]], strict=True)
+    for trial, first, second in pairs:
         if first is not None and second is not None:
-            cells[first, second].append(reveal.reward)
+            cells[first, second].append(trial.reward)
     lines = [
         f"- {ranked[0]} {a}, {ranked[1]} {b}: {sum(r) / len(r):.3f} (n={len(r)})"
         for (a, b), r in sorted(cells.items())
@@ -104,9 +104,9 @@ def interactions(history: History, space: Space) -> str:
     return "\n".join(lines)
 
 
-def failures(history: History, space: Space) -> str:
+def failures(history: TrialHistory, space: Space) -> str:
     """Return trials with failed cells and why; without any, the worst."""
-    failed = [r for r in history.reveals if r.n_failed]
+    failed = [r for r in history.trials if r.n_failed]
     if not failed:
         return f"No cell failed. Worst:\n{_lines(history.worst(N_SHOWN), space)}"
     failed.sort(key=lambda r: (-r.n_failed / r.n_cells, r.candidate_id))
@@ -116,14 +116,14 @@ def failures(history: History, space: Space) -> str:
     )
 
 
-def boundaries(history: History, space: Space) -> str:
+def boundaries(history: TrialHistory, space: Space) -> str:
     """Return how far each number was driven, and what the trials at its ends were worth."""
     lines = []
     for name, parameter in space.parameters.items():
         if not isinstance(parameter, Float | Integer):
             continue
         tried = sorted(
-            (float(r.params[name]), r.reward) for r in history.reveals if name in r.params
+            (float(r.params[name]), r.reward) for r in history.trials if name in r.params
         )
         if tried:
             (low, at_low), (high, at_high) = tried[0], tried[-1]
@@ -134,17 +134,17 @@ def boundaries(history: History, space: Space) -> str:
     return "\n".join(lines) or trends(history, space)
 
 
-def costs(history: History, space: Space) -> str:
+def costs(history: TrialHistory, space: Space) -> str:
     """Return the best trials with their latency and price."""
     lines = []
-    for reveal in history.best(N_SHOWN):
-        latency = "unknown" if reveal.latency_ms is None else f"{reveal.latency_ms:.0f} ms"
-        price = "unknown" if reveal.cost_usd is None else f"{reveal.cost_usd:.6f} USD"
-        lines.append(f"- latency {latency}, price {price}; {line(reveal, space)}")
+    for trial in history.best(N_SHOWN):
+        latency = "unknown" if trial.latency_ms is None else f"{trial.latency_ms:.0f} ms"
+        price = "unknown" if trial.cost_usd is None else f"{trial.cost_usd:.6f} USD"
+        lines.append(f"- latency {latency}, price {price}; {line(trial, space)}")
     return "\n".join(lines)
 
 
-def novelty(history: History, space: Space) -> str:
+def novelty(history: TrialHistory, space: Space) -> str:
     """Return which values nobody has tried."""
     lines = []
     for name, parameter in space.parameters.items():
@@ -162,14 +162,14 @@ def novelty(history: History, space: Space) -> str:
 # -- helpers
 
 
-def _lines(reveals: Sequence[Reveal], space: Space) -> str:
-    return "\n".join(f"- {line(reveal, space)}" for reveal in reveals)
+def _lines(trials: Sequence[TrialSummary], space: Space) -> str:
+    return "\n".join(f"- {line(trial, space)}" for trial in trials)
 
 
-def _places(history: History, space: Space, name: str) -> list[str | None]:
+def _places(history: TrialHistory, space: Space, name: str) -> list[str | None]:
     """Return each trial's value of a parameter, or fifth of its range; ``None``: it has none."""
     parameter = space.parameters[name]
-    values = [reveal.params.get(name) for reveal in history.reveals]
+    values = [trial.params.get(name) for trial in history.trials]
     if isinstance(parameter, Choice):
         # Equal values of other kinds (1, True) are other choices.
         shown = {
@@ -182,14 +182,14 @@ def _places(history: History, space: Space, name: str) -> list[str | None]:
     ]
 
 
-def _by_place(history: History, places: Sequence[str | None]) -> list[tuple[str, float, int]]:
+def _by_place(history: TrialHistory, places: Sequence[str | None]) -> list[tuple[str, float, int]]:
     found: dict[str, list[float]] = defaultdict(list)
-    for reveal, place in zip(history.reveals, places, strict=True):
+    for trial, place in zip(history.trials, places, strict=True):
         if place is not None:
-            found[place].append(reveal.reward)
+            found[place].append(trial.reward)
     return [(place, sum(r) / len(r), len(r)) for place, r in sorted(found.items())]
 
 
-def _spread(history: History, places: Sequence[str | None]) -> float:
+def _spread(history: TrialHistory, places: Sequence[str | None]) -> float:
     means = [mean for _, mean, _ in _by_place(history, places)]
     return max(means) - min(means) if means else 0.0

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.judges.rank_correlation import spearman
+from convergence_core.judges.trust.audit import SURE
 from convergence_core.sao.preferences import Comparison, Judgement
 
 LEAST_PAIRS: Final = 100
@@ -23,7 +24,7 @@ LEAST_PAIRS: Final = 100
 MOST_PAIRS: Final = 200
 """Pairs that are pooled: the last ones."""
 MOST_BIAS: Final = 1.0
-"""|delta| above which a round is aborted."""
+"""|delta| above which a round is aborted, by ``SURE`` standard errors."""
 LEAST_AGREEMENT: Final = 0.5
 """Share of pairs on which both orders agree, below which a round is aborted."""
 LEAST_TO_ABORT: Final = 10
@@ -40,6 +41,8 @@ class JudgeBias:
     """Share of pairs on which both orders agree; ``None``: no pair."""
     position: float | None
     """delta."""
+    position_se: float | None = None
+    """Its standard error."""
     length: float | None
     """lambda."""
     length_correlation: float | None
@@ -57,12 +60,14 @@ class JudgeBias:
                 f"the judge agrees with itself on {self.agreement:.0%} of {self.n_pairs} pairs "
                 f"in both orders, less than {LEAST_AGREEMENT:.0%}"
             )
-        if self.position is not None and abs(self.position) > MOST_BIAS:
-            return (
-                f"being shown first moves the judge by {self.position:+.2f} log-odds, more than "
-                f"{MOST_BIAS:g}"
-            )
-        return None
+        if self.position is None or self.position_se is None:
+            return None
+        if abs(self.position) - SURE * self.position_se <= MOST_BIAS:
+            return None
+        return (
+            f"being shown first moves the judge by {self.position:+.2f} ± {self.position_se:.2f} "
+            f"log-odds, surely more than {MOST_BIAS:g}"
+        )
 
 
 def judge_bias(judged: Sequence[tuple[Comparison, Judgement]]) -> JudgeBias:
@@ -71,12 +76,14 @@ def judge_bias(judged: Sequence[tuple[Comparison, Judgement]]) -> JudgeBias:
     n = len(last)
     x = np.array([comparison.log_length_ratio for comparison, _ in last])  # (n,)
     log_odds = np.array([judgement.log_odds for _, judgement in last])  # l, (n,)
+    biases = np.array([judgement.bias for _, judgement in last])  # beta, (n,)
     is_sufficient = n >= LEAST_PAIRS
     rho = float(spearman(x, log_odds)) if n > 2 else np.nan
     return JudgeBias(
         n_pairs=n,
         agreement=float(np.mean([j.agrees for _, j in last])) if n else None,
-        position=float(np.mean([j.bias for _, j in last])) if is_sufficient else None,
+        position=float(biases.mean()) if is_sufficient else None,
+        position_se=float(biases.std(ddof=1) / np.sqrt(n)) if is_sufficient else None,
         length=float(x @ log_odds / (x @ x + RIDGE)) if is_sufficient else None,
         length_correlation=None if np.isnan(rho) else rho,
     )

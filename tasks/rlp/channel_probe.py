@@ -1,4 +1,4 @@
-"""Which rung a server can stand on: each is probed before its first use, and refused for cause.
+"""Probe of a server's probability channels: each is checked before its first use, and refused for cause.
 
 ====  ====================================================================================
 i     an echoed log-probability equals the next token's own, within .01
@@ -8,19 +8,20 @@ iv    A, an overlapping B, and A again: both A agree, within .001
 v     the options hold half of the mass at least
 ====  ====================================================================================
 
-``chat_echo`` and ``echo`` need i to iv, ``chat`` ii, iv and v; the written rungs need one readable answer.
-A rung that fails is left for the next; where none stands, nothing is scored.
+``chat_echo`` and ``echo`` need i to iv, ``chat`` ii, iv and v; the written channels need one readable answer.
+A channel that fails is left for the next; where none passes, nothing is scored.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
-
-import numpy as np
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json
 from convergence_core.rlp.commitments import ESTIMATORS, Estimator
+from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Exchanger, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
@@ -42,43 +43,51 @@ SAME: Final = 0.001
 LEAST_MASS: Final = 0.5
 EXACT: Final[tuple[Estimator, ...]] = ("chat_echo", "echo", "chat")
 _RAW: Final = frozenset({"chat_echo", "echo"})
-"""Rungs that need more than a chat."""
-WRITTEN: Final[tuple[Estimator, ...]] = ("elicited",)
+"""Channels that need more than a chat."""
 UseLogprobs: TypeAlias = Literal["auto"] | bool
+ReadLogs: TypeAlias = Callable[[str, float], Awaitable[dict[str, float]]]
+"""Prompt and temperature → log-probability of each option that was told."""
 
 
 class ChannelRefusedError(Exception):
-    """A server failed a check of a rung."""
+    """A server failed a check of a channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelProbe:
-    """The rung that stands, and why those above it do not."""
+    """The channel that passed, and why those above it did not."""
 
     channel: Channel | None
-    """``None``: no rung stands."""
+    """``None``: none passed."""
     refused: Mapping[Estimator, str]
-    """Rung → why."""
+    """Channel → why."""
 
     @property
     def estimator(self) -> Estimator | None:
-        """Name of the rung that stands."""
+        """Name of the channel that passed."""
         return None if self.channel is None else self.channel.estimator
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why there is no reward, in words; ``None``: there is a rung."""
+        """Why there is no reward, in words; ``None``: there is a channel."""
         if self.channel is not None:
             return None
         listed = "; ".join(f"{name}: {why}" for name, why in self.refused.items())
         return f"no probability channel ({listed})"
 
 
-def rungs_of(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
-    """Return the rungs that a configuration allows, best first."""
+def allowed_channels(
+    use_logprobs: UseLogprobs, written: Estimator = "elicited"
+) -> tuple[Estimator, ...]:
+    """Return the channels that a configuration allows, best first.
+
+    Args:
+        use_logprobs: of the configuration.
+        written: the channel for models without log-probabilities.
+    """
     if use_logprobs == "auto":
-        return ESTIMATORS
-    return EXACT if use_logprobs else WRITTEN
+        return (*EXACT, written)
+    return EXACT if use_logprobs else (written,)
 
 
 async def probe_channels(
@@ -89,23 +98,22 @@ async def probe_channels(
     allowed: Sequence[Estimator] = ESTIMATORS,
     channels: Mapping[Estimator, Callable[[Model, Any], Channel]] = CHANNELS,
 ) -> ChannelProbe:
-    """Return the best rung that a server can stand on.
+    """Return the best channel that a server has.
 
     Args:
-        model: who is asked.
-        wording: what the probes are made of; for written rungs, all that these need.
+        model: to be asked.
+        wording: what the probes are made of; for written channels, all that these need.
         asker: makes the calls.
-        allowed: rungs, best first.
-        channels: makers of the rungs.
+        allowed: channels, best first.
+        channels: their makers.
     """
     refused: dict[Estimator, str] = {}
     for name in allowed:
         if name in _RAW and not isinstance(model.llm, Exchanger):
             refused[name] = "the provider has no such endpoint"
             continue
-        probe = _Probe(model, wording, asker, channels)
         try:
-            await probe.check(name)
+            await _Probe(model, wording, asker, channels).check(name)
         except (ChannelRefusedError, UnreadableAnswerError, EvaluationFault) as error:
             refused[name] = one_line(str(error), 200, redacted_text)
             continue
@@ -123,16 +131,18 @@ class _Probe:
     ) -> None:
         self._model = model
         self._channels = channels
+        self._options = wording.options
         self._wording = wording
+        self._text, self._other = wording.probes()
         self._asker = asker
         self._n = 0
 
     async def check(self, name: Estimator) -> None:
-        """Run the checks of a rung.
+        """Run the checks of a channel.
 
         Raises:
-            RefusedError: one of them failed.
-            UnreadableError: an answer cannot be read.
+            ChannelRefusedError: one of them failed.
+            UnreadableAnswerError: an answer cannot be read.
             EvaluationFault: a request failed.
         """
         match name:
@@ -145,139 +155,114 @@ class _Probe:
             case "elicited" | "verdict":
                 await self._written(name)
 
+    async def _stable(self, what: str, read: ReadLogs) -> dict[str, float]:
+        """Check ii and iv; return the log-probabilities after the first prompt."""
+        first = await read(self._text, 1.0)
+        await read(self._other, 1.0)
+        for how, temperature in (("iv: asked again", 1.0), ("ii: at temperature .2", 0.2)):
+            again = await read(self._text, temperature)
+            gaps = [abs(first[o] - again[o]) for o in self._options if o in first and o in again]
+            if not gaps:
+                raise ChannelRefusedError(f"{how}, {what} cannot be compared")
+            if max(gaps) > SAME:
+                raise ChannelRefusedError(f"{how}, {what} differs by {max(gaps):.2g}")
+        return first
+
     # -- teacher forcing: i to iv
 
     async def _chat_echo(self) -> None:
         channel = ChatEcho(self._model, self._wording)
-        text, other = self._wording.probes()
 
-        async def read(prompt: str, temperature: float) -> np.ndarray:
+        async def read(text: str, temperature: float) -> dict[str, float]:
             tails = []
-            for option in self._wording.options:
-                call = channel.call(prompt, option, temperature=temperature, repeat=self._next())
+            for option in self._options:
+                call = channel.call(text, option, temperature=temperature, repeat=self._next())
                 tail: Any = await self._ask(call, "chat_echo")
                 if tail["n"] != tail["n_prompt"] or not tail["is_first_empty"]:
                     told = f"{tail['n']} entries for {tail['n_prompt']} tokens"
                     raise ChannelRefusedError(f"iii: {told}, the first of which must be empty")
                 tails.append(tail)
-            return forced(tails)
+            return dict(zip(self._options, forced(tails).tolist(), strict=True))
 
-        first = await read(text, 1.0)
-        await read(other, 1.0)
-        again = await read(text, 1.0)
-        _same("iv: asked again, an answer's log-probability", first, again)
-        _same("ii: at temperature .2, it", first, await read(text, 0.2))
-        call = Chat(self._model, self._wording).call(text, repeat=self._next())
+        first = await self._stable("an answer's log-probability", read)
+        call = Chat(self._model, self._wording).call(self._text, repeat=self._next())
         value: Any = await self._ask(call, "chat_echo")
         told = dict(reversed(value["top"]))  # of one word's spellings the likeliest
-        both = [
-            (told[o], log)
-            for o, log in zip(self._wording.options, first, strict=True)
-            if o in told
-        ]
-        if not both:
+        gaps = [first[o] - told[o] for o in self._options if told.get(o, CENSORED) > CENSORED]
+        if not gaps:
             raise ChannelRefusedError("i: the next token's own log-probability cannot be compared")
-        gap = max((log - own for own, log in both if own > CENSORED), key=abs)
-        if abs(gap) > ECHO_GAP:
+        if abs(gap := max(gaps, key=abs)) > ECHO_GAP:
             raise ChannelRefusedError(
                 f"i: an answer differs from the next token's own by {gap:.2f}"
             )
 
     async def _echo(self) -> None:
         channel = Echo(self._model, self._wording)
-        text, other = self._wording.probes()
 
-        async def read(prompt: str, temperature: float) -> np.ndarray:
-            call = channel.call(prompt, temperature=temperature, repeat=self._next())
-            return numbers(await self._ask(call, "echo"), "logprobs", len(self._wording.options))
+        async def read(text: str, temperature: float) -> dict[str, float]:
+            call = channel.call(text, temperature=temperature, repeat=self._next())
+            logs = numbers(await self._ask(call, "echo"), "logprobs", len(self._options))
+            return dict(zip(self._options, logs.tolist(), strict=True))
 
-        first = await read(text, 1.0)
-        await read(other, 1.0)
-        again = await read(text, 1.0)
-        _same("iv: asked again, an echo", first, again)
-        _same("ii: at temperature .2, an echo", first, await read(text, 0.2))
-        token, log = await self._next_token(text)
-        echoed = await self._echoed(f"{text}{token}", len(text))
-        if abs(echoed - log) > ECHO_GAP:
-            gap = echoed - log
+        await self._stable("an echo", read)
+        drawn = await self._completion(
+            {"prompt": self._text, "max_tokens": 1, "logprobs": 1, "temperature": 0.0},
+            _first_token,
+        )
+        token = str(drawn["token"])
+        text = f"{self._text}{token if token.startswith(' ') else f' {token}'}"
+        echo = await self._completion(
+            {"prompt": text, "echo": True, "logprobs": 0, "max_tokens": 0},
+            partial(_echo, begin=len(self._text)),
+        )
+        if echo["n"] != echo["n_prompt"] or echo["first"] is not None:
+            told = f"{echo['n']} entries for {echo['n_prompt']} tokens"
+            raise ChannelRefusedError(f"iii: {told}, the first of them {echo['first']}")
+        if not echo["last"]:
+            raise ChannelRefusedError("i: no token begins where the prompt ends")
+        gap = math.fsum(echo["last"]) - float(drawn["logprob"])
+        if abs(gap) > ECHO_GAP:
             raise ChannelRefusedError(f"i: an echo differs from the next token's own by {gap:.2f}")
 
-    async def _next_token(self, text: str) -> tuple[str, float]:
-        """Return the likeliest word after a prompt, with what stands before it, and its log."""
+    async def _completion(
+        self, body: dict[str, Json], read: Callable[[Mapping[str, Json]], Json]
+    ) -> Any:
         call = self._model.exchange(
             self._model.reads_for,
             "completions",
-            {"prompt": text, "max_tokens": 1, "logprobs": 1, "temperature": 0.0},
-            limit=1,
-            repeat=self._next(),
-            read=_first_token,
-        )
-        value: Any = await self._ask(call, "echo")
-        token = str(value["token"])
-        return (token if token.startswith(" ") else f" {token}"), float(value["logprob"])
-
-    async def _echoed(self, text: str, begin: int) -> float:
-        def read(raw: Mapping[str, Json]) -> Json:
-            found: Any = raw
-            try:
-                logprobs = found["choices"][0]["logprobs"]
-                logs, offsets = logprobs["token_logprobs"], logprobs["text_offset"]
-                n_prompt = found["usage"]["prompt_tokens"]
-            except (KeyError, IndexError, TypeError):
-                raise UnreadableAnswerError("the server did not echo log-probabilities") from None
-            after = [log for o, log in zip(offsets, logs, strict=True) if o >= begin]
-            return {"n": len(logs), "n_prompt": n_prompt, "first": logs[0], "last": after}
-
-        call = self._model.exchange(
-            self._model.reads_for,
-            "completions",
-            {"prompt": text, "echo": True, "logprobs": 0, "max_tokens": 0},
+            body,
+            limit=1 if body["max_tokens"] else 0,
             repeat=self._next(),
             read=read,
         )
-        value: Any = await self._ask(call, "echo")
-        if value["n"] != value["n_prompt"] or value["first"] is not None:
-            told = f"{value['n']} entries for {value['n_prompt']} tokens"
-            raise ChannelRefusedError(f"iii: {told}, the first of them {value['first']}")
-        if not value["last"]:
-            raise ChannelRefusedError("i: no token begins where the prompt ends")
-        return float(sum(value["last"]))
+        return await self._ask(call, "echo")
 
     # -- chat: ii, iv, v
 
     async def _chat(self) -> None:
         channel = Chat(self._model, self._wording)
-        text, other = self._wording.probes()
 
-        async def read(prompt: str, temperature: float) -> dict[str, float]:
-            call = channel.call(prompt, temperature=temperature, repeat=self._next())
+        async def read(text: str, temperature: float) -> dict[str, float]:
+            call = channel.call(text, temperature=temperature, repeat=self._next())
             value: Any = await self._ask(call, "chat")
             return {str(t).strip(): float(log) for t, log in value["top"] if log > CENSORED}
 
-        first = await read(text, 1.0)
-        await read(other, 1.0)
-        for name, found in (
-            ("iv: asked again, a log-probability", await read(text, 1.0)),
-            ("ii: at temperature .2, a log-probability", await read(text, 0.2)),
-        ):
-            both = [o for o in self._wording.options if o in first and o in found]
-            if not both:
-                raise ChannelRefusedError(f"{name} cannot be compared")
-            _same(name, np.array([first[o] for o in both]), np.array([found[o] for o in both]))
-        mass = sum(np.exp(first[o]) for o in self._wording.options if o in first)
+        first = await self._stable("a log-probability", read)
+        mass = math.fsum(math.exp(first[o]) for o in self._options if o in first)
         if mass < LEAST_MASS:
             raise ChannelRefusedError(f"v: the options hold {mass:.2f} of the mass")
 
     # -- written: one readable answer
 
     async def _written(self, name: Estimator) -> None:
-        text, other = self._wording.probes()
-        arm = PredictionSide(
-            label=f"probe/{name}/{self._next()}", context="", questions={"a": text, "b": other}
+        side = PredictionSide(
+            label=f"probe/{name}/{self._next()}",
+            context="",
+            questions={"a": self._text, "b": self._other},
         )
-        told = await self._channels[name](self._model, self._wording).tell(arm, self._asker)
-        if not told.forecasts:
-            raise ChannelRefusedError("; ".join(told.notes) or "nothing could be read")
+        found = await self._channels[name](self._model, self._wording).predict(side, self._asker)
+        if not found.forecasts:
+            raise ChannelRefusedError("; ".join(found.notes) or "nothing could be read")
 
     # -- helpers
 
@@ -286,21 +271,15 @@ class _Probe:
         self._n += 1
         return self._n
 
-    async def _ask(self, call: Any, rung: str) -> Json:
-        return (await self._asker.ask(call, f"probe/{rung}")).reply.value
-
-
-def _same(what: str, first: np.ndarray, second: np.ndarray) -> None:
-    gap = float(np.max(np.abs(first - second)))
-    if gap > SAME:
-        raise ChannelRefusedError(f"{what} differs by {gap:.2g}")
+    async def _ask(self, call: PaidCall, name: str) -> Json:
+        return (await self._asker.ask(call, f"probe/{name}")).reply.value
 
 
 def _first_token(raw: Mapping[str, Json]) -> Json:
+    """Return the likeliest token and its log-probability."""
     found: Any = raw
     try:
         logprobs = found["choices"][0]["logprobs"]
-        # With `logprobs: 0` and more, the log-probability of the chosen token is told.
         return {
             "token": str(logprobs["tokens"][0]),
             "logprob": float(logprobs["token_logprobs"][0]),
@@ -309,3 +288,16 @@ def _first_token(raw: Mapping[str, Json]) -> Json:
         raise UnreadableAnswerError(
             "the server told no log-probability of the next token"
         ) from None
+
+
+def _echo(raw: Mapping[str, Json], *, begin: int) -> Json:
+    """Return the log-probabilities of a prompt from a place on, and how many tokens it was billed."""
+    found: Any = raw
+    try:
+        logprobs = found["choices"][0]["logprobs"]
+        logs, places = logprobs["token_logprobs"], logprobs["text_offset"]
+        n_prompt = found["usage"]["prompt_tokens"]
+    except (KeyError, IndexError, TypeError):
+        raise UnreadableAnswerError("the server did not echo log-probabilities") from None
+    last = [log for at, log in zip(places, logs, strict=True) if at >= begin]
+    return {"n": len(logs), "n_prompt": n_prompt, "first": logs[0], "last": last}

@@ -1,10 +1,11 @@
-"""The rung for models that tell no probability: ten weights of each candidate, as they write them.
+"""Elicited channel, for models without log-probabilities: ten weights of each candidate, as they write them.
 
-Both arms are asked alike and apart.
+Both sides are asked alike and apart.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,43 +23,44 @@ from tasks.rlp.probability_channels import (
     Echo,
     Prediction,
     PredictionSide,
-    ProbabilityChannel,
     note,
 )
-from tasks.rlp.prompts import Wording
+from tasks.rlp.prompts import RlpPrompts
 
 ELICITED_LIMIT: Final = 2000
+"""Tokens of an answer."""
 
 
-class Elicited(ProbabilityChannel):
+@dataclass(frozen=True, slots=True)
+class Elicited:
     """Ten weights that the model writes; no probability of its own, but its words' worth."""
 
+    model: Model
+    wording: RlpPrompts
     estimator: Estimator = "elicited"
-    wording: Wording
 
-    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
+    async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``Channel``."""
-        aliases = {f"trial_{i}": name for i, name in enumerate(arm.questions, 1)}
-        questions = {alias: arm.questions[name] for alias, name in aliases.items()}
+        aliases = {f"trial_{i}": name for i, name in enumerate(side.questions, 1)}
+        questions = {alias: side.questions[name] for alias, name in aliases.items()}
         try:
-            answered = await asker.ask(self.call(arm.context, questions), arm.label)
+            answered = await asker.ask(self.call(side.context, questions), side.label)
         except (EvaluationFault, UnreadableAnswerError) as error:
-            return Prediction({}, notes=(note(arm.label, error),))
-        told = Prediction({}, ended_us=answered.ended_us)
+            return Prediction(notes=(note(side.label, error),))
+        forecasts, notes = {}, []
         for alias, name in aliases.items():
             try:
-                told.forecasts[name] = weights_of(answered.reply.value, alias)
+                forecasts[name] = weights_of(answered.reply.value, alias, N_BINS, spread=0.002)
             except UnreadableAnswerError as error:
-                told.notes += (note(f"{arm.label}/{name}", error),)
-        return told
+                notes.append(note(f"{side.label}/{name}", error))
+        return Prediction(forecasts=forecasts, ended_us=answered.ended_us, notes=tuple(notes))
 
-    def call(self, context: str, questions: Mapping[str, str], *, repeat: int = 0) -> PaidCall:
+    def call(self, context: str, questions: Mapping[str, str]) -> PaidCall:
         """Return the request of all weights."""
         return self.model.chat(
             PREDICTION,
             self.wording.elicitation(context, questions),
             limit=ELICITED_LIMIT,
-            repeat=repeat,
             read=lambda done: {"text": done.text},
             response_format=_weights_schema([*questions]),
             temperature=0.0,
@@ -87,11 +89,17 @@ def _weights_schema(names: Sequence[str]) -> Json:
     }
 
 
-def weights_of(value: Json, name: str) -> np.ndarray:
-    """Return the weights of one question out of a model's JSON, as a distribution.
+def weights_of(value: Json, name: str, n: int, *, spread: float) -> np.ndarray:
+    """Return the weights of one question out of a model's JSON, as a distribution, (n,).
+
+    Args:
+        value: with the model's ``text``.
+        name: of the question.
+        n: outcomes.
+        spread: added to each share: none is impossible, whatever the model writes.
 
     Raises:
-        UnreadableError: there are not ten of them, 0 or more and not all 0.
+        UnreadableAnswerError: there are not n of them, 0 or more and not all 0.
     """
     text = value.get("text") if isinstance(value, dict) else None
     begin = text.find("{") if isinstance(text, str) else -1
@@ -100,21 +108,19 @@ def weights_of(value: Json, name: str) -> np.ndarray:
     try:
         found, _ = json.JSONDecoder().raw_decode(text, begin)
         listed = found[name]
-        if not isinstance(listed, list) or len(listed) != N_BINS:
-            raise UnreadableAnswerError(f"`{name}` must be a list of {N_BINS} weights")
-        weights = np.array([float(w) for w in listed])
-        # As many spread over all as the model would hardly write: none is impossible.
-        return normalized(normalized(weights) + 0.002)
-    except UnreadableAnswerError:
-        raise
-    except (ValueError, TypeError, KeyError, RecursionError, ZeroDivisionError) as error:
+        if not isinstance(listed, list) or len(listed) != n:
+            raise UnreadableAnswerError(f"`{name}` must be a list of {n} weights")
+        return normalized(normalized([float(w) for w in listed]) + spread)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, UnreadableAnswerError):
+            raise
         raise UnreadableAnswerError(f"its weights cannot be read: {error}") from None
 
 
-CHANNELS: Final[Mapping[Estimator, Callable[[Model, Wording], Channel]]] = {
+CHANNELS: Final[Mapping[Estimator, Callable[[Model, RlpPrompts], Channel]]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,
     "elicited": Elicited,
 }
-"""Rungs, best first."""
+"""Best first."""

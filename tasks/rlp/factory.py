@@ -1,4 +1,4 @@
-"""From a configuration to who thinks; from a run's store to what was learned so far."""
+"""RLP of a run, from its configuration and store."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -9,67 +9,33 @@ from convergence_core.ports import Row, RunRecord, Store
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
-from convergence_core.rlp.settings import RlpSettings
-from convergence_core.search.samplers import make_surrogate
 from convergence_core.search.study import StudyState
-from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.rlp.learner import RLP, RlpLearner
 from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
-from tasks.rlp.prompts import English, Wording
-from tasks.rlp.run_rlp import Thinking
+from tasks.rlp.prompts import RlpPrompts
 from tasks.rlp.sub_budget import SubBudget
-from tasks.rlp.thinker import Thinker
+from tasks.rlp.thought_writer import ThoughtWriter
 
 NO_LLM: Final = "RLP off: no `llm` is configured"
 
 
-def settings_of(configuration: Configuration) -> RlpSettings:
-    """Return the learner's numbers."""
-    rlp = configuration.society.rlp
-    return RlpSettings(
-        n_thoughts=rlp.n_thoughts,
-        n_predicted=rlp.n_predicted,
-        gamma=rlp.gamma,
-        gae_lambda=rlp.gae_lambda,
-        normalize_rewards=rlp.normalize_rewards,
-        clip_epsilon=rlp.clip_epsilon,
-        kl_target=rlp.kl_target,
-        ema_decay=rlp.ema_decay,
-    )
-
-
-def make_thinker(
-    configuration: Configuration,
-    space: Space,
-    world: Environment,
-    *,
-    wording: Wording | None = None,
-) -> Thinker | None:
-    """Return who thinks; ``None``: nobody is configured.
+def make_thought_writer(configuration: Configuration, world: Environment) -> ThoughtWriter | None:
+    """Return the model of the thoughts; ``None``: none is configured.
 
     Args:
         configuration: with ``society`` enabled, or not.
-        space: where candidates lie.
         world: keys and prices, and who answers in the model's place.
-        wording: how things are told; ``None``: in English.
 
     Raises:
         ConfigurationError: no endpoint is known.
     """
     if not configuration.society.thinks or configuration.llm is None:
         return None
-    rlp, words = configuration.society.rlp, wording or English()
-    model = make_model(configuration.llm, rlp.model_name, world, wording_version=words.version)
-    return Thinker(
-        model=model,
-        wording=words,
-        space=space,
-        thought_length=rlp.thought_length,
-        temperature=rlp.temperature,
-        use_logprobs=rlp.use_logprobs,
-    )
+    settings, version = configuration.society.rlp, RlpPrompts.version
+    model = make_model(configuration.llm, settings.model_name, world, wording_version=version)
+    return ThoughtWriter(model=model, settings=settings)
 
 
 def make_model(
@@ -101,7 +67,7 @@ def make_model(
 
 
 def make_rlp(
-    thinker: Thinker | None,
+    writer: ThoughtWriter | None,
     configuration: Configuration,
     *,
     record: RunRecord,
@@ -115,7 +81,7 @@ def make_rlp(
     """Return RLP of a run; ``None``: it is off.
 
     Args:
-        thinker: as ``make_thinker`` returned it.
+        writer: as ``make_thought_writer`` returned it.
         configuration: of the run.
         record: of the run.
         session: makes the calls.
@@ -123,50 +89,38 @@ def make_rlp(
         attempts: the run's calls, among them what thoughts have cost.
         state: of the last committed generation.
         redact: keeps secrets out of what is stored.
-        on_notice: told why nobody thinks.
+        on_notice: told why no thoughts are written.
     """
-    if thinker is None:
+    if writer is None:
         if configuration.society.thinks and on_notice is not None:
             on_notice(NO_LLM)
         return None
-    run_id = record.run_id
-    rlp = configuration.society.rlp
-    strategies = tuple(rlp.strategies)
-    learned = state.learned.get(RLP)
-    rlp_state = RlpState.first(strategies)
-    replay = Replay(capacity=rlp.buffer_size)
+    run_id, settings = record.run_id, writer.settings
+    strategies, learned = tuple(settings.strategies), state.learned.get(RLP)
+    rlp_state, replay = RlpState.first(strategies), Replay(capacity=settings.buffer_size)
     if learned is not None:
         members = state.search.archive.members
         params_of = {name: member.candidate.params for name, member in members.items()}
         rlp_state = RlpState.from_json(learned, params_of)
         rows = store.rows(REPLAY_SQL, {"run_id": run_id})
-        replay = replay_of(rows, strategies, rlp.buffer_size)
+        replay = replay_of(rows, strategies, settings.buffer_size)
     limit = configuration.budget.max_usd
-    thinking = Thinking(
+    return RlpLearner(
         run_id=run_id,
         seed=record.seed,
-        thinker=thinker,
-        settings=settings_of(configuration),
+        writer=writer,
         session=session,
-        surrogate=make_surrogate(
-            thinker.space, deterministic=configuration.evaluation.deterministic
-        ),
         state=rlp_state,
         replay=replay,
-        purse=SubBudget(
-            limit_usd=None if limit is None else limit * rlp.max_share_usd,
-            spent_usd=spent_on(
-                (THOUGHT, PREDICTION),
-                attempts,
-                state.next_generation,
-            ),
+        budget=SubBudget(
+            limit_usd=None if limit is None else limit * settings.max_share_usd,
+            spent_usd=spent_on((THOUGHT, PREDICTION), attempts, state.next_generation),
         ),
         on_notice=on_notice,
         on_commit=lambda found: store.write_ahead(
             run_id, found.generation, {"commitments": commitment_rows(run_id, found, redact)}
         ),
     )
-    return RlpLearner(thinking, run_id)
 
 
 def spent_on(

@@ -1,18 +1,47 @@
-"""RLP as a learner: thoughts, experts in the draws, information gain."""
+"""RLP as a learner: thoughts, experts in the draws, information gain.
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+The order is the guarantee: thoughts are durable, then what they predict of candidates chosen
+without them, then the rest of the generation is chosen, and only then is anything evaluated. A
+resumed run draws the same strategies, reads the same answers from the journal and comes to the same
+commitment; an outcome older than the commitment counts for nothing.
+"""
 
-from convergence_core.ports import Row
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import numpy as np
+
 from convergence_core.posterior import SpaceModel
-from convergence_core.records import Trial
-from convergence_core.rlp.rows import prediction_rows, text_rows, thought_rows, update_rows
+from convergence_core.records import Candidate, Params, Trial, canonical_json, sha256_hex
+from convergence_core.rlp.bins import RewardBins, relative_entropy, tempered
+from convergence_core.rlp.commitments import Commitment, Thought
+from convergence_core.rlp.exemplars import exemplars, worth_rescoring
+from convergence_core.rlp.history import features
+from convergence_core.rlp.learner import RlpState, learn
+from convergence_core.rlp.outcomes import outcomes_of
+from convergence_core.rlp.regions import draw_points
+from convergence_core.rlp.replay import Replay
+from convergence_core.rlp.rows import RlpStep, step_tables
+from convergence_core.rlp.statistical import easier_cases, predictive
+from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.search.learner import LearnerStep
-from convergence_core.search.sampler import Advice
+from convergence_core.search.racing.expert_mixture import MOST_PROPOSALS
+from convergence_core.search.sampler import Advice, Expert
 from convergence_core.search.study import Asked, Study, StudyState
-from tasks.rlp.run_rlp import RlpStep, Thinking
+from convergence_core.space import Space
+from tasks.calls.session import EvaluationSession
+from tasks.rlp.channel_probe import ChannelProbe
+from tasks.rlp.sub_budget import RunAsker, SubBudget
+from tasks.rlp.thought_writer import Predictions, ThoughtWriter
 
 RLP: Final = "rlp"
+N_OWN: Final = 4
+"""Points of a thought's regions that it predicts too; they enter the draws and earn nothing."""
+N_RESCORED: Final = 2
+"""Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
+
+T = TypeVar("T")
 
 
 class RlpLearner:
@@ -21,66 +50,337 @@ class RlpLearner:
     name = RLP
     variants: Mapping[str, Sequence[str]] = {}
 
-    def __init__(self, thinking: Thinking, run_id: str) -> None:
-        self.thinking = thinking
-        self._run_id = run_id
-        self._taught: RlpStep | None = None
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        seed: int,
+        writer: ThoughtWriter,
+        session: EvaluationSession,
+        state: RlpState,
+        replay: Replay,
+        budget: SubBudget,
+        on_notice: Callable[[str], None] | None = None,
+        on_commit: Callable[[Commitment], None] | None = None,
+    ) -> None:
+        """Prepare to write thoughts.
 
-    @property
-    def disabled_reason(self) -> str | None:
-        """Why no thoughts are written in this run; ``None``: they are."""
-        return self.thinking.disabled_reason
+        Args:
+            run_id: of the run.
+            seed: of the run.
+            writer: of thoughts and predictions.
+            session: makes the calls.
+            state: what was learned in earlier generations.
+            replay: what they predicted.
+            budget: what may be spent.
+            on_notice: told once why no thoughts are written.
+            on_commit: makes a commitment durable, before anything is chosen by it.
+        """
+        self.state = state
+        """After the last committed generation."""
+        self.replay = replay
+        self.disabled_reason: str | None = None
+        self._run_id = run_id
+        self._seed = seed
+        self._writer = writer
+        self._session = session
+        self._budget = budget
+        self._on_notice = on_notice
+        self._on_commit = on_commit
+        self._probe: ChannelProbe | None = None
+        self._commitment: Commitment | None = None
+        self._own: dict[str, list[tuple[Params, np.ndarray]]] = {}
+        self._reserved: dict[str, Params] = {}
+        self._step: RlpStep | None = None
+        self._is_closed = False
 
     def is_due(self, state: StudyState) -> bool:  # noqa: ARG002 - of the protocol
         """Whether thoughts are written in this run."""
         return self.disabled_reason is None
 
-    def think(self, study: Study, state: StudyState, advice: Advice) -> int:
-        """Write the thoughts of the next generation, then predict candidates chosen without them."""
-        if study.space is not self.thinking.space:
-            deterministic = study.schedule.deterministic
-            self.thinking.widen(SpaceModel(space=study.space, deterministic=deterministic))
-        generation = state.next_generation
-        thoughts = self.thinking.think(generation, study.share_left(generation))
-        if self.thinking.commitment(generation) is not None:
-            plan = study.ask(state, Advice(reserves=True, preferred=advice.preferred)).plan
-            own = {cell.candidate_id for cell in plan.exogenous}
-            reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
-            most = -(-len(plan.assignments) // 2)
-            self.thinking.predict(
-                generation, reserved[:most], state.search, case_ids=study.case_order
-            )
-        return sum(thought.speaks for thought in thoughts)
+    def commitment(self, generation: int) -> Commitment | None:
+        """Return what was committed for a generation; ``None``: nothing."""
+        found = self._commitment
+        return found if found is not None and found.generation == generation else None
 
-    def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:  # noqa: ARG002
+    # -- thoughts and predictions
+
+    def think(self, study: Study, state: StudyState, advice: Advice) -> int:
+        """Write the thoughts of the next generation, then predict candidates chosen without them.
+
+        The first generation has nothing to think about.
+        """
+        generation = state.next_generation
+        if self.disabled_reason is not None or not len(self.state.history.as_of(generation)):
+            return 0
+        probe = self._probed(generation)
+        if probe.channel is None:
+            return 0
+        written = self._write(study, generation)
+        plan = study.ask(state, Advice(reserves=True, preferred=advice.preferred)).plan
+        own = {cell.candidate_id for cell in plan.exogenous}
+        reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
+        most = min(-(-len(plan.assignments) // 2), self._writer.settings.n_predicted)
+        self._commitment = self._predict(study, state, written, probe, reserved[:most])
+        return sum(thought.is_written for thought in written.thoughts)
+
+    def _probed(self, generation: int) -> ChannelProbe:
+        if self._probe is None:
+            self._probe = self._run(self._writer.probe_channels, generation, scope="ladder")
+            if self._probe.channel is None:
+                self.disabled_reason = f"RLP off: {self._probe.disabled_reason}"
+                if self._on_notice is not None:
+                    self._on_notice(self.disabled_reason)
+        return self._probe
+
+    def _write(self, study: Study, generation: int) -> Commitment:
+        """Return the commitment of the thoughts alone; they are durable when this returns."""
+        history = self.state.history.as_of(generation)
+        s = self._features(study, generation)
+        rng = self._rng(generation, "draw")
+        actions = self.state.policy.draw(s, self._writer.settings.n_thoughts, rng)
+        logs = self.state.policy.log_probabilities(s)
+        names = (NO_THOUGHT, *self.state.strategies)
+        drawn = [
+            Thought(
+                thought_id=sha256_hex(
+                    canonical_json([self._run_id, generation, "thought", index])
+                )[:24],
+                generation=generation,
+                index=index,
+                action=action,
+                strategy=names[action],
+                log_old=float(logs[action]),
+            )
+            for index, action in enumerate(actions)
+        ]
+        shown = exemplars(self.replay)
+        thoughts = self._run(
+            lambda asker: self._writer.write(
+                drawn, history, study.space, exemplars=shown, asker=asker
+            ),
+            generation,
+        )
+        return Commitment(
+            generation=generation,
+            state=s,
+            thoughts=thoughts,
+            bins=RewardBins.of([trial.reward for trial in history.trials]),
+            committed_us=max((t.committed_us or 0 for t in thoughts), default=0) or None,
+        )
+
+    def _predict(
+        self,
+        study: Study,
+        state: StudyState,
+        written: Commitment,
+        probe: ChannelProbe,
+        candidates: Sequence[Candidate],
+    ) -> Commitment:
+        """Return the commitment with all predictions of candidates chosen without a thought."""
+        channel, generation = probe.channel, state.next_generation
+        assert channel is not None  # noqa: S101 - its caller has looked
+        texts = [t for t in written.thoughts if t.is_written]
+        own = self._own_points(study.space, generation, texts)
+        old = [t for t in worth_rescoring(self.replay, most=N_RESCORED) if t.text and texts]
+        found = Predictions()
+        if texts and candidates:
+            found = self._run(
+                lambda asker: self._writer.predict(
+                    channel,
+                    candidates,
+                    [*texts, *old],
+                    self.state.history.as_of(generation),
+                    study.space,
+                    own=own,
+                    bins=written.bins,
+                    asker=asker,
+                ),
+                generation,
+            )
+        model = SpaceModel(space=study.space, deterministic=study.schedule.deterministic)
+        fitted = model.warm(state.search.memory).fit(
+            state.search.archive, case_ids=study.case_order
+        )
+        statistical = predictive(fitted, candidates, written.bins)
+        durable = [at for at in (written.committed_us, found.ended_us) if at is not None]
+        known = {t.thought_id for t in texts}
+        commitment = replace(
+            written,
+            estimator=channel.estimator,
+            forecasts={name: f for name, f in found.forecasts.items() if name in known},
+            rescored={name: f for name, f in found.forecasts.items() if name not in known},
+            no_thought=found.no_thought,
+            statistical={c.candidate_id: p for c, p in zip(candidates, statistical, strict=True)},
+            easier=easier_cases(fitted),
+            subjects=tuple(found.no_thought),
+            censored=found.censored,
+            committed_us=max(durable, default=None),
+            notes=found.notes,
+        )
+        if self._on_commit is not None:
+            self._on_commit(commitment)
+        self._reserved = {c.candidate_id: c.params for c in candidates}
+        self._own = {
+            name: [(c.params, of[c.candidate_id]) for c in own[name] if c.candidate_id in of]
+            for name, of in found.own.items()
+        }
+        return commitment
+
+    # -- advice
+
+    def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
         """Return the advice with reserved places, and experts where they predicted."""
-        return self.thinking.advice(state.next_generation, advice)
+        found = self.commitment(state.next_generation)
+        if found is None:
+            return advice
+        return replace(advice, reserves=True, experts=self._experts(study.space, found))
+
+    def _experts(self, space: Space, commitment: Commitment) -> tuple[Expert, ...]:
+        weighted = commitment.weighted
+        lottery = self.state.weights.lottery([t.action for t in weighted])
+        experts = []
+        for action in sorted({t.action for t in weighted}):
+            thoughts = [t for t in weighted if t.action == action]
+            points = self._points(commitment, thoughts)
+            n = round(MOST_PROPOSALS * lottery[action])
+            experts.append(
+                Expert(
+                    name=thoughts[0].strategy,
+                    weight=lottery[action],
+                    places=tuple(params for params, _ in points),
+                    means=tuple(float(commitment.bins.mean_of(p)) for _, p in points),
+                    variances=tuple(float(commitment.bins.variance_of(p)) for _, p in points),
+                    proposals=self._proposals(space, commitment.generation, thoughts, n),
+                )
+            )
+        return tuple(experts)
+
+    def _points(
+        self, commitment: Commitment, thoughts: Sequence[Thought]
+    ) -> list[tuple[Params, np.ndarray]]:
+        """Return the points that thoughts of one strategy predicted, with calibrated predictions.
+
+        Of candidates that all of them predicted the mean, of their own proposals each.
+        """
+        t_cal = self.state.t_cal
+        arms = [commitment.forecasts.get(t.thought_id, {}) for t in thoughts]
+        arms = [arm for arm in arms if arm]
+        shared = [
+            name
+            for name in commitment.subjects
+            if arms and name in self._reserved and all(name in arm for arm in arms)
+        ]
+        points = [
+            (self._reserved[name], np.mean([tempered(arm[name], t_cal) for arm in arms], axis=0))
+            for name in shared
+        ]
+        own = (point for t in thoughts for point in self._own.get(t.thought_id, ()))
+        return [*points, *((params, tempered(forecast, t_cal)) for params, forecast in own)]
+
+    def _own_points(
+        self, space: Space, generation: int, thoughts: Sequence[Thought]
+    ) -> dict[str, list[Candidate]]:
+        """Return thought → a few candidates of its regions."""
+        found = {}
+        for thought in thoughts:
+            points = self._proposals(space, generation, [thought], N_OWN)
+            chosen = {c.candidate_id: c for c in (space.candidate(p, "rlp") for p in points)}
+            if chosen:
+                found[thought.thought_id] = [*chosen.values()]
+        return found
+
+    def _proposals(
+        self, space: Space, generation: int, thoughts: Sequence[Thought], n: int
+    ) -> tuple[Params, ...]:
+        """Return points of the thoughts' regions, around the best trial."""
+        regions = [region for thought in thoughts for region in thought.regions]
+        best = self.state.history.best(1)
+        if not regions or not best:
+            return ()
+        rng = self._rng(generation, f"propose/{thoughts[0].strategy}")
+        return tuple(draw_points(regions, space, best[0].params, n, rng))
+
+    # -- learning
 
     def learn(
         self, study: Study, state: StudyState, asked: Asked, trials: Sequence[Trial]
     ) -> LearnerStep:
-        """Return what a generation taught about thoughts."""
-        generation = state.next_generation
-        taught = self.thinking.learn(
-            generation, trials, asked.plan.exogenous, study.share_left(generation + 1)
+        """Return what a generation taught; nothing is kept until it is committed."""
+        generation, before = state.next_generation, self.state
+        commitment = self.commitment(generation) or Commitment(
+            generation=generation, state=self._features(study, generation + 1), thoughts=()
         )
-        self._taught = taught
-        commitment, lesson = taught.commitment, taught.lesson
-        tables: dict[str, list[Row]] = {
-            "payloads": text_rows(self._run_id, commitment.thoughts),
-            "thoughts": thought_rows(self._run_id, commitment, lesson, taught.weights),
-            "predictions": prediction_rows(self._run_id, commitment, lesson),
-            "policy_updates": update_rows(
-                self._run_id, commitment, lesson, taught.before, taught.after
-            ),
-        }
-        return LearnerStep(learned=taught.after.to_json(), tables=tables)
+        outcomes = outcomes_of(commitment, trials, asked.plan.exogenous)
+        notes = (f"{subject}: {reason}" for subject, reason in outcomes.void.items())
+        commitment = replace(commitment, notes=(*commitment.notes, *notes))
+        history = before.history.after(trials, generation, commitment.easier)
+        entropy = before.entropy
+        if commitment.statistical:
+            entropy = relative_entropy([*commitment.statistical.values()])
+        known = replace(before, history=history, entropy=entropy)
+        after, update, replay = learn(
+            known,
+            commitment,
+            outcomes,
+            next_features=self._features(study, generation + 1, known),
+            rng=self._rng(generation, "update"),
+            settings=self._writer.settings,
+            replay=self.replay,
+        )
+        weighted = commitment.weighted
+        lottery = before.weights.lottery([t.action for t in weighted])
+        self._step = RlpStep(
+            commitment=commitment,
+            update=update,
+            before=before,
+            after=after,
+            replay=replay,
+            weights={t.thought_id: lottery[t.action] for t in weighted},
+        )
+        return LearnerStep(learned=after.to_json(), tables=step_tables(self._run_id, self._step))
 
     def commit(self) -> None:
         """Move on to what the store has made durable."""
-        if self._taught is not None:
-            self.thinking.commit(self._taught)
+        if self._step is not None:
+            self.state, self.replay = self._step.after, self._step.replay
+        self._commitment = self._step = None
 
     def close(self) -> None:
-        """Close the model's connections; safe to call twice."""
-        self.thinking.close()
+        """Close the model's connections, in the session's loop; safe to call twice."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._session.run(lambda _: self._writer.model.llm.aclose())
+
+    # -- helpers
+
+    def _run(
+        self,
+        work: Callable[[RunAsker], Awaitable[T]],
+        generation: int,
+        *,
+        scope: str | None = None,
+    ) -> T:
+        """Return what some calls bring, made in the run's session and paid by this learner."""
+        found: T = self._session.run(
+            lambda ask: work(RunAsker(ask, generation, self._budget, scope=scope))
+        )
+        return found
+
+    def _features(
+        self, study: Study, generation: int, state: RlpState | None = None
+    ) -> np.ndarray:
+        """Return s before a generation; ``None``: by what is committed."""
+        known = state or self.state
+        return features(
+            known.history,
+            study.space,
+            budget_left=study.share_left(generation),
+            entropy=known.entropy,
+            last_gain=known.last_gain,
+        )
+
+    def _rng(self, generation: int, what: str) -> np.random.Generator:
+        """Return a stream that is a function of run, generation and purpose alone."""
+        words = [int.from_bytes(what.encode()[i : i + 4], "big") for i in range(0, len(what), 4)]
+        return np.random.default_rng([self._seed, generation, *words])

@@ -1,4 +1,4 @@
-"""Calls of thinker, predictor and judge of preferences: each a ``PaidCall`` like any other, never made twice.
+"""Calls of the learners' models: each a ``PaidCall`` like any other, never made twice.
 
 What the journal keeps of an answer is what scoring reads: a text, or numbers. So a resumed run
 reads the very numbers that were committed.
@@ -66,7 +66,7 @@ class Exchanger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The model that thinks and predicts."""
+    """A model that thoughts, predictions and judgements come from."""
 
     llm: LLM
     name: str
@@ -76,7 +76,7 @@ class Model:
     credential: str | None = None
     """Name of the environment variable of the key."""
     reads_for: Purpose = PREDICTION
-    """Who pays where probabilities are read."""
+    """Purpose of the calls by which probabilities are read."""
     prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
 
     def chat(
@@ -133,7 +133,7 @@ class Model:
             read: what of the answer is kept.
         """
         body = {"model": self.name, **body}
-        llm = cast("Exchanger", self.llm)  # the ladder looks before it asks
+        llm = cast("Exchanger", self.llm)  # the probe looks before it asks
 
         async def send() -> Reply:
             raw, latency_ms = await llm.exchange(path, body)

@@ -1,4 +1,4 @@
-"""Ways to read a distribution of outcomes off a model's probabilities: the exact rungs.
+"""Probability channels: distributions of outcomes, read off a model's log-probabilities.
 
 =============  =====================================================================
 ``chat_echo``  log-probabilities of the options as the assistant's answer, in the model's own template
@@ -6,16 +6,17 @@
 ``chat``       log-probabilities of the next token, of which the options are among
 =============  =====================================================================
 
-The rung for models that tell no probability is in ``written``. All options are read before any outcome
-is known. An answer that cannot be read voids its candidate in that arm; a proxy is never made up in
+The channel for models without log-probabilities is in ``elicited_channel``. All options are read before any
+outcome is known. An answer that cannot be read voids its candidate in that arm; a proxy is never made up in
 its place.
 """
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from convergence_core.records import Json
 from convergence_core.rlp.bins import normalized
 from convergence_core.rlp.commitments import Estimator
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.model_calls import Answered, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.rlp.model_calls import Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.prompts import Options, prompt
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -35,7 +36,7 @@ TAIL: Final = 24
 TOP: Final = 20
 """Most log-probabilities that a chat answers with."""
 CENSORED: Final = -9999.0
-"""What some servers write for "outside of the top"."""
+"""Written by some servers for "outside of the top"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,39 +50,84 @@ class PredictionSide:
     """Candidate → what is asked about it, in the order they were chosen."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What an arm was told."""
+    """Distributions of one side."""
 
-    forecasts: dict[str, np.ndarray]
+    forecasts: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Subject → distribution; a subject that could not be read is absent."""
     ended_us: int | None = None
     """When the last of it was durable."""
     notes: tuple[str, ...] = ()
     """Why something is absent."""
-    censored: dict[str, tuple[bool, ...]] = field(default_factory=dict)
+    censored: Mapping[str, tuple[bool, ...]] = field(default_factory=dict)
     """Subject → which of its options lay outside of what the server told; none: absent."""
 
 
 class Channel(Protocol):
-    """One rung."""
+    """Where predictions are read."""
 
     @property
     def estimator(self) -> Estimator:
         """Its name, recorded with every reward."""
         ...
 
-    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """Ask for all of an arm's distributions; faults become notes."""
+    async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
+        """Ask for all of a side's distributions; faults become notes."""
         ...
 
 
+class OptionForecast(NamedTuple):
+    """One distribution, as it was read."""
+
+    p: np.ndarray
+    """(n_options,)."""
+    ended_us: int | None
+    censored: tuple[bool, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
-class ProbabilityChannel:
-    """What all rungs are made of."""
+class ProbabilityChannel(ABC):
+    """A channel that asks about each subject apart."""
 
     model: Model
     wording: Options
+    estimator: ClassVar[Estimator]
+
+    @abstractmethod
+    async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
+        """Return the distribution of the options after a prompt.
+
+        Raises:
+            UnreadableAnswerError: the answer does not hold it.
+            EvaluationFault: a call failed.
+        """
+
+    async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
+        """See ``Channel``."""
+        found = await asyncio.gather(
+            *(
+                self.read(prompt(side.context, question), f"{side.label}/{name}", asker)
+                for name, question in side.questions.items()
+            ),
+            return_exceptions=True,
+        )
+        read: dict[str, OptionForecast] = {}
+        notes = []
+        for name, one in zip(side.questions, found, strict=True):
+            if isinstance(one, EvaluationFault | UnreadableAnswerError):
+                notes.append(note(f"{side.label}/{name}", one))
+            elif isinstance(one, BaseException):
+                raise one
+            else:
+                read[name] = one
+        ends = [one.ended_us for one in read.values() if one.ended_us is not None]
+        return Prediction(
+            forecasts={name: one.p for name, one in read.items()},
+            ended_us=max(ends, default=None),
+            notes=tuple(notes),
+            censored={name: one.censored for name, one in read.items() if any(one.censored)},
+        )
 
 
 class ChatEcho(ProbabilityChannel):
@@ -92,25 +138,16 @@ class ChatEcho(ProbabilityChannel):
     All options have the same tokens before it, whose probabilities cancel.
     """
 
-    estimator: Estimator = "chat_echo"
+    estimator = "chat_echo"
 
-    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """See ``Channel``."""
-        return await each(arm, lambda name: self._one(arm, name, asker))
-
-    async def _one(
-        self, arm: PredictionSide, name: str, asker: ThoughtAsker
-    ) -> tuple[np.ndarray, Answered]:
-        text = prompt(arm.context, arm.questions[name])
+    async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
+        """See ``ProbabilityChannel``."""
         answered = await asyncio.gather(
-            *(
-                asker.ask(self.call(text, option), f"{arm.label}/{name}/{option}")
-                for option in self.wording.options
-            )
+            *(asker.ask(self.call(text, o), f"{label}/{o}") for o in self.wording.options)
         )
         logs = forced([one.reply.value for one in answered])
-        latest = max(answered, key=lambda one: one.ended_us or 0)
-        return normalized(np.exp(logs - logs.max())), latest
+        ended_us = max(answered, key=lambda one: one.ended_us or 0).ended_us
+        return OptionForecast(normalized(np.exp(logs - logs.max())), ended_us)
 
     def call(
         self, text: str, option: str, *, temperature: float = 1.0, repeat: int = 0
@@ -140,7 +177,7 @@ def prompt_tail(raw: Mapping[str, Json]) -> Json:
     """Return number, ids and log-probabilities of a prompt's last tokens, and how many it was billed.
 
     Raises:
-        UnreadableError: the server told no log-probability of each token.
+        UnreadableAnswerError: the server told no log-probability of each token.
     """
     entries: Any = raw.get("prompt_logprobs")
     if not isinstance(entries, list) or not entries:
@@ -170,21 +207,23 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
     """Return the log-probability of each option after what all prompts have in common, (n_options,).
 
     Raises:
-        UnreadableError: the prompts differ before their last ``TAIL`` tokens, or an option has none of
+        UnreadableAnswerError: the prompts differ before their last ``TAIL`` tokens, or an option has none of
             its own.
     """
     found: Any = tails
-    starts = [one["n"] - len(one["ids"]) for one in found]  # number of the tail's first token
-    place = max(starts)
+    first = max(
+        one["n"] - len(one["ids"]) for one in found
+    )  # number of a token that all tails have
     least = min(one["n"] for one in found)
-    if place >= least:
+    if first >= least:
         raise UnreadableAnswerError("an option has too many tokens")
-    first = place
-    tokens = [one["ids"][-(one["n"] - place) :] for one in found]
-    while place < least and len({of_one[place - first] for of_one in tokens}) == 1:
-        place += 1
-    if place == first and first > 1:
+    tokens = [one["ids"][-(one["n"] - first) :] for one in found]
+    n_shared = 0
+    while first + n_shared < least and len({of_one[n_shared] for of_one in tokens}) == 1:
+        n_shared += 1
+    if n_shared == 0 and first > 1:
         raise UnreadableAnswerError("an option has too many tokens")
+    place = first + n_shared
     if place == least:
         raise UnreadableAnswerError("an option is how another one begins")
     return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
@@ -193,19 +232,13 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
 class Echo(ProbabilityChannel):
     """Teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
 
-    estimator: Estimator = "echo"
+    estimator = "echo"
 
-    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """See ``Channel``."""
-        return await each(arm, lambda name: self._one(arm, name, asker))
-
-    async def _one(
-        self, arm: PredictionSide, name: str, asker: ThoughtAsker
-    ) -> tuple[np.ndarray, Answered]:
-        text = prompt(arm.context, arm.questions[name])
-        answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
+    async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
+        """See ``ProbabilityChannel``."""
+        answered = await asker.ask(self.call(text), label)
         logs = numbers(answered.reply.value, "logprobs", len(self.wording.options))
-        return normalized(np.exp(logs - logs.max())), answered
+        return OptionForecast(normalized(np.exp(logs - logs.max())), answered.ended_us)
 
     def call(self, text: str, *, temperature: float = 1.0, repeat: int = 0) -> PaidCall:
         """Return the request of the log-probabilities of all options after a prompt."""
@@ -229,7 +262,7 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
     """Return the log-probability of what stands after ``begin`` characters, of each prompt.
 
     Raises:
-        UnreadableError: the server did not echo, or tokens straddle the end of the prompt.
+        UnreadableAnswerError: the server did not echo, or tokens straddle the end of the prompt.
     """
     found: dict[int, float] = {}
     choices: Any = raw.get("choices")
@@ -251,28 +284,13 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
 class Chat(ProbabilityChannel):
     """The next token's twenty likeliest, of which the options are among."""
 
-    estimator: Estimator = "chat"
+    estimator = "chat"
 
-    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """See ``Channel``."""
-        censored: dict[str, tuple[bool, ...]] = {}
-        told = await each(arm, lambda name: self._one(arm, name, asker, censored))
-        told.censored = censored
-        return told
-
-    async def _one(
-        self,
-        arm: PredictionSide,
-        name: str,
-        asker: ThoughtAsker,
-        censored: dict[str, tuple[bool, ...]],
-    ) -> tuple[np.ndarray, Answered]:
-        text = prompt(arm.context, arm.questions[name])
-        answered = await asker.ask(self.call(text), f"{arm.label}/{name}")
-        p, outside = of_options(answered.reply.value, self.wording.options)
-        if any(outside):
-            censored[name] = outside
-        return p, answered
+    async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
+        """See ``ProbabilityChannel``."""
+        answered = await asker.ask(self.call(text), label)
+        p, censored = of_options(answered.reply.value, self.wording.options)
+        return OptionForecast(p, answered.ended_us, censored)
 
     def call(
         self, text: str, *, temperature: float = 1.0, repeat: int = 0, top: int = TOP
@@ -294,7 +312,7 @@ def next_tokens(done: Completion) -> Json:
     """Return what a chat's answer tells of its first token.
 
     Raises:
-        UnreadableError: it tells no log-probabilities.
+        UnreadableAnswerError: it tells no log-probabilities.
     """
     raw: Any = done.raw
     try:
@@ -303,7 +321,7 @@ def next_tokens(done: Completion) -> Json:
             [str(top["token"]), float(top["logprob"])] for top in first["top_logprobs"]
         ]
     except (KeyError, IndexError, TypeError, ValueError):
-        raise UnreadableAnswerError("the server told no log-probabilities") from None
+        listed = []
     if not listed:
         raise UnreadableAnswerError("the server told no log-probabilities")
     return {"top": listed}
@@ -317,42 +335,18 @@ def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[b
     never averaged.
 
     Raises:
-        UnreadableError: none of the options was told.
+        UnreadableAnswerError: none of the options was told.
     """
     told: Any = value if isinstance(value, dict) else {}
-    listed = [(str(t).strip(), float(log)) for t, log in told.get("top", []) if log > CENSORED]
-    mass = {
-        option: math.fsum(math.exp(log) for t, log in listed if t == option) for option in options
-    }
+    listed = [(str(t).strip(), math.exp(log)) for t, log in told.get("top", []) if log > CENSORED]
+    mass = {option: math.fsum(p for t, p in listed if t == option) for option in options}
     censored = tuple(mass[option] == 0.0 for option in options)
-    if all(censored):
-        raise UnreadableAnswerError("none of the options is among the likeliest words")
-    rest = max(0.0, 1.0 - math.fsum(math.exp(log) for _, log in listed))
-    least = min(math.exp(log) for _, log in listed)
     n = sum(censored)
-    share = min(least, rest / n) if n else 0.0
+    if n == len(options):
+        raise UnreadableAnswerError("none of the options is among the likeliest words")
+    rest = max(0.0, 1.0 - math.fsum(p for _, p in listed))
+    share = min(*(p for _, p in listed), rest / n) if n else 0.0
     return normalized([mass[option] or share for option in options]), censored
-
-
-# -- helpers
-
-
-async def each(
-    arm: PredictionSide, ask: Callable[[str], Awaitable[tuple[np.ndarray, Answered]]]
-) -> Prediction:
-    """Ask for each subject at once; faults become notes."""
-    ended = await asyncio.gather(*(ask(name) for name in arm.questions), return_exceptions=True)
-    told = Prediction({})
-    for name, end in zip(arm.questions, ended, strict=True):
-        if isinstance(end, EvaluationFault | UnreadableAnswerError):
-            told.notes += (note(f"{arm.label}/{name}", end),)
-        elif isinstance(end, BaseException):
-            raise end
-        else:
-            told.forecasts[name], answered = end
-            if answered.ended_us is not None:
-                told.ended_us = max(told.ended_us or 0, answered.ended_us)
-    return told
 
 
 def note(where: str, error: Exception) -> str:
@@ -364,7 +358,7 @@ def numbers(value: Json, name: str, n: int) -> np.ndarray:
     """Return the n finite numbers that an answer keeps under a name.
 
     Raises:
-        UnreadableError: there are others.
+        UnreadableAnswerError: there are others.
     """
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, list) or len(found) != n:

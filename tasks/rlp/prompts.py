@@ -1,4 +1,4 @@
-"""What thinker and predictor are asked, in words.
+"""Prompts of thoughts and predictions.
 
 Both arms of a prediction share one template: only the block of notes differs, and nothing says that
 anything is compared. Notes were written by a model, so they are fenced as data by a mark that they
@@ -11,10 +11,9 @@ from typing import Final, Protocol, TypeAlias
 from convergence_core.judges.fences import fenced
 from convergence_core.records import Json, Params
 from convergence_core.rlp import views
-from convergence_core.rlp.bins import N_BINS
+from convergence_core.rlp.bins import N_BINS, RewardBins
 from convergence_core.rlp.commitments import Thought
-from convergence_core.rlp.history import History
-from convergence_core.rlp.scale import Scale
+from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.strategies import Strategy
 from convergence_core.space import Space
 
@@ -22,16 +21,16 @@ Messages: TypeAlias = list[dict[str, Json]]
 
 WORDING_VERSION: Final = "thought-2"
 """Version of the texts below; part of every request, so that a new text asks anew."""
-SILENCE: Final = "(none)"
-"""What stands for the notes where nothing was thought."""
+NO_NOTES: Final = "(none)"
+"""In place of the notes where there is no thought."""
 
 
 class Options(Protocol):
-    """What a question may be answered by, and what shows whether a server tells their probability."""
+    """Answers to a question, and prompts that show whether a server tells their probability."""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words of the answers; of rewards those of the ten bins, worst first."""
+        """Words of the answers; of rewards those of the ten bins, worst first."""
         ...
 
     def probes(self) -> tuple[str, str]:
@@ -39,43 +38,16 @@ class Options(Protocol):
         ...
 
 
-class Wording(Options, Protocol):
-    """How a world is told to a model; the tiny model of the mock has words of its own."""
-
-    @property
-    def version(self) -> str:
-        """Part of every request."""
-        ...
-
-    def thinking(
-        self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
-    ) -> Messages:
-        """Return what a thinker is asked; ``history`` holds earlier reveals alone."""
-        ...
-
-    def context(self, history: History, space: Space) -> Callable[[str | None], str]:
-        """Return what tells a predictor what it knows, of a thought; ``None``: nothing was thought."""
-        ...
-
-    def question(self, params: Params, space: Space, scale: Scale) -> str:
-        """Return what is asked about a candidate; one of ``options`` answers it."""
-        ...
-
-    def elicitation(self, context: str, questions: Mapping[str, str]) -> Messages:
-        """Return what asks for ten weights of each named question, as JSON."""
-        ...
-
-
-class English:
-    """The wording for models that read."""
+class RlpPrompts:
+    """Texts for models that read; a double's model may have words of its own."""
 
     version = WORDING_VERSION
     options = tuple(str(b) for b in range(N_BINS))
 
     def thinking(
-        self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
+        self, strategy: Strategy, history: TrialHistory, space: Space, exemplars: Sequence[Thought]
     ) -> Messages:
-        """See ``Wording.thinking``."""
+        """Return what a model is asked for a thought; ``history`` holds earlier trials alone."""
         system = (
             f"You are {strategy.persona}. A system is being tuned: each trial is one setting of "
             "its parameters, and its reward lies between 0 and 1, higher is better. Soon new "
@@ -100,8 +72,8 @@ class English:
             {"role": "user", "content": "\n\n".join(parts)},
         ]
 
-    def context(self, history: History, space: Space) -> Callable[[str | None], str]:
-        """See ``Wording.context``."""
+    def context(self, history: TrialHistory, space: Space) -> Callable[[str | None], str]:
+        """Return what says to a predictor what is known, of a thought; ``None``: there is none."""
         known = "\n\n".join(
             [
                 "A system is being tuned. Each trial is one setting of its parameters, with a "
@@ -112,13 +84,13 @@ class English:
             ]
         )
         return lambda thought: (
-            f"{known}\n\n{fenced('NOTES', SILENCE if thought is None else thought)}"
+            f"{known}\n\n{fenced('NOTES', NO_NOTES if thought is None else thought)}"
         )
 
-    def question(self, params: Params, space: Space, scale: Scale) -> str:
-        """See ``Wording.question``."""
-        second, last = scale.edges[1], scale.edges[-2]
-        step = scale.width / N_BINS
+    def question(self, params: Params, space: Space, bins: RewardBins) -> str:
+        """Return what is asked about a candidate; one of ``options`` answers it."""
+        second, last = bins.edges[1], bins.edges[-2]
+        step = bins.width / N_BINS
         return (
             f"Next trial: {views.params_text(params, space)}.\n"
             f"Its reward as one digit, in steps of {step:.3g}: 0 for below {second:.3g}, 1 for "
@@ -126,7 +98,7 @@ class English:
         )
 
     def elicitation(self, context: str, questions: Mapping[str, str]) -> Messages:
-        """See ``Wording.elicitation``."""
+        """Return what asks for ten weights of each named question, as JSON."""
         listed = "\n".join(f"{name}: {text}" for name, text in questions.items())
         return [
             {
@@ -139,7 +111,7 @@ class English:
         ]
 
     def probes(self) -> tuple[str, str]:
-        """See ``Wording.probes``."""
+        """See ``Options.probes``."""
         begin = (
             "Each trial of a system has a reward, told as one digit from 0 to 9.\n"
             "Trial: level=1. Digit: 2\nTrial: level=3. Digit: 6\n"

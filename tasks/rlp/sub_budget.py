@@ -1,4 +1,4 @@
-"""Who pays for thoughts: a purse with a limit of its own, and calls made within a run's session."""
+"""Budget of one learner within the run's, and calls that it pays for."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from tasks.rlp.model_calls import Answered
 
 @dataclass(slots=True)
 class SubBudget:
-    """What one part of the society may still cost."""
+    """What one learner may still cost."""
 
     limit_usd: float | None
-    """``None``: no limit of their own."""
+    """``None``: no limit of its own."""
     spent_usd: float = 0.0
     owner: str = "thoughts"
     key: str = "society.rlp.max_share_usd"
-    """What sets the limit."""
+    """Of the configuration, which sets the limit."""
 
     def reserve(self, worst: WorstCase) -> float:
         """Set aside a call's worst case; return it.
@@ -46,14 +46,14 @@ class RunAsker:
     """Makes calls within a session, on behalf of one generation."""
 
     def __init__(
-        self, ask: AskStandalone, generation: int, purse: SubBudget, *, scope: str | None = None
+        self, ask: AskStandalone, generation: int, budget: SubBudget, *, scope: str | None = None
     ) -> None:
-        self._ask, self._generation, self._purse = ask, generation, purse
+        self._ask, self._generation, self._budget = ask, generation, budget
         self._scope = f"g{generation}" if scope is None else scope
 
     async def ask(self, call: PaidCall, label: str) -> Answered:
         """See ``ThoughtAsker``."""
-        reserved = self._purse.reserve(call.worst)
+        reserved = self._budget.reserve(call.worst)
         paid: float | None = 0.0
         try:
             reply, ended_us = await self._ask(
@@ -64,5 +64,5 @@ class RunAsker:
             paid = 0.0 if fault.billed is None else fault.billed.cost_usd
             raise
         finally:
-            self._purse.settle(reserved, paid)
+            self._budget.settle(reserved, paid)
         return Answered(reply=reply, ended_us=ended_us)

@@ -12,8 +12,8 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import check_priced
 from tasks.inputs.storage import store_path
-from tasks.rlp.factory import make_rlp, make_thinker
-from tasks.rlp.thinker import Thinker
+from tasks.rlp.factory import make_rlp, make_thought_writer
+from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.run.active_runs import register
 from tasks.run.champions import tagged_champion
 from tasks.run.destinations import check_destinations
@@ -39,8 +39,8 @@ class _Parts:
     store: ParquetStore
     past: PriorRuns
     study: Study
-    thinker: Thinker | None
-    writer: Writer | None
+    thought_writer: ThoughtWriter | None
+    sao_writer: Writer | None
     price_warning: str | None
 
 
@@ -113,8 +113,6 @@ def _parts(record: RunRecord, loaded: Loaded, caller: Caller) -> _Parts:
     if checkpoint is not None:
         variants = StudyState.from_checkpoint(checkpoint).variants
         loaded = replace(loaded, space=widened(loaded.space, variants))
-    thinker = make_thinker(configuration, loaded.space, environment)
-    writer = make_writer(configuration, environment)
     past = read_past(store, record, loaded)
     return _Parts(
         loaded=loaded,
@@ -122,8 +120,8 @@ def _parts(record: RunRecord, loaded: Loaded, caller: Caller) -> _Parts:
         store=store,
         past=past,
         study=past.study(loaded, schedule_of(loaded, tagged_champion(record.tags, loaded.space))),
-        thinker=thinker,
-        writer=writer,
+        thought_writer=make_thought_writer(configuration, environment),
+        sao_writer=make_writer(configuration, environment),
         price_warning=price_warning,
     )
 
@@ -140,11 +138,11 @@ def _learners(
     """Return who advises the sampler: texts of preferences first, then thoughts."""
     notify = caller.notify
     tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
-    is_off = parts.thinker is None and parts.writer is None
+    is_off = parts.thought_writer is None and parts.sao_writer is None
     attempts = () if is_off else lineage.attempts(resources.journal, record)
     environment, configuration = parts.deps.environment, parts.loaded.configuration
     rlp = make_rlp(
-        parts.thinker,
+        parts.thought_writer,
         configuration,
         record=record,
         session=resources.session,
@@ -155,7 +153,7 @@ def _learners(
         on_notice=tell,
     )
     sao = make_sao(
-        parts.writer,
+        parts.sao_writer,
         parts.loaded,
         environment,
         parts.deps.target,

@@ -4,7 +4,7 @@ The channels are those of thoughts (``tasks.rlp.probability_channels``), with tw
 Where a server tells no probability, plain verdicts are read; those of both orders must agree then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,19 +14,18 @@ from convergence_core.rlp.commitments import Estimator
 from convergence_core.sao.preferences import SAID, Comparison, Judgement
 from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.channel_probe import EXACT, ChannelProbe, UseLogprobs, probe_channels
-from tasks.rlp.model_calls import SAO, Answered, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.rlp.channel_probe import ChannelProbe, UseLogprobs, allowed_channels, probe_channels
+from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
     Channel,
     Chat,
     ChatEcho,
     Echo,
-    Prediction,
+    OptionForecast,
     PredictionSide,
     ProbabilityChannel,
-    each,
 )
-from tasks.rlp.prompts import prompt
+from tasks.rlp.prompts import Options, prompt
 from tasks.sao.writer import FailedError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -37,7 +36,7 @@ VERDICT_LIMIT: Final = 16
 
 
 class JudgeWords:
-    """What shows whether a judge's server tells probabilities."""
+    """Options of a judge, and prompts that show whether its server tells their probability."""
 
     options = (FIRST, SECOND)
 
@@ -51,29 +50,22 @@ class JudgeWords:
 
 
 class WrittenVerdict(ProbabilityChannel):
-    """The written rung: one letter, worth ``SAID`` in each order."""
+    """The written channel: one letter, worth ``SAID`` in each order."""
 
-    estimator: Estimator = "verdict"
+    estimator = "verdict"
 
-    async def tell(self, arm: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """See ``Channel``."""
-        return await each(arm, lambda name: self._one(arm, name, asker))
-
-    async def _one(
-        self, arm: PredictionSide, name: str, asker: ThoughtAsker
-    ) -> tuple[np.ndarray, Answered]:
-        call = self.call(prompt(arm.context, arm.questions[name]))
-        answered = await asker.ask(call, f"{arm.label}/{name}")
+    async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
+        """See ``ProbabilityChannel``."""
+        answered = await asker.ask(self.call(text), label)
         p = SAID if chosen(answered.reply.value) else 1.0 - SAID
-        return np.array([p, 1.0 - p]), answered
+        return OptionForecast(np.array([p, 1.0 - p]), answered.ended_us)
 
-    def call(self, text: str, *, repeat: int = 0) -> PaidCall:
+    def call(self, text: str) -> PaidCall:
         """Return the request of one verdict."""
         return self.model.chat(
             SAO,
             [{"role": "user", "content": text}],
             limit=VERDICT_LIMIT,
-            repeat=repeat,
             read=lambda done: {"text": done.text},
             temperature=0.0,
         )
@@ -83,7 +75,7 @@ def chosen(value: Json) -> bool:
     """Return whether the first of two was chosen.
 
     Raises:
-        UnreadableError: the answer is neither A nor B.
+        UnreadableAnswerError: the answer is neither A nor B.
     """
     text = value.get("text") if isinstance(value, dict) else None
     letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""
@@ -93,7 +85,7 @@ def chosen(value: Json) -> bool:
     return letter == "A"
 
 
-CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Chat | WrittenVerdict]]] = {
+CHANNELS: Final[Mapping[Estimator, Callable[[Model, Options], Channel]]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,
@@ -101,20 +93,12 @@ CHANNELS: Final[Mapping[Estimator, type[ChatEcho | Echo | Chat | WrittenVerdict]
 }
 
 
-def rungs_of(use_logprobs: UseLogprobs) -> tuple[Estimator, ...]:
-    """Return the rungs that a configuration allows, best first."""
-    if use_logprobs == "auto":
-        return (*EXACT, "verdict")
-    return EXACT if use_logprobs else ("verdict",)
-
-
 async def probe_judge_channels(
     model: Model, use_logprobs: UseLogprobs, asker: ThoughtAsker
 ) -> ChannelProbe:
-    """Return the best rung that a judge's server can stand on."""
-    return await probe_channels(
-        model, JudgeWords(), asker, allowed=rungs_of(use_logprobs), channels=CHANNELS
-    )
+    """Return the best channel that a judge's server has."""
+    allowed = allowed_channels(use_logprobs, "verdict")
+    return await probe_channels(model, JudgeWords(), asker, allowed=allowed, channels=CHANNELS)
 
 
 async def judge(
@@ -139,7 +123,7 @@ async def judge(
             context=judging(comparison.prompt, a, b),
             questions={PAIR: JUDGING_QUESTION},
         )
-        one = await channel.tell(side, asker)
+        one = await channel.predict(side, asker)
         if PAIR not in one.forecasts:
             notes = "; ".join(one.notes) or "nothing could be read"
             raise FailedError(f"judgement: {notes}")

@@ -5,8 +5,8 @@ import pytest
 
 from convergence_core.records import Cell, Evaluation, Trial
 from convergence_core.rlp.commitments import Commitment
-from convergence_core.rlp.history import History, adjusted_mean
-from convergence_core.rlp.revealed_outcomes import outcomes_of
+from convergence_core.rlp.history import TrialHistory, adjusted_mean
+from convergence_core.rlp.outcomes import outcomes_of
 from convergence_core.rlp.statistical import easier_cases, predictive
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate
@@ -65,8 +65,8 @@ def test_an_outcome_is_the_mean_less_what_is_known_of_its_cases():
     assert adjusted_mean(trial.evaluations, {}) == pytest.approx(plain)
     assert adjusted_mean(trial.evaluations, easier) == pytest.approx(plain - 0.2 / N_CELLS)
     assert adjusted_mean(trial.evaluations, dict.fromkeys(CASE_IDS, 5.0)) == 0.0
-    told = History().told([trial], 3, easier)
-    assert told.reveals[0].reward == pytest.approx(plain - 0.2 / N_CELLS)
+    told = TrialHistory().after([trial], 3, easier)
+    assert told.trials[0].reward == pytest.approx(plain - 0.2 / N_CELLS)
 
 
 def test_the_ease_of_cases_is_learned_and_has_no_mean():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from convergence_core.rlp.bins import N_BINS, binned_normal, normalized
-from convergence_core.rlp.commitments import Commitment, Thought
+from convergence_core.config.optimization import RlpConfig
+from convergence_core.rlp.bins import N_BINS, normalized
 from convergence_core.rlp.gain import (
     LEVEL,
     EProcess,
@@ -18,10 +18,10 @@ from convergence_core.rlp.gain import (
     resolutions,
     shows_help,
 )
-from convergence_core.rlp.history import CandidateOutcomes
 from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
+from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.settings import RlpSettings
+from tests.rlp.thoughts import a_commitment, a_thought, binned_normal
 
 CRASHES = 0.35
 N_SEEDS, N_GENERATIONS, N_CANDIDATES = 200, 16, 6
@@ -98,24 +98,15 @@ def learned(forecast: Forecast, n_generations: int) -> tuple[RlpState, list[RlpU
     names = [f"c{i}" for i in range(N_CANDIDATES)]
     for generation in range(n_generations):
         observed = rewards(rng)
-        thought = Thought(
-            thought_id=f"t{generation}", generation=generation, index=0, action=1, strategy="s",
-            log_old=float(np.log(0.5)), text="x",
-        )  # fmt: skip
-        commitment = Commitment(
-            generation=generation,
-            state=np.ones(7),
-            thoughts=(thought,),
-            estimator="echo",
-            forecasts={thought.thought_id: dict(zip(names, forecast(observed, rng), strict=True))},
-            no_thought=dict.fromkeys(names, SHAPE),
-            statistical=dict.fromkeys(names, SHAPE),
-            subjects=tuple(names),
+        commitment = a_commitment(
+            dict(zip(names, forecast(observed, rng), strict=True)),
+            dict.fromkeys(names, SHAPE),
+            thought=a_thought(f"t{generation}", generation=generation, log_old=float(np.log(0.5))),
         )
         outcomes = CandidateOutcomes(observed=dict(zip(names, map(int, observed), strict=True)))
         state, lesson, replay = learn(
             state, commitment, outcomes, next_features=np.ones(7), rng=np.random.default_rng(1),
-            settings=RlpSettings(), replay=replay,
+            settings=RlpConfig(), replay=replay,
         )  # fmt: skip
         lessons.append(lesson)
     return state, lessons

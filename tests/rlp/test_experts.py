@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 
-from convergence_core.rlp.bins import binned_normal, mean_of, variance_of
-from convergence_core.rlp.experts import (
-    Weights,
-    pooled,
-    pooled_evidence,
-    strength,
-)
-from tests.support.arm_worlds import regrets
+from convergence_core.rlp.bins import TENTHS
+from convergence_core.rlp.experts import Weights, strength
+from tests.rlp.arm_worlds import regrets
+from tests.rlp.thoughts import binned_normal
 
 
 def test_the_first_weights_leave_most_to_the_base():
@@ -19,7 +15,7 @@ def test_the_first_weights_leave_most_to_the_base():
     assert Weights.first(0).values == (1.0,)
 
 
-def test_an_update_with_all_heard_is_its_equation():
+def test_an_update_of_all_is_its_equation():
     w = Weights((0.6, 0.3, 0.1))
     e = np.array([1.0, 2.0, 0.5])
     shares = np.array(w.values) * e
@@ -27,7 +23,7 @@ def test_an_update_with_all_heard_is_its_equation():
     assert w.after({1: 2.0, 2: 0.5}).values == pytest.approx(tuple(expected))
 
 
-def test_an_expert_that_was_not_heard_keeps_its_weight_and_has_no_place():
+def test_an_expert_without_evidence_keeps_its_weight_and_has_no_place():
     w = Weights((0.6, 0.3, 0.1))
     after = w.after({1: 3.0})
     assert after.values[2] == 0.1
@@ -39,17 +35,11 @@ def test_an_expert_that_was_not_heard_keeps_its_weight_and_has_no_place():
 
 def test_a_prediction_counts_for_one_to_five_trials():
     p = np.array([binned_normal(0.7, 0.02), binned_normal(0.5, 0.25), np.full(10, 0.1)])
-    mu, variance = mean_of(p), variance_of(p)
+    mu, variance = TENTHS.mean_of(p), TENTHS.variance_of(p)
     nu = strength(mu, variance)
     assert nu[0] == 5.0
     assert nu[1] == pytest.approx(mu[1] * (1 - mu[1]) / variance[1] - 1.0)
     assert 1.0 <= nu[2] < 2.5
-
-
-def test_thoughts_of_one_strategy_speak_with_one_voice():
-    p, q = binned_normal(0.2, 0.1), binned_normal(0.8, 0.1)
-    assert pooled([p, q]) == pytest.approx((p + q) / 2)
-    assert pooled_evidence([1.0, 3.0]) == 2.0
 
 
 def change(ours: np.ndarray, plain: np.ndarray) -> tuple[float, float]:

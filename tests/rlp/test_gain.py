@@ -9,8 +9,8 @@ import pytest
 
 from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.bins import N_BINS, binned_normal, tempered
-from convergence_core.rlp.commitments import Commitment, Thought
+from convergence_core.rlp.bins import N_BINS, tempered
+from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.gain import (
     FLOOR,
     e_value,
@@ -21,10 +21,10 @@ from convergence_core.rlp.gain import (
     reward_of,
 )
 from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import CandidateOutcomes
-from convergence_core.rlp.revealed_outcomes import outcomes_of
+from convergence_core.rlp.outcomes import CandidateOutcomes, outcomes_of
 from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
 from tasks.mock.tiny_world import KINDS, Story, stories, think
+from tests.rlp.thoughts import a_commitment, binned_normal
 
 NOTHING = ("none",)
 
@@ -134,19 +134,10 @@ def test_products_within_a_generation_would_raise_false_alarms_and_means_do_not(
 
 
 def commitment_of(subjects: dict[str, tuple[np.ndarray, np.ndarray]]) -> Commitment:
-    """A thought that predicts the first of each pair where silence predicts the second."""
-    thought = Thought(
-        thought_id="t", generation=0, index=0, action=1, strategy="s", log_old=0.0, text="x"
-    )
-    return Commitment(
-        generation=0,
-        state=np.zeros(7),
-        thoughts=(thought,),
-        estimator="echo",
-        forecasts={"t": {name: p for name, (p, _) in subjects.items()}},
-        no_thought={name: base for name, (_, base) in subjects.items()},
-        statistical={name: base for name, (_, base) in subjects.items()},
-        subjects=tuple(subjects),
+    """A thought that predicts the first of each pair where its model alone predicts the second."""
+    return a_commitment(
+        {name: p for name, (p, _) in subjects.items()},
+        {name: base for name, (_, base) in subjects.items()},
     )
 
 
@@ -168,7 +159,7 @@ def test_a_hedge_earns_nothing_on_exogenous_trials_and_self_picked_ones_carry_no
 
     def gains_on(cells: frozenset[Cell]) -> list[float]:
         scored = score(commitment, outcomes_of(commitment, trials, cells), Mixture(), 1.0)
-        return scored.gains("t")
+        return [row.gain for row in scored.own("t")]
 
     assert len(gains_on(exogenous)) == 400
     assert np.mean(gains_on(exogenous)) < 0.0
@@ -198,16 +189,16 @@ def test_a_missing_arm_voids_the_pair_and_never_one_side():
     assert score(broken, outcomes, Mixture(), 1.0).rows == ()
 
 
-def test_a_thought_that_moves_no_prediction_has_no_say_and_no_rows():
-    """What the model foretells without it, however well, is no merit of the thought."""
+def test_a_thought_that_moves_no_prediction_has_no_weight_and_no_rows():
+    """What the model predicts without it, however well, is no merit of the thought."""
     good, poor = binned_normal(0.5, 0.05), binned_normal(0.5, 0.4)
     same = replace(commitment_of({"a": (good, good)}), statistical={"a": poor})
     assert same.moved_nothing("t")
-    assert same.why_unheard(same.thoughts[0]) == "it moved no prediction"
-    assert same.heard == ()
+    assert same.ignored_reason(same.thoughts[0]) == "it moved no prediction"
+    assert same.weighted == ()
     assert score(same, CandidateOutcomes(observed={"a": 5}), Mixture(), 1.0).rows == ()
     moved = replace(same, no_thought={"a": binned_normal(0.5, 0.051)})
-    assert moved.heard == moved.thoughts
+    assert moved.weighted == moved.thoughts
     unread = replace(same, forecasts={}, notes=("t/a: HTTP 400", "other"))
-    assert unread.why_unheard(unread.thoughts[0]) == "t/a: HTTP 400"
-    assert replace(unread, notes=()).heard == ()
+    assert unread.ignored_reason(unread.thoughts[0]) == "t/a: HTTP 400"
+    assert replace(unread, notes=()).weighted == ()

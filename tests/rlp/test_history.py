@@ -17,9 +17,15 @@ from convergence_core.records import (
 from convergence_core.rlp import views
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment
-from convergence_core.rlp.history import History, Reveal, Situation, coverage, reveal_of
+from convergence_core.rlp.history import (
+    TrialHistory,
+    TrialSummary,
+    coverage,
+    features,
+    summary_of,
+)
+from convergence_core.rlp.outcomes import OLDER, outcomes_of
 from convergence_core.rlp.regions import draw_points, proposal_of
-from convergence_core.rlp.revealed_outcomes import OLDER, outcomes_of
 from convergence_core.rlp.statistical import predictive, trial_variance
 from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.samplers import make_surrogate
@@ -34,9 +40,9 @@ SPACE = Space(
 )
 
 
-def reveal(i: int, generation: int, reward: float, **more) -> Reveal:
+def seen(i: int, generation: int, reward: float, **more) -> TrialSummary:
     params = {"temperature": 0.1 * i, "n": 1 + i % 10, "model": "ant" if i % 2 else "bee"}
-    return Reveal(
+    return TrialSummary(
         generation=generation,
         candidate_id=f"c{i}",
         params=params,
@@ -46,7 +52,7 @@ def reveal(i: int, generation: int, reward: float, **more) -> Reveal:
     )
 
 
-HISTORY = History(tuple(reveal(i, i // 4, (i % 7) / 7) for i in range(16)))
+HISTORY = TrialHistory(tuple(seen(i, i // 4, (i % 7) / 7) for i in range(16)))
 
 
 def test_there_are_eight_strategies_and_each_has_a_view():
@@ -58,15 +64,15 @@ def test_there_are_eight_strategies_and_each_has_a_view():
 @pytest.mark.parametrize("name", [*STRATEGIES, "summary"])
 def test_an_outcome_of_the_generation_itself_changes_no_byte_of_any_view(name: str):
     view = views.summary if name == "summary" else STRATEGIES[name].view
-    planted = History((*HISTORY.reveals, reveal(3, 4, 0.999), reveal(50, 7, 0.001)))
+    planted = TrialHistory((*HISTORY.trials, seen(3, 4, 0.999), seen(50, 7, 0.001)))
     before = view(HISTORY.as_of(4), SPACE).encode()
     assert view(planted.as_of(4), SPACE).encode() == before
     assert view(planted, SPACE).encode() != before
 
 
 def test_failures_and_costs_are_told():
-    failed = reveal(1, 0, 0.0, n_failed=2, failure="timeout", latency_ms=120.0, cost_usd=0.001)
-    history = History((failed, reveal(2, 0, 0.5)))
+    failed = seen(1, 0, 0.0, n_failed=2, failure="timeout", latency_ms=120.0, cost_usd=0.001)
+    history = TrialHistory((failed, seen(2, 0, 0.5)))
     assert "2 of 5 cells failed (timeout)" in views.failures(history, SPACE)
     assert "latency 120 ms, price 0.001000 USD" in views.costs(history, SPACE)
     assert "latency unknown" in views.costs(history, SPACE)
@@ -93,33 +99,30 @@ def trial(name: str, *rewards: float | None, fault=None) -> Trial:
 
 
 def test_a_trial_reveals_its_mean_and_nothing_without_a_reward():
-    found = reveal_of(trial("a", 0.2, None, 0.6, fault="candidate"), 3)
+    found = summary_of(trial("a", 0.2, None, 0.6, fault="candidate"), 3, {})
     assert found is not None
     assert found.reward == pytest.approx(0.4)
     assert (found.n_cells, found.n_failed, found.failure) == (2, 2, "refusal")
     assert found.latency_ms == 10.0
-    assert reveal_of(trial("b", None), 3) is None
-    told = History().told([trial("z", 1.0), trial("a", 0.0), trial("b", None)], 3)
-    assert [r.candidate_id for r in told.reveals] == ["a", "z"]
-    params_of = {r.candidate_id: r.params for r in told.reveals}
-    again = History.from_json(json.loads(canonical_json(told.to_json())), params_of)
+    assert summary_of(trial("b", None), 3, {}) is None
+    told = TrialHistory().after([trial("z", 1.0), trial("a", 0.0), trial("b", None)], 3)
+    assert [r.candidate_id for r in told.trials] == ["a", "z"]
+    params_of = {r.candidate_id: r.params for r in told.trials}
+    again = TrialHistory.from_json(json.loads(canonical_json(told.to_json())), params_of)
     assert again == told
-    assert len(History.from_json(told.to_json(), {})) == 0
+    assert len(TrialHistory.from_json(told.to_json(), {})) == 0
 
 
-def test_the_situation_has_seven_features_within_bounds():
-    situation = Situation(
-        history=HISTORY, space=SPACE, budget_left=0.5, entropy=0.7, last_gain=-9.0
-    )
-    s = situation.features()
+def test_the_policy_sees_seven_features_within_bounds():
+    s = features(HISTORY, SPACE, budget_left=0.5, entropy=0.7, last_gain=-9.0)
     assert s.shape == (7,)
     assert np.abs(s).max() <= 1.0
     assert s[0] == 1.0
     assert s[1] == 0.5
     assert s[6] == -1.0
-    assert coverage(History(), SPACE) == 0.0
+    assert coverage(TrialHistory(), SPACE) == 0.0
     assert coverage(HISTORY, Space(parameters={})) == 1.0
-    empty = Situation(history=History(), space=SPACE, budget_left=1.0).features()
+    empty = features(TrialHistory(), SPACE, budget_left=1.0)
     assert empty[3] == empty[4] == 0.0
 
 
@@ -134,10 +137,10 @@ def test_texts_are_told_by_name_and_beginning_and_one_parameter_has_no_pairs():
     told = views.space_text(space)
     assert "a (Be brief. Be brief." in told
     assert "… | b (Be kind.)" in told.replace("…)", "…")
-    one = Reveal(
+    one = TrialSummary(
         generation=0, candidate_id="c", params={"prompt": "Be kind."}, reward=0.4, n_cells=2
     )
-    history = History((one,))
+    history = TrialHistory((one,))
     assert views.interactions(history, space) == views.trends(history, space)
     assert views.boundaries(history, space) == views.trends(history, space)
     assert "prompt=b" in views.winners(history, space)

@@ -14,8 +14,8 @@ from tasks.mock.mock_server import MockServer
 from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Model
 from tasks.rlp.probability_channels import Prediction, PredictionSide
-from tests.support.tiny_wording import PlainAsker, TinyWords, with_model
-from tests.support.tiny_worlds import (
+from tests.rlp.tiny_wording import PlainAsker, TinyWords, with_model
+from tests.rlp.tiny_worlds import (
     NOTHING,
     STRATEGIES,
     Read,
@@ -99,7 +99,7 @@ def reading(server: MockServer) -> Read:
         arm = PredictionSide(label="arm", context=parts[0][0], questions=questions)
 
         async def work(model: Model) -> Prediction:
-            return await CHANNELS["chat"](model, TinyWords()).tell(arm, PlainAsker())
+            return await CHANNELS["chat"](model, TinyWords()).predict(arm, PlainAsker())
 
         return with_model(server, work).forecasts
 

@@ -3,26 +3,24 @@
 import numpy as np
 import pytest
 
+from convergence_core.config.optimization import RlpConfig
 from convergence_core.rlp import advantage, calibration
 from convergence_core.rlp.baseline import FLOOR, Mixture
 from convergence_core.rlp.bins import (
-    CENTERS,
     N_BINS,
-    bin_of,
-    binned_normal,
+    TENTHS,
+    RewardBins,
     crps,
-    entropy_of,
-    mean_of,
     normalized,
+    relative_entropy,
     tempered,
-    variance_of,
 )
-from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.exemplars import exemplars, lower_bound, worth_rescoring
 from convergence_core.rlp.policy import Step, StrategyPolicy, ValueFunction, _gradient, improve
 from convergence_core.rlp.replay import Replay, ReplayRow
-from convergence_core.rlp.scale import UNIT, Scale
+from tests.rlp.thoughts import a_thought, binned_normal
 
+DEFAULTS = {"clip_epsilon": RlpConfig().clip_epsilon, "kl_target": RlpConfig().kl_target}
 RNG = np.random.default_rng(0)
 
 
@@ -30,12 +28,8 @@ RNG = np.random.default_rng(0)
 
 
 def test_bins_are_tenths_and_the_last_holds_1():
-    assert [bin_of(x) for x in (0.0, 0.0999, 0.1, 0.3 - 1e-17, 0.29999999999999998, 0.95, 1.0)] == [
-        0, 0, 1, 3, 3, 9, 9,
-    ]  # fmt: skip
-    for wrong in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="reward"):
-            bin_of(wrong)
+    rewards = (-0.1, 0.0, 0.0999, 0.1, 0.3 - 1e-17, 0.29999999999999998, 0.95, 1.0, 1.1)
+    assert [TENTHS.bin_of(x) for x in rewards] == [0, 0, 0, 1, 3, 3, 9, 9, 9]
 
 
 def test_weights_become_probabilities_or_are_refused():
@@ -49,17 +43,17 @@ def test_weights_become_probabilities_or_are_refused():
 
 def test_a_normal_in_bins_has_its_mean_and_variance():
     p = binned_normal(0.45, 0.12)
-    assert mean_of(p) == pytest.approx(0.45, abs=2e-3)
+    assert TENTHS.mean_of(p) == pytest.approx(0.45, abs=2e-3)
     # Counting the spread within the bins twice is the price of not knowing where in them.
-    assert variance_of(p) == pytest.approx(0.12**2 + 2 / 1200, abs=1e-3)
-    with pytest.raises(ValueError, match="sd"):
-        binned_normal(0.5, 0.0)
+    assert TENTHS.variance_of(p) == pytest.approx(0.12**2 + 2 / 1200, abs=1e-3)
 
 
 def test_temperature_1_changes_nothing_and_2_flattens():
     p = normalized(RNG.random(N_BINS))
     assert tempered(p, 1.0) == pytest.approx(p)
-    assert entropy_of(tempered(p, 2.0)) > entropy_of(p) > entropy_of(tempered(p, 0.5))
+    entropies = [relative_entropy([tempered(p, t)]) for t in (0.5, 1.0, 2.0)]
+    assert 0 < entropies[0] < entropies[1] < entropies[2] < 1
+    assert relative_entropy([np.full(N_BINS, 0.1)]) == pytest.approx(relative_entropy([]))
 
 
 def test_crps_is_least_for_certainty_of_what_came():
@@ -72,17 +66,17 @@ def test_crps_is_least_for_certainty_of_what_came():
 
 
 def test_bins_lie_where_trials_were_with_room_above():
-    scale = Scale.of([0.20, 0.16, 0.24, 0.18])
-    assert [scale.low, scale.high] == pytest.approx([0.152, 0.32])
-    assert [scale.bin_of(x) for x in (0.0, 0.152, 0.17, 0.319, 0.32, 1.0)] == [0, 0, 1, 9, 9, 9]
-    assert len(scale.edges) == N_BINS + 1
+    bins = RewardBins.of([0.20, 0.16, 0.24, 0.18])
+    assert [bins.low, bins.high] == pytest.approx([0.152, 0.32])
+    assert [bins.bin_of(x) for x in (0.0, 0.152, 0.17, 0.319, 0.32, 1.0)] == [0, 0, 1, 9, 9, 9]
+    assert len(bins.edges) == N_BINS + 1
     p = binned_normal(0.5, 0.1)
-    assert scale.mean_of(p) == pytest.approx(0.152 + 0.168 * mean_of(p))
-    assert scale.variance_of(p) == pytest.approx(0.168**2 * variance_of(p))
+    assert bins.mean_of(p) == pytest.approx(0.152 + 0.168 * TENTHS.mean_of(p))
+    assert bins.variance_of(p) == pytest.approx(0.168**2 * TENTHS.variance_of(p))
     # Of equal rewards a twentieth is spanned; of few trials nothing is known; 0 and 1 are the ends.
-    assert Scale.of([0.5] * 9).width == pytest.approx(1.1 * 0.05)
-    assert Scale.of([0.5] * 3) == UNIT
-    assert Scale.of([0.0, 0.4, 0.7, 1.0]) == UNIT
+    assert RewardBins.of([0.5] * 9).width == pytest.approx(1.1 * 0.05)
+    assert RewardBins.of([0.5] * 3) == TENTHS
+    assert RewardBins.of([0.0, 0.4, 0.7, 1.0]) == TENTHS
 
 
 # -- baseline
@@ -129,15 +123,13 @@ def test_the_second_moment_is_never_centred():
 
 
 def test_generalized_advantages_are_the_discounted_sum_of_deltas():
-    rewards, values = [0.5, -0.2, 1.0], [0.1, 0.3, 0.2]
-    delta = advantage.deltas(rewards, values, 0.4)
-    assert delta[0] == pytest.approx(0.5 + 0.99 * 0.3 - 0.1)
-    assert delta[2] == pytest.approx(1.0 + 0.99 * 0.4 - 0.2)
-    gl = advantage.GAMMA * advantage.LAMBDA
-    direct = [sum(gl**n * delta[g + n] for n in range(3 - g)) for g in range(3)]
-    assert advantage.generalized(delta) == pytest.approx(direct)
-    assert advantage.scaled_advantages(np.array([1.0, 1e9])) == pytest.approx(
-        [1.0 - gl, advantage.CLIP]
+    rewards, values = np.array([0.5, -0.2, 1.0]), np.array([0.1, 0.3, 0.2, 0.4])
+    delta = [rewards[g] + 0.9 * values[g + 1] - values[g] for g in range(3)]
+    direct = [sum((0.9 * 0.8) ** n * delta[g + n] for n in range(3 - g)) for g in range(3)]
+    found = advantage.generalized(rewards, values, gamma=0.9, lam=0.8)
+    assert found == pytest.approx(direct)
+    assert advantage.scaled(np.array([1.0, 1e9]), gamma=0.9, lam=0.8) == pytest.approx(
+        [1.0 - 0.9 * 0.8, advantage.CLIP]
     )
 
 
@@ -199,13 +191,15 @@ def test_an_update_favours_what_earned_and_stops_by_the_divergence():
         Step(state=s, action=a, log_old=float(np.log(0.25)), advantage=(2.0 if a == 1 else -0.7))
         for a in range(4)
     ]
-    policy, update = improve(StrategyPolicy.uniform(4), steps, np.random.default_rng(0))
+    policy, update = improve(
+        StrategyPolicy.uniform(4), steps, np.random.default_rng(0), **DEFAULTS
+    )
     p = policy.probabilities(s)
     assert p[1] == max(p)
     assert update.n_steps < 4
     assert update.kl > 0.02
     assert 0 < update.entropy < np.log(4)
-    same, nothing = improve(policy, [], np.random.default_rng(0))
+    same, nothing = improve(policy, [], np.random.default_rng(0), **DEFAULTS)
     assert same is policy
     assert nothing.n_steps == 0
 
@@ -237,8 +231,6 @@ def test_calibration_finds_the_temperature():
     observed = [int(rng.choice(N_BINS, p=p)) for p in true]
     overconfident = tempered(true, 0.6)
     assert calibration.calibrated(overconfident, observed) == pytest.approx(1 / 0.6, abs=0.15)
-    with pytest.raises(ValueError, match="no prediction"):
-        calibration.calibrated(np.empty((0, N_BINS)), [])
     for sharpness in (0.2, 0.7, 1.0, 3.0):
         told = tempered(true[:200], sharpness)
         losses = [
@@ -249,12 +241,6 @@ def test_calibration_finds_the_temperature():
         assert found == calibration.GRID[int(np.argmin(losses))]
     assert calibration.is_due(49, 50)
     assert not calibration.is_due(50, 99)
-
-
-def thought(name: str, text: str = "x") -> Thought:
-    return Thought(
-        thought_id=name, generation=0, index=0, action=1, strategy="s", log_old=0.0, text=text
-    )
 
 
 def row(name: str, gain: float, subject: str = "c") -> ReplayRow:
@@ -278,8 +264,10 @@ def row(name: str, gain: float, subject: str = "c") -> ReplayRow:
 
 
 def test_the_replay_keeps_the_newest_and_forgets_thoughts_without_rows():
-    replay = Replay(capacity=3).after([row("a", 1.0), row("b", 2.0)], [thought("a"), thought("b")])
-    replay = replay.after([row("b", 3.0), row("b", 4.0)], [thought("b")])
+    replay = Replay(capacity=3).after(
+        [row("a", 1.0), row("b", 2.0)], [a_thought("a"), a_thought("b")]
+    )
+    replay = replay.after([row("b", 3.0), row("b", 4.0)], [a_thought("b")])
     assert [r.gain for r in replay.rows] == [2.0, 3.0, 4.0]
     assert set(replay.thoughts) == {"b"}
     forecasts, observed = replay.forecasts()
@@ -297,14 +285,13 @@ def test_exemplars_are_sure_helpers_and_no_two_alike():
     replay = Replay().after(
         [*sure, *twin, *other, *bad, *few],
         [
-            thought("good", "low temperature helps"),
-            thought("twin", "Low temperature helps!"),
-            thought("other", "the large model is better"),
-            thought("bad", "high is good"),
-            thought("few", "new"),
+            a_thought("good", text="low temperature helps"),
+            a_thought("twin", text="Low temperature helps!"),
+            a_thought("other", text="the large model is better"),
+            a_thought("bad", text="high is good"),
+            a_thought("few", text="new"),
         ],
     )
     assert [t.thought_id for t in exemplars(replay)] == ["good", "other"]
     assert [t.thought_id for t in worth_rescoring(replay, most=2)] == ["few"]
     assert lower_bound([1.0]) == -np.inf
-    assert CENTERS[0] == pytest.approx(0.05)

@@ -31,7 +31,7 @@ from convergence_core.records import Params
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.space.builder import build_space
-from tests.support.trigram_author import play
+from tests.sao.trigram_author import play
 
 FULL = Coverage(
     n_texts=WINDOW, vendi=100.0, distinct_2=0.7, n_bigrams=8000, zlib_ratio=0.4,

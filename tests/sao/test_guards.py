@@ -16,9 +16,9 @@ from tasks.sao.dataset import dataset_of, read_dataset
 from tasks.sao.history import history_of
 from tasks.steps import prefer
 from tasks.store import ParquetStore
+from tests.sao.mixin import write
 from tests.support.http_server import LoopbackServer
 from tests.support.planted_server import planted_server
-from tests.support.preferring_plugin import write
 from tests.support.preferring_runs import (
     STORE,
     World,

@@ -9,7 +9,7 @@ import yaml
 from convergence_core.judges.texts import jaccard, word_set
 from convergence_core.sao.diversity import UNKNOWN, choose, hardness_of
 from convergence_core.sao.personas import FACTORS, Grammar, Persona
-from tests.support import pairwise_personas as pairwise
+from tests.sao import pairwise_personas as pairwise
 
 FILE = Path(__file__).parents[2] / "data/personas/factors.yaml"
 GRAMMAR = Grammar.from_mapping(yaml.safe_load(FILE.read_text(encoding="utf-8")))

@@ -12,8 +12,8 @@ from convergence.plugins.learning.sao import SAOConfig
 from convergence_core.sao.formats import PreferenceRow, row_of
 from convergence_core.sao.preferences import JudgedPair
 from tasks.sao.dataset import read_dataset
+from tests.sao.mixin import write
 from tests.support.planted_server import TAG, PlantedWorld
-from tests.support.preferring_plugin import write
 from tests.support.preferring_runs import case_truth
 
 

@@ -34,7 +34,7 @@ from convergence_core.judges.trust.exploitation import (
     slope_t,
 )
 from convergence_core.records import canonical_json
-from tests.support.planted import Judge
+from tests.sao.planted import Judge
 
 
 def items(accuracy: float, n: int, rng: np.random.Generator) -> list[Item]:

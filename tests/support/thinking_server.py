@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from convergence_core.rlp.bins import N_BINS, binned_normal
+from convergence_core.rlp.bins import N_BINS, RewardBins
+from tests.rlp.thoughts import binned_normal
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 
 Kind = Literal[
@@ -77,19 +78,18 @@ class ThinkingWorld:
         step, second = map(float, (_SCALE.findall(text) or [(0.1, 0.1)])[0])
         low, width = second - step, step * N_BINS
 
-        def binned(mean: float, sd: float) -> np.ndarray:
-            return binned_normal((mean - low) / width, sd / width)
+        bins = RewardBins(low, low + width)
 
         found = {name: [10] * N_BINS for name in _NAME.findall(text)}
         for name, params in _TRIAL.findall(text):
             told = dict(part.split("=", 1) for part in params.split(", "))
             mean = min(1.0, max(0.0, self.truth(told)))
             if knows and self.kind == "good":
-                p = binned(mean, 0.06)
+                p = binned_normal(mean, 0.06, bins)
             elif knows and self.kind == "adversarial":
-                p = binned(1.0 - mean, 0.06)
+                p = binned_normal(1.0 - mean, 0.06, bins)
             else:
-                p = binned(0.5, 0.3)
+                p = binned_normal(0.5, 0.3, bins)
             found[name] = [int(w) for w in np.round(p * 100)]
         return found
 

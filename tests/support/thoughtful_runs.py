@@ -8,7 +8,6 @@ import yaml
 
 from tasks.inputs.loader import load
 from tasks.rlp.learner import RlpLearner
-from tasks.rlp.run_rlp import Thinking
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
@@ -108,11 +107,11 @@ def play(run: Run) -> Any:
         return conclude(run, trials)
 
 
-def thinking_of(run: Run) -> Thinking:
+def learner_of(run: Run) -> RlpLearner:
     """RLP of a run in which it is on."""
     found = run.learners["rlp"]
     assert isinstance(found, RlpLearner)
-    return found.thinking
+    return found
 
 
 def configuration_of(folder: Path) -> dict[str, Any]:

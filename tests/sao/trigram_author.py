@@ -12,8 +12,8 @@ from convergence_core.config.evaluation import LlmConfig
 from convergence_core.sao.templates import OPENING
 from tasks.providers import make_llm
 from tasks.secrets.redaction import Secrets
+from tests.sao.trigrams import N_PER_ROUND, Trigrams, split
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
-from tests.support.trigrams import N_PER_ROUND, Trigrams, split
 
 N_PROMPTS = 80
 """Of a round: with two answers each they fill a window of coverage, though a few hold a held-out text."""

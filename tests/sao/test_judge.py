@@ -20,7 +20,7 @@ from convergence_core.sao.preferences import (
 )
 from tasks.rlp.model_calls import UnreadableAnswerError
 from tasks.sao.pair_judge import chosen
-from tests.support.planted import Author, Judge, comparison
+from tests.sao.planted import Author, Judge, comparison
 
 
 def judgement(p12: float, p21: float) -> Judgement:

@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from convergence_core.records import Params
-from convergence_core.rlp.bins import bin_of
+from convergence_core.rlp.bins import TENTHS, RewardBins
 from convergence_core.rlp.commitments import Thought
-from convergence_core.rlp.history import History
-from convergence_core.rlp.scale import Scale
+from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.strategies import Strategy
 from convergence_core.space import Choice, Integer, Space
 from tasks.calls.metric_calls import PaidCall
@@ -18,7 +17,7 @@ from tasks.mock.tiny_world import BINS, MODELS, TEMPERATURES
 from tasks.providers.chat import ChatSettings
 from tasks.providers.openai_chat import OpenAIChat
 from tasks.rlp.model_calls import Answered, Model
-from tasks.rlp.prompts import Messages
+from tasks.rlp.prompts import Messages, RlpPrompts
 
 SPACE = Space(
     parameters={
@@ -29,22 +28,22 @@ SPACE = Space(
 T = TypeVar("T")
 
 
-class TinyWords:
+class TinyWords(RlpPrompts):
     """The wording of ``tasks.mock.tiny_world``; at most three trials are told."""
 
     version = "tiny-1"
     options = BINS
 
     def thinking(
-        self, strategy: Strategy, history: History, space: Space, exemplars: Sequence[Thought]
+        self, strategy: Strategy, history: TrialHistory, space: Space, exemplars: Sequence[Thought]
     ) -> Messages:
         told = self.context(history, space)("").removesuffix(" end")
         return [{"role": "user", "content": " ".join(told.split())}]
 
-    def context(self, history: History, space: Space) -> Callable[[str | None], str]:
+    def context(self, history: TrialHistory, space: Space) -> Callable[[str | None], str]:
         words = ["<bos>"]
-        for reveal in history.latest(3):
-            words += ["hist", *setting(reveal.params), "->", BINS[bin_of(reveal.reward)]]
+        for trial in history.latest(3):
+            words += ["hist", *setting(trial.params), "->", BINS[TENTHS.bin_of(trial.reward)]]
 
         def tell(thought: str | None) -> str:
             said = "none" if thought is None else thought
@@ -52,7 +51,7 @@ class TinyWords:
 
         return tell
 
-    def question(self, params: Params, space: Space, scale: Scale) -> str:
+    def question(self, params: Params, space: Space, bins: RewardBins) -> str:
         return " ".join(["cfg", *setting(params), "->"])
 
     def elicitation(self, context: str, questions: Mapping[str, str]) -> Messages:

@@ -1,4 +1,4 @@
-"""Runs whose thinkers are of no use, cost too much, or cannot be heard: the run goes on."""
+"""Runs whose models are of no use, cost too much, or tell no probability: the run goes on."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 @pytest.mark.slow
-def test_a_thinker_without_a_thought_changes_nothing_but_a_recorded_reason(
+def test_a_model_without_a_thought_changes_nothing_but_a_recorded_reason(
     tmp_path: Path, plain: Path, kind: Kind, reason: str
 ):
     run_whole(
@@ -91,7 +91,7 @@ def test_strange_thoughts_have_no_effect_but_a_recorded_reason(
     assert rows(tmp_path, order) == rows(plain, order)
 
 
-def test_offline_the_stand_in_thinks_and_nobody_is_paid(tmp_path: Path):
+def test_offline_the_stand_in_writes_thoughts_and_nobody_is_paid(tmp_path: Path):
     cases = [
         {"id": f"c{i}", "input": {"q": f"What is {i} plus {i}?"}, "expected": str(2 * i)}
         for i in range(5)
@@ -169,15 +169,15 @@ def test_without_a_probability_channel_nothing_is_scored_and_the_run_goes_on(
     assert rows(tmp_path, order) == rows(plain, order)
 
 
-def test_the_purse_of_thoughts_is_closed_before_a_call_that_might_exceed_it():
-    purse = SubBudget(limit_usd=1.0)
-    first = purse.reserve(WorstCase(usd=0.8))
+def test_a_sub_budget_refuses_a_call_that_might_exceed_it():
+    budget = SubBudget(limit_usd=1.0)
+    first = budget.reserve(WorstCase(usd=0.8))
     with pytest.raises(EvaluatorFault, match="max_share_usd"):
-        purse.reserve(WorstCase(usd=0.3))
-    purse.settle(first, 0.1)
-    second = purse.reserve(WorstCase(usd=0.3))
-    purse.settle(second, None)
-    assert purse.spent_usd == pytest.approx(0.4)
+        budget.reserve(WorstCase(usd=0.3))
+    budget.settle(first, 0.1)
+    second = budget.reserve(WorstCase(usd=0.3))
+    budget.settle(second, None)
+    assert budget.spent_usd == pytest.approx(0.4)
     assert SubBudget(limit_usd=None).reserve(WorstCase(usd=1e9)) == 1e9
 
 

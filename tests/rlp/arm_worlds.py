@@ -5,9 +5,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from convergence_core.rlp.bins import bin_of, binned_normal, mean_of, variance_of
+from convergence_core.rlp.bins import TENTHS
 from convergence_core.rlp.experts import Weights, strength
 from convergence_core.rlp.gain import e_value, information_gain
+from tests.rlp.thoughts import binned_normal
 
 Kind: TypeAlias = Literal["good", "useless", "adversarial"]
 
@@ -29,8 +30,8 @@ def means_of(kind: Kind, mu: np.ndarray, rng: np.random.Generator) -> np.ndarray
 def capped(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance of priors that count for five trials at most, (N_ARMS,) each."""
     p = np.array([binned_normal(mean, EXPERT_SD) for mean in means])
-    mu = np.clip(mean_of(p), 0.01, 0.99)
-    nu = strength(mu, variance_of(p))
+    mu = np.clip(TENTHS.mean_of(p), 0.01, 0.99)
+    nu = strength(mu, TENTHS.variance_of(p))
     return mu, mu * (1.0 - mu) / (nu + 1.0)
 
 
@@ -92,7 +93,7 @@ class Arms:
                 if exogenous and thinks:
                     for k in experts:
                         p, base = forecasts[k, arm], forecasts[0, arm]
-                        gains[k].append(information_gain(p, base, bin_of(reward)))
+                        gains[k].append(information_gain(p, base, TENTHS.bin_of(reward)))
                 self.sums[arm] += reward
                 self.counts[arm] += 1
             if thinks:

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from convergence_core.config.optimization import RlpConfig
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment, Thought
-from convergence_core.rlp.history import CandidateOutcomes
 from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
+from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.policy import N_FEATURES
 from convergence_core.rlp.replay import Replay
-from convergence_core.rlp.settings import RlpSettings
 from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
 from tasks.mock.tiny_world import Setting, Story, WorldTrial, any_setting, outcome, think
 
@@ -174,7 +174,7 @@ def run_course(
             outcomes_of(world),
             next_features=s,
             rng=rng,
-            settings=RlpSettings(),
+            settings=RlpConfig(),
             replay=replay,
         )
         lessons.append(lesson)

@@ -1,4 +1,4 @@
-"""Rungs over real sockets with the real client: they agree, and faulty servers are refused."""
+"""Probability channels over real sockets: they agree, and faulty servers are refused."""
 
 import asyncio
 import math
@@ -10,15 +10,15 @@ import pytest
 
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import N_BINS
-from convergence_core.rlp.commitments import Commitment, Estimator, Thought
+from convergence_core.rlp.commitments import Estimator
 from convergence_core.rlp.gain_rows import score
-from convergence_core.rlp.history import CandidateOutcomes
+from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.replay import Replay
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
 from tasks.mock.tiny_world import BINS, stories
-from tasks.rlp.channel_probe import ChannelProbe, probe_channels, rungs_of
+from tasks.rlp.channel_probe import ChannelProbe, allowed_channels, probe_channels
 from tasks.rlp.elicited_channel import CHANNELS, weights_of
 from tasks.rlp.model_calls import Model, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
@@ -30,22 +30,23 @@ from tasks.rlp.probability_channels import (
     of_options,
     prompt_tail,
 )
+from tests.rlp.thoughts import a_commitment
+from tests.rlp.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
-from tests.support.tiny_wording import PlainAsker, TinyWords, tiny_chat, with_model
 
 WORDS = TinyWords()
 STORIES = list(stories(12, seed=11))
 
 
-def arm() -> PredictionSide:
+def side() -> PredictionSide:
     story = STORIES[0]
     begin, _, _ = story.prompt(("best", "ant", "near", "t3")).partition(" cfg ")
     questions = {f"c{i}": f"cfg {m} t{i} ->" for i, m in enumerate(("ant", "bee", "cat", "dog"))}
-    return PredictionSide(label="arm", context=begin, questions=questions)
+    return PredictionSide(label="side", context=begin, questions=questions)
 
 
 def expected(name: str) -> np.ndarray:
-    row = tiny_model().row(encode(f"{arm().context} {arm().questions[name]}"))
+    row = tiny_model().row(encode(f"{side().context} {side().questions[name]}"))
     bins = row[FIRST_BIN : FIRST_BIN + N_BINS]
     return np.asarray(bins / bins.sum())
 
@@ -56,22 +57,22 @@ def server():
         yield running
 
 
-def tell(running: MockServer, rung: Estimator) -> tuple[Prediction, PlainAsker]:
+def predicted(running: MockServer, name: Estimator) -> tuple[Prediction, PlainAsker]:
     asker = PlainAsker()
 
     async def work(model: Model) -> Prediction:
-        return await CHANNELS[rung](model, WORDS).tell(arm(), asker)
+        return await CHANNELS[name](model, WORDS).predict(side(), asker)
 
     return with_model(running, work), asker
 
 
-def climbed(running: MockServer, **options: Any) -> ChannelProbe:
+def probed(running: MockServer, **options: Any) -> ChannelProbe:
     return with_model(running, lambda model: probe_channels(model, WORDS, PlainAsker(), **options))
 
 
 def test_echo_and_chat_agree_to_the_last_digits(server: MockServer):
-    found = {rung: tell(server, rung)[0].forecasts for rung in rungs_of(True)}
-    for name in arm().questions:
+    found = {name: predicted(server, name)[0].forecasts for name in allowed_channels(True)}
+    for name in side().questions:
         echo, chat = found["echo"][name], found["chat"][name]
         assert np.abs(np.log(echo) - np.log(chat)).max() <= 1e-6
         assert np.abs(np.log(echo) - np.log(found["chat_echo"][name])).max() <= 1e-6
@@ -81,15 +82,15 @@ def test_echo_and_chat_agree_to_the_last_digits(server: MockServer):
 
 
 def test_echo_asks_one_request_per_candidate_and_a_chats_echo_one_per_option(server: MockServer):
-    assert len(tell(server, "echo")[1].requests) == len(arm().questions)
-    assert len(tell(server, "chat_echo")[1].requests) == N_BINS * len(arm().questions)
+    assert len(predicted(server, "echo")[1].requests) == len(side().questions)
+    assert len(predicted(server, "chat_echo")[1].requests) == N_BINS * len(side().questions)
 
 
-def test_a_sound_server_stands_on_the_first_rung(server: MockServer):
-    ladder = climbed(server)
-    assert (ladder.estimator, ladder.refused, ladder.disabled_reason) == ("chat_echo", {}, None)
-    assert climbed(server, allowed=("echo",)).estimator == "echo"
-    assert climbed(server, allowed=("chat",)).estimator == "chat"
+def test_a_sound_server_has_the_best_channel(server: MockServer):
+    probe = probed(server)
+    assert (probe.estimator, probe.refused, probe.disabled_reason) == ("chat_echo", {}, None)
+    assert probed(server, allowed=("echo",)).estimator == "echo"
+    assert probed(server, allowed=("chat",)).estimator == "chat"
 
 
 @pytest.mark.parametrize(
@@ -101,15 +102,15 @@ def test_a_sound_server_stands_on_the_first_rung(server: MockServer):
         ("stale", None, "iv: asked again"),
     ],
 )
-def test_a_faulty_server_falls_to_the_rung_that_stands(mode, estimator, check):
+def test_a_faulty_server_falls_to_the_channel_that_passes(mode, estimator, check):
     with MockServer(MockOptions(fault_modes=(mode,))) as faulty:
-        ladder = climbed(faulty, allowed=rungs_of(True))
-    assert ladder.estimator == estimator
-    assert check in ladder.refused["echo"]
+        probe = probed(faulty, allowed=allowed_channels(True))
+    assert probe.estimator == estimator
+    assert check in probe.refused["echo"]
     if estimator is None:
-        assert ladder.disabled_reason is not None
-        assert "no probability channel" in ladder.disabled_reason
-        assert set(ladder.refused) == {"chat_echo", "echo", "chat"}
+        assert probe.disabled_reason is not None
+        assert "no probability channel" in probe.disabled_reason
+        assert set(probe.refused) == {"chat_echo", "echo", "chat"}
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,9 @@ def test_a_faulty_server_falls_to_the_rung_that_stands(mode, estimator, check):
 )
 def test_a_faulty_server_is_not_believed_what_it_tells_of_a_chats_prompt(mode, check):
     with MockServer(MockOptions(fault_modes=(mode,))) as faulty:
-        ladder = climbed(faulty, allowed=("chat_echo",))
-    assert ladder.channel is None
-    assert check in ladder.refused["chat_echo"]
+        probe = probed(faulty, allowed=("chat_echo",))
+    assert probe.channel is None
+    assert check in probe.refused["chat_echo"]
 
 
 def told_of_prompt(*words: tuple[str, float], n_more: int = 0) -> dict[str, Any]:
@@ -216,28 +217,13 @@ def three_words(_: Request) -> Answer:
 def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temperature():
     told = run_scripted(three_words, "chat")
     outside = tuple(b not in (5, 6, 7) for b in range(N_BINS))
-    assert told.censored == dict.fromkeys(arm().questions, outside)
+    assert told.censored == dict.fromkeys(side().questions, outside)
     p = told.forecasts["c0"]
     base = np.full(N_BINS, 0.1)
-    whole = Commitment(
-        generation=0,
-        state=np.zeros(7),
-        thoughts=(
-            Thought(
-                thought_id="t",
-                generation=0,
-                index=0,
-                action=1,
-                strategy="s",
-                log_old=0.0,
-                text="x",
-            ),
-        ),
+    whole = a_commitment(
+        {"c0": p, "c1": p},
+        {"c0": base, "c1": base},
         estimator="chat",
-        forecasts={"t": {"c0": p, "c1": p}},
-        no_thought={"c0": base, "c1": base},
-        statistical={"c0": base, "c1": base},
-        subjects=("c0", "c1"),
         censored={"t": told.censored},
     )
     outcomes = CandidateOutcomes(observed={"c0": 7, "c1": 2})
@@ -246,26 +232,27 @@ def test_what_a_server_does_not_tell_is_flagged_to_the_row_and_teaches_no_temper
     assert min(row.gain for row in scored.rows) >= np.log(0.02)
     forecasts, observed = Replay().after(scored.rows, whole.thoughts).forecasts()
     assert (forecasts.shape, observed) == ((2, N_BINS), [7, 7])
-    # A bound in the silent arm says nothing of how good the silent model is.
-    silent = replace(whole, censored={"none": told.censored})
-    assert [len(of) for of in score(silent, outcomes, Mixture(), 1.0).likelihoods] == [1, 1]
+    # A bound in the arm without a thought says nothing of how good that model is.
+    without = replace(whole, censored={"none": told.censored})
+    assert [len(of) for of in score(without, outcomes, Mixture(), 1.0).likelihoods] == [1, 1]
 
 
-def test_rungs_follow_the_configuration():
-    assert rungs_of("auto") == ("chat_echo", "echo", "chat", "elicited")
-    assert rungs_of(True) == ("chat_echo", "echo", "chat")
-    assert rungs_of(False) == ("elicited",)
+def test_channels_follow_the_configuration():
+    assert allowed_channels("auto") == ("chat_echo", "echo", "chat", "elicited")
+    assert allowed_channels(True) == ("chat_echo", "echo", "chat")
+    assert allowed_channels(False) == ("elicited",)
+    assert allowed_channels(False, "verdict") == ("verdict",)
 
 
-# -- the rung that reads what a model writes
+# -- the channel of what a model writes
 
 
-def run_scripted(answer, rung: Estimator) -> Prediction:
+def run_scripted(answer, name: Estimator) -> Prediction:
     async def go(url: str) -> Prediction:
         llm = tiny_chat(url.removesuffix("/v1"))
         try:
             model = Model(llm=llm, name="m", wording_version="t")
-            return await CHANNELS[rung](model, WORDS).tell(arm(), PlainAsker())
+            return await CHANNELS[name](model, WORDS).predict(side(), PlainAsker())
         finally:
             await llm.aclose()
 
@@ -290,7 +277,7 @@ def test_weights_that_a_model_writes_become_distributions():
 )  # fmt: skip
 def test_weights_that_cannot_be_read_are_no_forecast(text: str):
     with pytest.raises(UnreadableAnswerError):
-        weights_of({"text": text}, "a")
+        weights_of({"text": text}, "a", N_BINS, spread=0.002)
 
 
 def test_failing_servers_leave_notes_and_no_forecast():
