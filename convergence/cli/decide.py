@@ -50,7 +50,7 @@ def promote(  # noqa: PLR0917 - Typer's options
 
     Exit code 100: it says no, or does not know yet.
     """
-    from tasks.run.adoption import adopt, obstacle, told  # noqa: PLC0415 - brings NumPy
+    from tasks.run.adoption import adopt, describe_obstacle, obstacle  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
 
     record = _finished(store, config, run)
@@ -73,9 +73,9 @@ def promote(  # noqa: PLR0917 - Typer's options
                 tolerance=tolerance,
             )
     if why is not None:
-        if why == "reigns":
+        if why == "is_champion":
             _answer(promoted=False, run=result.label, decision="promote")
-        console.say(told(why, result))
+        console.say(describe_obstacle(why, result))
         if why == "changed":
             raise typer.Exit(EXIT_NO)
     else:

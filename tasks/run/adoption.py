@@ -1,4 +1,4 @@
-"""Adopting what the promotion gate promotes: once, whoever says yes first."""
+"""Adoption of what the promotion gate promotes: once, whoever says yes first."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 
-Obstacle = Literal["reigns", "changed"]
+Obstacle = Literal["is_champion", "changed"]
 """``is_champion``: it is the champion already; ``changed``: it was compared with another champion."""
 
 
@@ -29,7 +29,7 @@ class Concluded:
 
     result: RunResult
     store: Path
-    is_asked: bool
+    needs_approval: bool
     """Whether a person has to adopt its candidate: the gate says promote, and the configuration
     wants somebody to be asked."""
 
@@ -45,8 +45,8 @@ class Concluded:
         result = RunResult.from_json(record.summary_json)
         configuration = parse_mapping(json.loads(record.config_json), allow_callable=True)
         passed = result.gate is not None and result.gate.decision == "promote"
-        asked = passed and configuration.promotion.require_adoption
-        return cls(result=result, store=store, is_asked=asked)
+        needs_approval = passed and configuration.promotion.require_adoption
+        return cls(result=result, store=store, needs_approval=needs_approval)
 
 
 def concluded_by(
@@ -77,18 +77,18 @@ def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
     """Return why a run's candidate cannot become the champion now; ``None``: it can."""
     winner, gate = result.winner, result.gate
     assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
-    reigning = champion_of(store, result.system)
-    if reigning is None:
+    champion = champion_of(store, result.system)
+    if champion is None:
         return None
-    if reigning.candidate_id == winner.candidate_id:
-        return "reigns"
-    return None if gate.opponent_id == reigning.candidate_id else "changed"
+    if champion.candidate_id == winner.candidate_id:
+        return "is_champion"
+    return None if gate.opponent_id == champion.candidate_id else "changed"
 
 
-def told(why: Obstacle, result: RunResult) -> str:
+def describe_obstacle(why: Obstacle, result: RunResult) -> str:
     """Return an obstacle in words."""
     name = "" if result.winner is None else result.winner.label
-    if why == "reigns":
+    if why == "is_champion":
         return f"{name} is the champion of {result.system} already."
     return (
         f"The champion of {result.system} changed after {result.label} had ended, which was "
@@ -106,12 +106,12 @@ def adopt(
     holdback: float = HOLDBACK,
     tolerance: float = 0.0,
 ) -> tuple[str | None, str | None]:
-    """Make a run's candidate the champion; nothing may stand against it.
+    """Make a run's candidate the champion; there must be no obstacle.
 
     Args:
         store: the runtime state.
         result: of the run.
-        reason: why, for the list of champions.
+        reason: for the list of champions.
         serve: put it on offer to requests, under a guard.
         agent_type: whose requests.
         holdback: as ``put_on_offer``.
@@ -127,15 +127,13 @@ def adopt(
         arms = put_on_offer(
             store, result, agent_type=agent_type, holdback=holdback, tolerance=tolerance
         )
-    set_champion(
-        store,
-        Champion(
-            system=result.system,
-            candidate_id=winner.candidate_id,
-            params=dict(winner.params),
-            run_id=result.run_id,
-            reason=reason,
-            created_us=wall_clock_us(),
-        ),
+    champion = Champion(
+        system=result.system,
+        candidate_id=winner.candidate_id,
+        params=dict(winner.params),
+        run_id=result.run_id,
+        reason=reason,
+        created_us=wall_clock_us(),
     )
+    set_champion(store, champion)
     return arms

@@ -15,7 +15,7 @@ from pydantic import Field
 from convergence_core.caveats import CASES
 from convergence_core.result import RunResult
 from tasks.report.phrases import counted
-from tasks.run.adoption import Concluded, adopt, obstacle, told
+from tasks.run.adoption import Concluded, adopt, describe_obstacle, obstacle
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 KEY = "adoption"
@@ -35,21 +35,21 @@ def await_adoption(concluded: Concluded) -> RunResult:
     Only a flow run of a deployment can wait; any other one leaves it to `convergence promote`.
     """
     result = concluded.result
-    if not concluded.is_asked or runtime.deployment.id is None:
+    if not concluded.needs_approval or runtime.deployment.id is None:
         return result
     logger = get_run_logger()
     _rename(result.label)
     with RuntimeStore(concluded.store) as store:
         why = obstacle(store, result)
     if why is not None:
-        logger.info("%s", told(why, result))
+        logger.info("%s", describe_obstacle(why, result))
         return result
     question = Approval.with_initial_data(description=_question(result), adopt=True)
     answer = suspend_flow_run(wait_for_input=question, key=KEY)
     with RuntimeStore(concluded.store) as store:
         why = obstacle(store, result)
         if why is not None:
-            logger.info("%s", told(why, result))
+            logger.info("%s", describe_obstacle(why, result))
         elif answer.adopt:
             adopt(store, result, reason=f"promoted from {result.label} on Prefect's page")
             logger.info("The candidate of %s is the champion now.", result.label)

@@ -18,7 +18,7 @@ from tasks.run.active_runs import register
 from tasks.run.champions import tagged_champion
 from tasks.run.destinations import check_destinations
 from tasks.run.prior_runs import PriorRuns, read_past
-from tasks.run.resources import Caller, RunResources, open_resources
+from tasks.run.resources import Caller, RunResources, notify_of, open_resources
 from tasks.run.run import Run
 from tasks.run.run_size import schedule_of
 from tasks.runners import check_runner
@@ -89,23 +89,27 @@ def assemble(
             learners=learners,
             resources=resources,
             held=held.pop_all(),
-            on_event=caller.on_event,
+            on_event=caller.get("on_event"),
         )
     register(run)
+    notify = notify_of(caller)
     for text in (parts.price_warning, parts.study.schedule.final_shortage()):
-        if caller.notify is not None and text is not None:
-            caller.notify(BudgetWarned(text=text))
+        if notify is not None and text is not None:
+            notify(BudgetWarned(text=text))
     return run
 
 
 def _parts(record: RunRecord, loaded: Loaded, caller: Caller) -> _Parts:
     configuration = loaded.configuration
     check_destinations(configuration, loaded.base_dir)
-    environment = Environment.of(configuration, mock_url=caller.mock_url)
-    is_by_name = caller.local_function is None and caller.evaluator is None
+    environment = Environment.of(configuration, mock_url=caller.get("mock_url"))
+    is_by_name = caller.get("local_function") is None and caller.get("evaluator") is None
     check_runner(configuration, is_by_name=is_by_name)
     deps = EvaluationDeps.of(
-        loaded, environment, local_function=caller.local_function, evaluator=caller.evaluator
+        loaded,
+        environment,
+        local_function=caller.get("local_function"),
+        evaluator=caller.get("evaluator"),
     )
     price_warning = check_priced(loaded, deps.target, environment.prices)
     store = ParquetStore(store_path(loaded))
@@ -136,7 +140,7 @@ def _learners(
     parts: _Parts, record: RunRecord, resources: RunResources, state: StudyState, caller: Caller
 ) -> list[Learner]:
     """Return who advises the sampler: texts of preferences first, then thoughts."""
-    notify = caller.notify
+    notify = notify_of(caller)
     tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
     is_off = parts.thought_writer is None and parts.sao_writer is None
     attempts = () if is_off else lineage.attempts(resources.journal, record)

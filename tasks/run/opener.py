@@ -1,21 +1,20 @@
-"""Open a run: begin it anew, or go on where it was left."""
+"""Runs opened: begun anew, or gone on with where they were left."""
 
 import contextlib
 import json
+import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 from convergence_core.config import Configuration, parse_mapping
-from convergence_core.errors import ConfigurationError, Problem, ResumeError
-from convergence_core.events import Listener
+from convergence_core.errors import ConfigurationError, ResumeError
 from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from tasks.inputs.loader import Loaded, load, load_mapping
-from tasks.inputs.records import new_record
 from tasks.inputs.storage import ready_store
 from tasks.run.active_runs import is_open, run_of
 from tasks.run.assembly import assemble
@@ -25,10 +24,13 @@ from tasks.run.prior_runs import tags_of
 from tasks.run.resources import OFFLINE, Caller, OnNotice
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
-from tasks.store import ParquetStore
+from tasks.store import ParquetStore, new_run_id
+from tasks.store.clock import wall_clock_us
 from tasks.store.tables.lineage import RETRY_TAG, ROUNDS_TAG, check_missing, successor
 from tasks.version import code_version
 
+Limits: TypeAlias = Mapping[str, float | None]
+"""Limits by their key, e.g. ``max_usd``, in place of those under ``budget``; ``None``: as they are."""
 Notices: TypeAlias = Callable[[str], OnNotice]
 """Returns what is told of budget and providers, for a system of that name."""
 Resume: TypeAlias = Literal["auto", "never"]
@@ -40,7 +42,7 @@ def with_overrides(
     *,
     seed: int | None = None,
     generations: int | None = None,
-    budget: Mapping[str, float | None] | None = None,
+    budget: Limits | None = None,
     save_path: str | None = None,
 ) -> Configuration:
     """Return the configuration with what the command line or the deployment overrides.
@@ -49,7 +51,7 @@ def with_overrides(
         configuration: as written.
         seed: in place of ``optimization.seed``.
         generations: in place of ``optimization.evolution.generations``.
-        budget: limits by their key under ``budget``.
+        budget: limits.
         save_path: in place of ``output.save_path``.
 
     Raises:
@@ -62,13 +64,12 @@ def with_overrides(
         ("output", "save_path"): save_path,
         **{("budget", name): limit for name, limit in (budget or {}).items()},
     }
-    for path, value in overrides.items():
-        if value is None:
-            continue
-        node = tree
-        for key in path[:-1]:
-            node = node.setdefault(key, {})
-        node[path[-1]] = value
+    for (*sections, key), value in overrides.items():
+        if value is not None:
+            node = tree
+            for section in sections:
+                node = node.setdefault(section, {})
+            node[key] = value
     return parse_mapping(tree, allow_callable=True)
 
 
@@ -77,30 +78,22 @@ def prepare_run(
     *,
     seed: int | None = None,
     generations: int | None = None,
-    budget: Mapping[str, float | None] | None = None,
+    budget: Limits | None = None,
     save_path: str | None = None,
-    mock_url: str | None = None,
-    local_function: Callable[..., Any] | None = None,
-    evaluator: Callable[..., Any] | None = None,
-    on_event: Listener | None = None,
-    on_notice: OnNotice | None = None,
     tags: Mapping[str, str] | None = None,
+    **caller: Unpack[Caller],
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
 
     Args:
         loaded: the configuration and its files.
-        seed: in place of ``optimization.seed``.
-        generations: in place of ``optimization.evolution.generations``.
-        budget: limits by their key, e.g. ``max_usd``, in place of those under ``budget``.
-        save_path: in place of ``output.save_path``.
-        mock_url: server that answers in place of all chat models; the run is a system of its own
-            then, since what it learns says nothing about the real one.
-        local_function: the target, in place of ``api.function``.
-        evaluator: the user's evaluator.
-        on_event: listener.
-        on_notice: told of budget and providers alone, where nobody listens to all events.
+        seed: as ``with_overrides``.
+        generations: as ``with_overrides``.
+        budget: as ``with_overrides``.
+        save_path: as ``with_overrides``.
         tags: labels of the run.
+        caller: see ``Caller``. A run of ``mock_url`` is a system of its own, since what it learns
+            says nothing about the real one.
 
     Raises:
         ConfigurationError: an override or something the configuration names is wrong.
@@ -117,26 +110,35 @@ def prepare_run(
     loaded = replace(loaded, configuration=configuration)
     check_destinations(configuration, loaded.base_dir)
     path = ready_store(loaded)
-    name = configuration.api.name if mock_url is None else f"{configuration.api.name}.{OFFLINE}"
-    offline = {} if mock_url is None else {OFFLINE: "true"}
-    record = new_record(
-        loaded,
+    store = ParquetStore(path)
+    name, own = configuration.api.name, dict(tags or {})
+    if caller.get("mock_url") is not None:
+        name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
+    history = history_tag(store, name) if configuration.society.prefers else {}
+    started = wall_clock_us()
+    run_id = new_run_id(started, os.urandom(10))
+    config_json = configuration.to_json()
+    record = RunRecord(
+        run_id=run_id,
         name=name,
+        label=f"{name}-{run_id[-4:].lower()}",
+        status="running",
+        started_us=started,
+        config_json=config_json,
+        config_sha256=sha256_hex(config_json),
+        config_path=None if loaded.config_path is None else str(loaded.config_path),
+        base_dir=str(loaded.base_dir.resolve()),
+        search_space_json=canonical_json(loaded.space.to_json()),
+        cases_sha256=loaded.cases_sha256,
+        seed=configuration.optimization.seed,
+        code_version=code_version(),
         tags={
             **_facts(loaded),
-            **offline,
             **champion_tag(path, name, loaded.space),
-            **tags_of(configuration, ParquetStore(path), name),
-            **_history_tag(configuration, path, name),
-            **(tags or {}),
+            **tags_of(configuration, store, name),
+            **history,
+            **own,
         },
-    )
-    caller = Caller(
-        mock_url=mock_url,
-        local_function=local_function,
-        evaluator=evaluator,
-        on_event=on_event,
-        on_notice=on_notice,
     )
     return assemble(record, loaded, caller)
 
@@ -147,13 +149,9 @@ def resume_run(
     *,
     retry_missing: bool = False,
     rounds: bool = False,
-    budget: Mapping[str, float | None] | None = None,
-    mock_url: str | None = None,
-    local_function: Callable[..., Any] | None = None,
-    evaluator: Callable[..., Any] | None = None,
-    on_event: Listener | None = None,
-    on_notice: OnNotice | None = None,
+    budget: Limits | None = None,
     tags: Mapping[str, str] | None = None,
+    **caller: Unpack[Caller],
 ) -> Run:
     """Open an unfinished run where its last committed generation ended.
 
@@ -168,14 +166,10 @@ def resume_run(
         retry_missing: ask the cells without a reward once more before anything else; after a
             finished run, as a new one.
         rounds: whether the run holds rounds of preferences alone.
-        budget: limits by their key, in place of the run's own; after a run that a limit ended,
-            as a new one.
-        mock_url: server that answers in place of all chat models, for runs begun so.
-        local_function: the target, for runs begun from Python with a callable.
-        evaluator: the user's evaluator, for runs begun from Python with one.
-        on_event: listener.
-        on_notice: as ``prepare_run``.
+        budget: limits in place of the run's own; after a run that a limit ended, as a new one.
         tags: labels of the run, in place of its own of the same names.
+        caller: see ``Caller``. A run that was begun from Python with callables needs them again,
+            and one that was begun with ``mock_url`` needs one.
 
     Raises:
         RunNotFoundError: no such run.
@@ -187,25 +181,13 @@ def resume_run(
         store.mirror.pull()
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
-    def should_continue(record: RunRecord) -> bool:
-        unfinished = record.status != "done"
+    def can_go_on(record: RunRecord) -> bool:
         if (ROUNDS_TAG in record.tags) != rounds:
             return False
-        return unfinished or retry_missing or (bool(raised) and _ended_by_budget(record))
+        return record.status != "done" or retry_missing or (bool(raised) and _hit_limit(record))
 
-    record = store.run(name) if name is not None else _latest(store, should_continue)
-    if not rounds and ROUNDS_TAG in record.tags:
-        raise ResumeError(
-            f"run {record.label} holds rounds of preferences alone. Run the flow `sao` again: it "
-            "goes on from the system's last saved round."
-        )
-    if not should_continue(record):
-        raise ResumeError(
-            f"run {record.label} is finished. Read it with `convergence report {record.label}`, "
-            "ask its missing cells again, as a new run that goes on from it, with `convergence "
-            f"resume --retry-errors {record.label}`, or begin anew with `convergence optimize`."
-        )
-    _check_world(record, mock_url)
+    record = store.run(name) if name is not None else _latest(store, can_go_on)
+    _check_resumable(record, caller, can_go_on=can_go_on(record), rounds=rounds)
     loaded = _loaded(record)
     if raised:
         configuration = with_overrides(loaded.configuration, budget=raised)
@@ -214,18 +196,10 @@ def resume_run(
         record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
     _check_unchanged(record, loaded)
     if record.status == "done":
-        is_for_errors = not (raised and _ended_by_budget(record))
-        record = _successor(
-            store, record, loaded, retry_missing=retry_missing, is_for_errors=is_for_errors
-        )
+        if not (raised and _hit_limit(record)):
+            check_missing(store, record)
+        record = _successor(store, record, loaded, retry_missing=retry_missing)
     record = replace(record, tags={**record.tags, **(tags or {})})
-    caller = Caller(
-        mock_url=mock_url,
-        local_function=local_function,
-        evaluator=evaluator,
-        on_event=on_event,
-        on_notice=on_notice,
-    )
     return assemble(record, loaded, caller, retry_missing=retry_missing, is_raised=bool(raised))
 
 
@@ -253,23 +227,9 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     """
     if run_id is not None and is_open(run_id):
         return run_of(run_id)
-    if config is None:
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="config",
-                    rule="must be the path of a configuration file",
-                    value="",
-                    fix="Give `config`, e.g. `--param config=optimization.yaml`.",
-                )
-            ]
-        )
-    loaded = load(config)
-    path = ready_store(loaded)
-    on_notice = None if notices is None else notices(loaded.configuration.api.name)
-    if run_id is None and flow_run_id is not None:
-        run_id = started_by(path, flow_run_id)
+    loaded, path, on_notice = open_config(config, notices)
     tags = {} if flow_run_id is None else {FLOW_RUN_TAG: flow_run_id}
+    run_id = run_id or started_by(path, flow_run_id)
     if run_id is not None:
         return resume_run(path, run_id, on_notice=on_notice, tags=tags)
     budget = {"max_calls": max_calls, "max_usd": max_usd}
@@ -278,7 +238,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
             loaded.configuration, seed=seed, generations=generations, budget=budget
         )
         left = _left_unfinished(path, wanted)
-        # Whose cases or prompts changed since cannot go on; a night begins anew then.
+        # If its cases or prompts changed since, it cannot go on; a night begins anew then.
         with contextlib.suppress(ResumeError):
             if left is not None:
                 return resume_run(path, left, on_notice=on_notice, tags=tags)
@@ -292,10 +252,36 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
     )
 
 
-def _ended_by_budget(record: RunRecord) -> bool:
-    if record.summary_json is None:
-        return False
-    return RunResult.from_json(record.summary_json).status == "budget"
+def open_config(
+    config: str | None, notices: Notices | None
+) -> tuple[Loaded, Path, OnNotice | None]:
+    """Return the files, the store and the notices of a flow run's configuration.
+
+    Raises:
+        ConfigurationError: none is named, or it is wrong.
+    """
+    if config is None:
+        rule, fix = "must be the path of a configuration file", "Give `config`, e.g. "
+        raise ConfigurationError.of("config", rule, f"{fix}`--param config=optimization.yaml`.")
+    loaded = load(config)
+    on_notice = None if notices is None else notices(loaded.configuration.api.name)
+    return loaded, ready_store(loaded), on_notice
+
+
+def started_by(path: Path, flow_run_id: str | None) -> str | None:
+    """Return the unfinished run that a flow run began; ``None``: it began none."""
+    if flow_run_id is None:
+        return None
+    for record in ParquetStore(path).runs():
+        if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
+            return record.run_id
+    return None
+
+
+def _hit_limit(record: RunRecord) -> bool:
+    """Whether a limit of its budget ended a run."""
+    text = record.summary_json
+    return text is not None and RunResult.from_json(text).status == "budget"
 
 
 def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
@@ -310,48 +296,8 @@ def _left_unfinished(path: Path, configuration: Configuration) -> str | None:
     return latest.run_id if same else None
 
 
-def started_by(path: Path, flow_run_id: str) -> str | None:
-    """Return the unfinished run that a flow run began; ``None``: it began none."""
-    for record in ParquetStore(path).runs():
-        if record.status != "done" and record.tags.get(FLOW_RUN_TAG) == flow_run_id:
-            return record.run_id
-    return None
-
-
-def _check_world(record: RunRecord, mock_url: str | None) -> None:
-    if (OFFLINE in record.tags) != (mock_url is not None):
-        how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
-        raise ResumeError(f"run {record.label} was begun {how} `--offline`.")
-
-
-def _loaded(record: RunRecord) -> Loaded:
-    """Read the files of a run that was begun."""
-    tree = json.loads(record.config_json)
-    loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
-    if record.config_path is None:
-        return loaded
-    return replace(loaded, config_path=Path(record.config_path))
-
-
-def _successor(
-    store: ParquetStore,
-    finished: RunRecord,
-    loaded: Loaded,
-    *,
-    retry_missing: bool,
-    is_for_errors: bool,
-) -> RunRecord:
-    """Return the row of a new run that goes on from a finished one, against today's champion."""
-    if is_for_errors:
-        check_missing(store, finished)
-    theirs = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
-    tags = {name: text for name, text in finished.tags.items() if name not in theirs}
-    tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}
-    return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
-
-
-def _latest(store: ParquetStore, should_continue: Callable[[RunRecord], bool]) -> RunRecord:
-    record = next(filter(should_continue, store.runs()), None)
+def _latest(store: ParquetStore, can_go_on: Callable[[RunRecord], bool]) -> RunRecord:
+    record = next(filter(can_go_on, store.runs()), None)
     if record is None:
         raise ResumeError(
             f"the store {store.path} holds no run that could go on. "
@@ -360,8 +306,40 @@ def _latest(store: ParquetStore, should_continue: Callable[[RunRecord], bool]) -
     return record
 
 
-def _history_tag(configuration: Configuration, path: Path, system: str) -> dict[str, str]:
-    return history_tag(ParquetStore(path), system) if configuration.society.prefers else {}
+def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, rounds: bool) -> None:
+    label = record.label
+    if not rounds and ROUNDS_TAG in record.tags:
+        raise ResumeError(
+            f"run {label} holds rounds of preferences alone. Run the flow `sao` again: it "
+            "goes on from the system's last saved round."
+        )
+    if not can_go_on:
+        raise ResumeError(
+            f"run {label} is finished. Read it with `convergence report {label}`, "
+            "ask its missing cells again, as a new run that goes on from it, with `convergence "
+            f"resume --retry-errors {label}`, or begin anew with `convergence optimize`."
+        )
+    if (OFFLINE in record.tags) != (caller.get("mock_url") is not None):
+        how = "offline: add" if OFFLINE in record.tags else "not offline: leave out"
+        raise ResumeError(f"run {label} was begun {how} `--offline`.")
+
+
+def _loaded(record: RunRecord) -> Loaded:
+    """Read the files of a run that was begun."""
+    tree: dict[str, Any] = json.loads(record.config_json)
+    loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
+    path = record.config_path
+    return loaded if path is None else replace(loaded, config_path=Path(path))
+
+
+def _successor(
+    store: ParquetStore, finished: RunRecord, loaded: Loaded, *, retry_missing: bool
+) -> RunRecord:
+    """Return the row of a new run that goes on from a finished one, against today's champion."""
+    theirs = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
+    tags = {name: text for name, text in finished.tags.items() if name not in theirs}
+    tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}
+    return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
 
 
 def _facts(loaded: Loaded) -> dict[str, str]:
@@ -370,20 +348,20 @@ def _facts(loaded: Loaded) -> dict[str, str]:
 
 
 def _check_unchanged(record: RunRecord, loaded: Loaded) -> None:
+    begin = "begin a new run with `convergence optimize`."
     if loaded.cases_sha256 != record.cases_sha256:
         raise ResumeError(
             f"the test cases of run {record.label} changed since it began, so its rewards would "
-            "not compare. Restore the file, or begin a new run with `convergence optimize`."
+            f"not compare. Restore the file, or {begin}"
         )
     if canonical_json(loaded.space.to_json()) != record.search_space_json:
         raise ResumeError(
-            f"a prompt file of run {record.label} changed since it began. Restore it, or begin "
-            "a new run with `convergence optimize`."
+            f"a prompt file of run {record.label} changed since it began. Restore it, or {begin}"
         )
     for name, value in loaded.facts.items():
         then = record.tags.get(name)
         if then != value:
             raise ResumeError(
                 f"`{name}` of run {record.label} was {then} when it began and is {value} now, "
-                "so its rewards would not compare. Begin a new run with `convergence optimize`."
+                f"so its rewards would not compare. {begin.capitalize()}"
             )

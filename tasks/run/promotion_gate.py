@@ -1,58 +1,53 @@
-"""The promotion gate at the end of a run: the candidate handed over against the champion."""
+"""Promotion gate: the candidate handed over against the champion, on held-out cases."""
 
-import math
-from collections.abc import Mapping, Sequence
-
-from convergence_core.config import Configuration
+from convergence_core.config.models import PromotionConfig
 from convergence_core.gate import PairedGate
 from convergence_core.gate.intervals import grouped
-from convergence_core.records import Candidate, Trial, sha256_hex
+from convergence_core.records import Candidate, sha256_hex
 from convergence_core.result import GateReport, RunResult
+from tasks.report.candidates import Final
+from tasks.run.adoption import adopt
 from tasks.run.run import Run
-from tasks.serving.promotion import put_on_offer
 from tasks.store.clock import wall_clock_us
-from tasks.store.runtime.promotions import save_look, set_champion
-from tasks.store.runtime.rows import Champion, GateLook
+from tasks.store.runtime.promotions import save_look
+from tasks.store.runtime.rows import GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 
 def judge(
-    configuration: Configuration,
-    trials: Sequence[Trial],
-    *,
-    candidate_id: str | None,
+    promotion: PromotionConfig,
+    final: Final,
+    candidate: Candidate,
     opponent: Candidate | None,
+    *,
     is_champion: bool,
-    weights: Mapping[str, float],
-    groups: Mapping[str, str] | None = None,
 ) -> GateReport | None:
     """Return what the held-out cases say about replacing the opponent; ``None``: nothing to compare.
 
+    The mean difference of each group of cases that are alike is one bet.
+
     Args:
-        configuration: whose ``promotion`` it is.
-        trials: the re-estimation.
-        candidate_id: the candidate handed over; ``None``: there is none.
+        promotion: of the configuration.
+        final: the final look.
+        candidate: handed over.
         opponent: the champion, or the defaults; ``None``: neither exists.
         is_champion: which of both.
-        weights: case → weight.
-        groups: case → group of cases that are alike: the mean difference of each is one bet.
     """
-    if candidate_id is None or opponent is None or opponent.candidate_id == candidate_id:
+    if opponent is None or opponent.candidate_id == candidate.candidate_id:
         return None
-    own = _held_out(trials, candidate_id)
-    other = _held_out(trials, opponent.candidate_id)
-    known = groups or {}
+    own = final.rewards(candidate.candidate_id, "holdout")
+    other = final.rewards(opponent.candidate_id, "holdout")
     # By hash: an order that knows nothing of the rewards.
     cases = sorted(
-        own.keys() & other.keys(), key=lambda case: sha256_hex(f"gate:{known.get(case, case)}")
+        own.keys() & other.keys(),
+        key=lambda case: sha256_hex(f"gate:{final.groups.get(case, case)}"),
     )
     if not cases:
         return None
-    promotion = configuration.promotion
     units = grouped(
         [own[case] - other[case] for case in cases],
-        [weights.get(case, 1.0) for case in cases],
-        [known.get(case) for case in cases],
+        [final.weights.get(case, 1.0) for case in cases],
+        [final.groups.get(case) for case in cases],
     )
     verdict = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect).judge(
         units.values, weights=units.weights
@@ -75,56 +70,34 @@ def judge(
     )
 
 
-def _held_out(trials: Sequence[Trial], candidate_id: str) -> dict[str, float]:
-    """Return case → mean reward over repeats of the held-out cells."""
-    seen: dict[str, list[float]] = {}
-    for trial in trials:
-        if trial.candidate.candidate_id != candidate_id:
-            continue
-        for evaluation in trial.evaluations:
-            if evaluation.cell.role == "holdout" and evaluation.reward is not None:
-                seen.setdefault(evaluation.cell.case_id, []).append(evaluation.reward)
-    return {case: math.fsum(rewards) / len(rewards) for case, rewards in seen.items()}
-
-
-def record(run: Run, result: RunResult, report: GateReport, winner: Candidate) -> None:
-    """Store the look; where no person is asked, crown the candidate and put it on offer."""
+def record_verdict(run: Run, result: RunResult, gate: GateReport, winner: Candidate) -> None:
+    """Store a verdict; where no person is asked, make the candidate champion and serve it."""
+    look = GateLook(
+        system=run.record.name,
+        kind="holdout",
+        candidate_id=winner.candidate_id,
+        champion_id=gate.opponent_id,
+        run_id=run.run_id,
+        decision=gate.decision,
+        n=gate.n_cases,
+        log_e=gate.log_e,
+        log_threshold=gate.log_threshold,
+        details={
+            "opponent": gate.opponent,
+            "mean": gate.mean,
+            "low": gate.low,
+            "high": gate.high,
+            "alpha": gate.alpha,
+            "min_effect": gate.min_effect,
+            "label": run.label,
+        },
+        created_us=wall_clock_us(),
+    )
     with RuntimeStore(run.store.path) as store:
-        is_new = save_look(
-            store,
-            GateLook(
-                system=run.record.name,
-                kind="holdout",
-                candidate_id=winner.candidate_id,
-                champion_id=report.opponent_id,
-                run_id=run.run_id,
-                decision=report.decision,
-                n=report.n_cases,
-                log_e=report.log_e,
-                log_threshold=report.log_threshold,
-                details={
-                    "opponent": report.opponent,
-                    "mean": report.mean,
-                    "low": report.low,
-                    "high": report.high,
-                    "alpha": report.alpha,
-                    "min_effect": report.min_effect,
-                    "label": run.label,
-                },
-                created_us=wall_clock_us(),
-            ),
-        )
-        adopts = not run.configuration.promotion.require_adoption
-        if is_new and adopts and report.decision == "promote":
-            put_on_offer(store, result)
-            set_champion(
-                store,
-                Champion(
-                    system=run.record.name,
-                    candidate_id=winner.candidate_id,
-                    params=dict(winner.params),
-                    run_id=run.run_id,
-                    reason=f"promoted by run {run.label} without being asked",
-                    created_us=wall_clock_us(),
-                ),
-            )
+        is_new = save_look(store, look)
+        if (
+            is_new
+            and gate.decision == "promote"
+            and not run.configuration.promotion.require_adoption
+        ):
+            adopt(store, result, reason=f"promoted by run {run.label} without being asked")

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 from uuid import uuid4
 
 from convergence_core.budget.limits import Budget, Limits, Spent
@@ -24,34 +24,33 @@ OFFLINE = "offline"
 OnNotice: TypeAlias = Callable[[RunNotice], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(TypedDict, total=False):
     """What the program that opens a run puts in place of parts of its configuration, and is told."""
 
-    mock_url: str | None = None
+    mock_url: str | None
     """Server that answers in place of all chat models."""
-    local_function: Callable[..., Any] | None = None
+    local_function: Callable[..., Any] | None
     """The target, in place of ``api.function``."""
-    evaluator: Callable[..., Any] | None = None
+    evaluator: Callable[..., Any] | None
     """The user's evaluator."""
-    on_event: Listener | None = None
-    on_notice: OnNotice | None = None
+    on_event: Listener | None
+    on_notice: OnNotice | None
     """Told of budget and providers alone; ``None``: ``on_event`` is."""
 
-    @property
-    def notify(self) -> OnNotice | None:
-        """What is told of budget and providers."""
-        return self.on_notice or self.on_event
 
-    @property
-    def on_cell(self) -> Callable[[Evaluation], None] | None:
-        """What turns each evaluation into an event."""
-        tell = self.on_event
-        if tell is None:
-            return None
-        return lambda done: tell(
-            CellEvaluated(generation=done.generation, reward=done.reward, cached=done.cached)
-        )
+def notify_of(caller: Caller) -> OnNotice | None:
+    """Return what is told of budget and providers."""
+    return caller.get("on_notice") or caller.get("on_event")
+
+
+def _on_cell_of(caller: Caller) -> Callable[[Evaluation], None] | None:
+    """Return what turns each evaluation into an event."""
+    tell = caller.get("on_event")
+    if tell is None:
+        return None
+    return lambda done: tell(
+        CellEvaluated(generation=done.generation, reward=done.reward, cached=done.cached)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +107,15 @@ def open_resources(
     before = spent_before(journal, record)
     spent = before + Spent.of(journal.totals(record.run_id))
     budget = Budget(Limits.of(configuration.budget), spent, threading.Lock())
+    on_cell, notify = _on_cell_of(caller), notify_of(caller)
     spec = _spec(record, deps, store)
     session = open_session(
         deps,
         spec,
         journal=journal,
         budget=budget,
-        on_cell=caller.on_cell,
-        on_notice=caller.notify,
+        on_cell=on_cell,
+        on_notice=notify,
     )
     held.callback(session.close)
     pool = None
@@ -126,8 +126,8 @@ def open_resources(
             budget=budget,
             journal=journal,
             before=before,
-            on_cell=caller.on_cell,
-            on_warning=caller.notify,
+            on_cell=on_cell,
+            on_warning=notify,
         )
     return RunResources(
         store=store,

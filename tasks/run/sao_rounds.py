@@ -9,16 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from convergence_core.events import RunFinished
 from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
 from convergence_core.search.sampler import Plan
 from convergence_core.search.study import Asked, StudyState
-from tasks.inputs.loader import Loaded, load
-from tasks.inputs.storage import ready_store
-from tasks.run.opener import Notices, prepare_run, resume_run, started_by
+from tasks.inputs.loader import Loaded
+from tasks.run.opener import Notices, open_config, prepare_run, resume_run, started_by
 from tasks.run.run import FLOW_RUN_TAG, Run, StepResult
 from tasks.sao.factory import grounded_answers
 from tasks.sao.learner import SAO, SaoLearner
@@ -46,17 +45,12 @@ def open_rounds(
         ConfigurationError: no configuration is named, or it is wrong or asks for no preferences.
         LeaseHeldError: another process optimizes this system.
     """
-    if config is None:
-        raise ConfigurationError([_problem("config", "must be the path of a configuration file",
-            "Give `config`, e.g. `--param config=optimization.yaml`.")])  # fmt: skip
-    loaded = load(config)
+    loaded, path, on_notice = open_config(config, notices)
     if not loaded.configuration.society.prefers:
-        raise ConfigurationError([_problem(
-            "society.learning.sao_enabled", "must be true to write preferences",
-            "Write `society: {enabled: true, learning: {sao_enabled: true}}`.")])  # fmt: skip
-    path = ready_store(loaded)
-    on_notice = None if notices is None else notices(loaded.configuration.api.name)
-    known = None if flow_run_id is None else started_by(path, flow_run_id)
+        key, rule = "society.learning.sao_enabled", "must be true to write preferences"
+        fix = "Write `society: {enabled: true, learning: {sao_enabled: true}}`."
+        raise ConfigurationError.of(key, rule, fix)
+    known = started_by(path, flow_run_id)
     if known is not None:
         run = resume_run(path, known, rounds=True, on_notice=on_notice)
     else:
@@ -171,7 +165,3 @@ def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:
         if any(member.n for member in StudyState.from_checkpoint(checkpoint).search.archive):
             return record
     return None
-
-
-def _problem(key: str, rule: str, fix: str) -> Problem:
-    return Problem(key=key, rule=rule, value="", fix=fix)

@@ -27,6 +27,8 @@ from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.space.builder import build_space
 from tasks.inputs.cases import split_holdout
+from tasks.inputs.loader import Loaded
+from tasks.report.candidates import Final
 from tasks.report.files import write_results
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
@@ -44,28 +46,50 @@ CASES = tuple(Case(case_id=f"c{i:02d}", input={"n": i}, expected=i) for i in ran
 SEARCH, HOLDOUT = split_holdout(CASES, 0.25)
 KINDS = {"a": 0.2, "b": 0.7, "c": 0.4}
 
-CONFIGURATION: Configuration = parse_mapping(
-    {
-        "api": {"name": "bot", "function": "target.py:answer"},
-        "search_space": {
-            "parameters": {
-                "x": {"type": "float", "min": 0, "max": 1, "default": 0.0},
-                "kind": {"type": "categorical", "choices": ["a", "b", "c"], "default": "a"},
-            }
-        },
-        "evaluation": {
-            "test_cases": {
-                "inline": [{"id": c.case_id, "input": c.input} for c in CASES],
-                "holdout": 0.25,
-            },
-            "metrics": {
-                "worth": {"function": "target.py:worth"},
-                "latency_ms": {"weight": 0},
-            },
-        },
+
+def configuration_of(**defaults: object) -> Configuration:
+    """Return the configuration with these defaults; none: it gives none."""
+    parameters: dict[str, dict[str, object]] = {
+        "x": {"type": "float", "min": 0, "max": 1},
+        "kind": {"type": "categorical", "choices": ["a", "b", "c"]},
     }
-)
-SPACE = build_space(CONFIGURATION.search_space, {})
+    for name, value in defaults.items():
+        parameters[name]["default"] = value
+    return parse_mapping(
+        {
+            "api": {"name": "bot", "function": "target.py:answer"},
+            "search_space": {"parameters": parameters},
+            "evaluation": {
+                "test_cases": {
+                    "inline": [{"id": c.case_id, "input": c.input} for c in CASES],
+                    "holdout": 0.25,
+                },
+                "metrics": {
+                    "worth": {"function": "target.py:worth"},
+                    "latency_ms": {"weight": 0},
+                },
+            },
+        }
+    )
+
+
+def loaded_of(**defaults: object) -> Loaded:
+    configuration = configuration_of(**defaults)
+    return Loaded(
+        configuration=configuration,
+        base_dir=Path(),
+        config_path=None,
+        space=build_space(configuration.search_space, {}),
+        cases=CASES,
+        search_cases=SEARCH,
+        holdout_cases=HOLDOUT,
+        cases_sha256="",
+        texts={},
+    )
+
+
+LOADED = loaded_of(x=0.0, kind="a")
+CONFIGURATION, SPACE = LOADED.configuration, LOADED.space
 MODEL = SpaceModel(space=SPACE)
 
 
@@ -164,24 +188,19 @@ class Told:
         rows = [evaluation_row(RUN, e) for e in evaluations]
         self.store.publish(RUN, -1, {"evaluations": rows, "attempts": attempt_rows(rows)})
 
-    def collect(self, *final: Trial, **changes: Any) -> RunResult:
+    def collect(self, *final: Trial, loaded: Loaded | None = None) -> RunResult:
         """Collect as the run's end does."""
-        arguments: dict[str, Any] = {
-            "configuration": CONFIGURATION,
-            "space": SPACE,
-            "search": self.search,
-            "recommendation": self.recommended(),
-            "final_trials": final,
-            "totals": CallTotals(n_attempts=99, cost_usd=1.5),
-            "cases": CASES,
-            "n_search_cases": len(SEARCH),
-            "n_holdout_cases": len(HOLDOUT),
-            "status": "done",
-            "reason": "all generations were run",
-            "baseline_id": DEFAULT.candidate_id,
-        }
-        record = replace(run_record(), ended_us=T0 + 9)
-        return collect(self.store, record, **(arguments | changes))
+        return collect(
+            self.store,
+            replace(run_record(), ended_us=T0 + 9),
+            loaded or LOADED,
+            self.search,
+            self.recommended(),
+            totals=CallTotals(n_attempts=99, cost_usd=1.5),
+            status="done",
+            reason="all generations were run",
+            final=Final.of(final, CASES, 0.95),
+        )
 
 
 DEFAULT = SPACE.candidate({"x": 0.0, "kind": "a"}, origin="default")
@@ -213,7 +232,7 @@ def final_of(candidate: Candidate) -> Trial:
 def finished(told: Told) -> Callable[..., RunResult]:
     final = (final_of(GOOD), final_of(DEFAULT))
     told.finish(*final)
-    return lambda **changes: told.collect(*final, **changes)
+    return lambda: told.collect(*final)
 
 
 def test_the_winner_and_the_default_are_estimated_apart_by_role(finished):
@@ -369,10 +388,10 @@ def test_before_the_final_look_there_is_no_difference(told):
 
 
 def test_a_default_that_was_never_asked_is_absent(told):
-    result = told.collect(baseline_id="0" * 16)
+    result = told.collect(loaded=loaded_of(x=0.33, kind="c"))
     assert result.baseline is None
     assert result.has_defaults
-    assert not told.collect(baseline_id=None).has_defaults
+    assert not told.collect(loaded=loaded_of()).has_defaults
 
 
 def test_a_default_of_the_final_look_alone_has_no_search_estimate(tmp_path):

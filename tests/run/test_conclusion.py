@@ -8,9 +8,9 @@ import pytest
 from convergence.cli.summary import show
 from convergence_core.events import BudgetWarned, Event, FinalStarted
 from convergence_core.result import RunResult
+from convergence_core.search.final_look import describe_shortage
 from tasks.inputs.loader import load
 from tasks.report.markdown import report_markdown
-from tasks.run.conclusion import told_final_look
 from tasks.run.run_size import schedule_of
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import begin, go_on, play
@@ -69,7 +69,7 @@ def test_cells_that_a_limit_refuses_at_the_end_are_counted(tmp_path: Path):
     target = ScriptedTarget(lambda params, case: 1)
     with session(target, max_calls=5) as opened:
         trial = opened.evaluate(assignment({"x": 1}, [f"c{n}" for n in range(8)]), None)
-    told = told_final_look(schedule_of(load(write_project(tmp_path))), [trial])
+    told = describe_shortage(schedule_of(load(write_project(tmp_path))), [trial])
     assert told.startswith("3 of its 8 cells were not asked: budget.max_calls=5 is spent")
     assert not told.endswith(".")
 

@@ -6,6 +6,7 @@ from scipy import stats
 
 from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.result import GateReport
+from tasks.report.candidates import Final
 from tasks.run.promotion_gate import judge
 from tests.support.configurations import loaded
 
@@ -33,14 +34,13 @@ def judged(
     own: dict[str, float], other: dict[str, float], groups: dict[str, str] | None = None
 ) -> GateReport:
     trials = [trial("new", own), trial("old", other)]
+    final = Final(trials=trials, level=0.95, weights={}, groups=groups or {})
     made = judge(
-        CONFIGURATION,
-        trials,
-        candidate_id="new",
-        opponent=trials[1].candidate,
+        CONFIGURATION.promotion,
+        final,
+        trials[0].candidate,
+        trials[1].candidate,
         is_champion=True,
-        weights={},
-        groups=groups,
     )
     assert made is not None
     return made

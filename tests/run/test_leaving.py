@@ -83,6 +83,6 @@ def test_a_flow_run_that_is_run_again_finds_what_it_has_finished(tmp_path: Path)
     found = concluded_by(config, None, "f1")
     assert found is not None
     assert found.result.label == result.label
-    assert not found.is_asked
+    assert not found.needs_approval
     assert concluded_by(config, None, "f2") is None
     assert concluded_by(config, None, None) is None

@@ -1,0 +1,99 @@
+"""Final look: the winner re-estimated on cells that nobody chose by.
+
+Winner, user's defaults and champion get the same cells: held-out cases, which the search never saw,
+and the search cases once more.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from convergence_core.records import Assignment, Candidate, Cell, Role, Trial, sha256_hex
+from convergence_core.search.schedule import Schedule
+from convergence_core.search.study import StopReason, Study, StudyState, limit_reached
+
+
+def finalists(
+    study: Study, state: StudyState, held_out: Iterable[str], champion: Candidate | None
+) -> list[Assignment]:
+    """Return the candidates of the final look, the winner first, and their cells.
+
+    Empty when nothing can be recommended, or when the budget leaves no call for it.
+
+    Args:
+        study: of the run.
+        state: at the end of the search.
+        held_out: ids of the cases that the search never saw.
+        champion: the candidate in production; ``None``: there is none.
+    """
+    found, quota = study.recommend(state), study.schedule.final_quota()
+    if found is None or not quota.n_cells:
+        return []
+    winner = state.search.archive.members[found.candidate_id].candidate
+    subjects = {winner.candidate_id: winner}
+    for other in (study.baseline, champion):
+        if other is not None:
+            subjects.setdefault(other.candidate_id, other)
+    cases = sorted(held_out, key=lambda case_id: sha256_hex(f"final:{case_id}"))
+    # The first repeat number that the search never asks.
+    repeat = study.schedule.repeats + study.schedule.n_again
+    places: list[tuple[str, int, Role]] = [
+        *((case_id, 0, "holdout") for case_id in cases[: quota.n_holdout]),
+        *((case_id, repeat, "fresh") for case_id in study.case_order[: quota.n_fresh]),
+    ]
+    return [
+        Assignment(
+            candidate=candidate,
+            cells=tuple(
+                Cell(candidate_id=candidate_id, case_id=case_id, repeat=number, role=role)
+                for case_id, number, role in places
+            ),
+            label=f"finally {study.space.label(candidate.params, n=3)}",
+        )
+        for candidate_id, candidate in subjects.items()
+    ]
+
+
+def describe_shortage(schedule: Schedule, trials: Sequence[Trial]) -> str:
+    """Return what a final look lacks, in words without a full stop; empty if it is whole.
+
+    Args:
+        schedule: of the run.
+        trials: of the final look; empty: there was none.
+    """
+    if not trials:
+        return schedule.final_shortage() or ""
+    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+    lacking = [evaluation for evaluation in evaluations if evaluation.reward is None]
+    if not lacking:
+        return ""
+    reached = limit_reached(trials)
+    if reached is not None:
+        n = sum(evaluation.error_type == "budget" for evaluation in lacking)
+        return f"{n:,} of its {len(evaluations):,} cells were not asked: {reached.rstrip('.')}"
+    (why, _), *_ = Counter(evaluation.error_type for evaluation in lacking).most_common()
+    return f"{len(lacking):,} of its {len(evaluations):,} cells got no reward ({why})"
+
+
+def final_status(
+    study: Study, state: StudyState, trials: Sequence[Trial], *, shortage: str, n_calls: int
+) -> StopReason:
+    """Return how a run ends, its final look considered.
+
+    Args:
+        study: of the run.
+        state: at the end of the search.
+        trials: of the final look; empty: there was none.
+        shortage: what it lacks, in words; empty: nothing.
+        n_calls: calls that count against the limits.
+    """
+    ended = study.stop_reason(state)
+    assert ended is not None  # noqa: S101 - the search has ended
+    reached = limit_reached(trials) or ("" if trials else shortage)
+    if reached:  # a limit that raising would mend: the final look is not whole
+        return StopReason(status="budget", text=reached)
+    is_planned_end = ended.status == "done" and study.has_run_all_generations(state)
+    if is_planned_end and study.schedule.is_used_up(n_calls):
+        spent = f"budget.max_calls={study.schedule.max_calls} is spent"
+        text = f"{spent}: {ended.text}, with less than is configured"
+        return StopReason(status="budget", text=text)
+    return ended
