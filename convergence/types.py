@@ -5,12 +5,15 @@ written for it go on working. ``optimization.yaml`` can say more; a mapping of i
 given to ``run_optimization`` as well.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from convergence.api import Evaluator, OptimizationResult
+from convergence_core.config import Configuration
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.events import (
     CellEvaluated,
@@ -25,11 +28,15 @@ from convergence_core.events import (
 )
 from convergence_core.records import Json, Params
 
+if TYPE_CHECKING:
+    from convergence_core.result import RunResult
+
 __all__ = [
     "AdaptersConfig",
     "AgentConfig",
     "ApiConfig",
     "CellEvaluated",
+    "Config",
     "ConvergenceConfig",
     "EvaluationConfig",
     "Evaluator",
@@ -47,11 +54,67 @@ __all__ = [
     "RunnerConfig",
     "SearchSpaceConfig",
     "StorageConfig",
+    "TestCases",
     "ThinkingStopped",
 ]
 
+
+class Evaluator(Protocol):
+    """What judges an answer, in the original's newer form.
+
+    A function ``f(result, expected, params, metric) -> float`` will do as well. Either may be
+    async.
+    """
+
+    def __call__(
+        self,
+        prediction: dict[str, Any],
+        expected: Any,
+        *,
+        context: dict[str, Any] | None = None,
+    ) -> dict[str, float]:
+        """Return metric → number; the answer is ``prediction["result"]``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizationResult:
+    """What a run found. The original's fields, also by key: ``result["best_config"]``."""
+
+    success: bool
+    """Whether there is a candidate to hand over."""
+    best_config: dict[str, Any]
+    """Parameters of the candidate handed over; empty without one."""
+    best_score: float
+    """Its mean reward in [0, 1] on held-out cases, else on search cases asked again, else as the
+    search saw it; NaN without a candidate. ``result.winner`` has all three with intervals."""
+    configs_generated: int
+    """Different candidates evaluated."""
+    generations_run: int
+    optimization_run_id: str
+    timestamp: datetime
+    """End of the run."""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What happened, cells left out: ``event`` and the fields of the event."""
+    error: str | None = None
+    """Why there is no candidate; ``None`` on success."""
+    result: "RunResult"
+    """Everything: intervals, held-out results, the defaults beside the winner, files."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field by name, as the original's examples do.
+
+        Raises:
+            KeyError: there is no such field.
+        """
+        if name not in self.__slots__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+
 OptimizationRunResult = OptimizationResult
 """The original's name of the result."""
+
 
 SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})
 """Metrics whose name says what is measured."""
@@ -284,3 +347,11 @@ class ConvergenceConfig(_Section):
 
 def _given(section: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in section.items() if value is not None}
+
+
+Config: TypeAlias = str | Path | Mapping[str, Any] | ConvergenceConfig | Configuration
+"""What ``run_optimization`` takes."""
+TestCases: TypeAlias = (
+    str | Path | Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
+)
+"""Test cases, a path to them, or a function that returns them."""

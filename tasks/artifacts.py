@@ -1,4 +1,4 @@
-"""What a run shows in Prefect: progress, leaderboard, learning curve and links.
+"""Artifacts of a run in Prefect: progress, leaderboard, learning curve, links.
 
 Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
 generation, never per evaluation, while its calls are under way: tables and pictures cost half a
@@ -42,12 +42,6 @@ _PROGRESS: dict[str, UUID] = {}
 _SHOWN: dict[str, float] = {}
 """Run → when they were last shown, or the run was, by the monotonic clock."""
 _PROGRESS_LOCK = threading.Lock()
-
-
-def _key(run: Run, what: str) -> str:
-    """Return an artifact key: artifacts of one key form a history over runs."""
-    name = "".join(c if c.isalnum() else "-" for c in run.record.name.lower())
-    return f"{name}-{what}"
 
 
 def notices(system: str) -> Callable[[RunNotice], None]:
@@ -100,27 +94,30 @@ def show_progress(run_id: str) -> None:
         update_progress_artifact(artifact_id=artifact_id, progress=_percent(run))
     if is_due:
         when = f"after generation {run.next_generation - 1:02d}"
-        _show_progress(run, collect_progress(run), when)
+        _show_findings(run, collect_progress(run), when)
 
 
 def show_result(run: Run, result: RunResult) -> None:
-    """Show the last standing, the report in words and where its files are."""
+    """Show the last findings, the report in words and where its files are."""
     with _PROGRESS_LOCK:
         artifact_id = _PROGRESS.pop(run.run_id, None)
         _SHOWN.pop(run.run_id, None)
     if artifact_id is not None:
         update_progress_artifact(artifact_id=artifact_id, progress=100.0)
-    _show_progress(run, result, "at its end")
-    create_markdown_artifact(
-        markdown=report_markdown(result), key=_key(run, "report"), description=run.label
-    )
+    _show_findings(run, result, "at its end")
+    _show_text(run, "report", report_markdown(result), run.label)
     page = result.files.get("report.html")
     if page is not None:
-        create_markdown_artifact(
-            markdown=report_place(run, Path(page).resolve()),
-            key=_key(run, "report-page"),
-            description=f"Report of {run.label}, on the machine that made it",
-        )
+        place = report_place(run, Path(page).resolve())
+        title = f"Report of {run.label}, on the machine that made it"
+        _show_text(run, "report-page", place, title)
+
+
+def show_rounds(run: Run) -> None:
+    """Show what rounds without an optimization came to."""
+    report = preference_report(run.store, run.run_id, run.record.name)
+    if report is not None:
+        _show_text(run, "preferences", markdown_of(preference_blocks(report)), f"Preferences of {run.label}")
 
 
 def report_place(run: Run, page: Path) -> str:
@@ -138,61 +135,45 @@ def report_place(run: Run, page: Path) -> str:
     )
 
 
+def _show_findings(run: Run, result: RunResult, when: str) -> None:
+    of = f"of {run.label} {when}"
+    picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
+    spent = spending(result, Limits.of(run.configuration.budget), run.spent)
+    racing = f"Racing {of}: who got how many cells"
+    _show_table(run, "leaderboard", leaderboard_rows(result, n=10), f"Leaderboard {of}")
+    curve = f"![learning curve](data:image/png;base64,{picture})"
+    _show_text(run, "learning-curve", curve, f"Learning curve {of}")
+    _show_text(run, "spend", markdown_of(spent), f"Spend {of}")
+    _show_table(run, "racing", racing_rows(run.store, result), racing)
+    if result.thinking is not None:
+        _show_text(run, "thoughts", markdown_of(thinking_blocks(result.thinking)), f"Thoughts {of}")
+    if result.preferences is not None:
+        preferences = markdown_of(preference_blocks(result.preferences))
+        _show_text(run, "preferences", preferences, f"Preferences {of}")
+
+
+def _show_text(run: Run, what: str, markdown: str, title: str) -> None:
+    create_markdown_artifact(markdown=markdown, key=_key(run, what), description=title)
+
+
+def _show_table(run: Run, what: str, rows: list[dict[str, str]], title: str) -> None:
+    """Show rows with the long name at the end: a page shows the first columns of a wide table."""
+    table = [
+        {name: text for name, text in row.items() if name != NAME} | {NAME: row[NAME]}
+        for row in rows
+    ]
+    create_table_artifact(table=table, key=_key(run, what), description=title)
+
+
+def _key(run: Run, what: str) -> str:
+    """Return an artifact key: artifacts of one key form a history over runs."""
+    name = "".join(c if c.isalnum() else "-" for c in run.record.name.lower())
+    return f"{name}-{what}"
+
+
 def _block(text: str) -> str:
     """Return text as a block of code, which a page offers to copy."""
     return "    " + " ".join(text.splitlines())
-
-
-def _show_progress(run: Run, result: RunResult, when: str) -> None:
-    create_table_artifact(
-        table=[_named_last(row) for row in leaderboard_rows(result, n=10)],
-        key=_key(run, "leaderboard"),
-        description=f"Leaderboard of {run.label} {when}",
-    )
-    picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
-    create_markdown_artifact(
-        markdown=f"![learning curve](data:image/png;base64,{picture})",
-        key=_key(run, "learning-curve"),
-        description=f"Learning curve of {run.label} {when}",
-    )
-    create_markdown_artifact(
-        markdown=markdown_of(spending(result, Limits.of(run.configuration.budget), run.spent)),
-        key=_key(run, "spend"),
-        description=f"Spend of {run.label} {when}",
-    )
-    create_table_artifact(
-        table=[_named_last(row) for row in racing_rows(run.store, result)],
-        key=_key(run, "racing"),
-        description=f"Racing of {run.label} {when}: who got how many cells",
-    )
-    if result.thinking is not None:
-        create_markdown_artifact(
-            markdown=markdown_of(thinking_blocks(result.thinking)),
-            key=_key(run, "thoughts"),
-            description=f"Thoughts of {run.label} {when}",
-        )
-    if result.preferences is not None:
-        create_markdown_artifact(
-            markdown=markdown_of(preference_blocks(result.preferences)),
-            key=_key(run, "preferences"),
-            description=f"Preferences of {run.label} {when}",
-        )
-
-
-def _named_last(row: dict[str, str]) -> dict[str, str]:
-    """Move the long name to the end: a page shows the first columns of a wide table."""
-    return {name: text for name, text in row.items() if name != NAME} | {NAME: row[NAME]}
-
-
-def show_rounds(run: Run) -> None:
-    """Show what rounds without an optimization came to."""
-    report = preference_report(run.store, run.run_id, run.record.name)
-    if report is not None:
-        create_markdown_artifact(
-            markdown=markdown_of(preference_blocks(report)),
-            key=_key(run, "preferences"),
-            description=f"Preferences of {run.label}",
-        )
 
 
 def _percent(run: Run) -> float:

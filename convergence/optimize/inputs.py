@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convergence.types import ConvergenceConfig
+from convergence.types import Config, ConvergenceConfig, TestCases
 from convergence_core.config import Configuration
 from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError, Problem
 from tasks.inputs.loader import load, load_mapping, read_config
 
 if TYPE_CHECKING:
-    from convergence.api import Config, TestCases
     from tasks.inputs.loader import Loaded
 
 ONE_EMPTY_CASE: list[dict[str, Any]] = [{"id": "empty", "input": {}}]
@@ -21,10 +20,10 @@ ONE_EMPTY_CASE: list[dict[str, Any]] = [{"id": "empty", "input": {}}]
 
 
 def load_config(
-    config: "Config",
+    config: Config,
     *,
     evaluator: Callable[..., Any] | str | None = None,
-    test_cases: "TestCases | None" = None,
+    test_cases: TestCases | None = None,
     local_function: Callable[..., Any] | str | None = None,
 ) -> "Loaded":
     """Return the configuration with what the caller gave in place of its parts.
@@ -58,7 +57,7 @@ def load_config(
     return load_mapping(mapping, base_dir, allow_callable=callables)
 
 
-def _mapping(config: "Config", *, has_evaluator: bool) -> tuple[dict[str, Any], Path]:
+def _mapping(config: Config, *, has_evaluator: bool) -> tuple[dict[str, Any], Path]:
     """Return the configuration as a mapping of our own, and where its paths start."""
     match config:
         case ConvergenceConfig():
@@ -95,7 +94,7 @@ def _read(path: Path) -> dict[str, Any]:
     return source.data
 
 
-def _put_test_cases(mapping: dict[str, Any], test_cases: "TestCases") -> None:
+def _put_test_cases(mapping: dict[str, Any], test_cases: TestCases) -> None:
     """Put test cases in place of the configuration's; its ``holdout`` stays."""
     evaluation = _section(mapping, "evaluation")
     old = evaluation.get("test_cases")
