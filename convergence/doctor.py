@@ -1,4 +1,4 @@
-"""What this machine can do: one finding per thing that an optimization leans on.
+"""Findings about this machine: one for each thing that an optimization leans on.
 
 Nothing is changed: the store's folder is tried with a file that is taken away again, and
 Prefect's settings are read in a process of their own, since importing it takes seconds.
@@ -7,6 +7,7 @@ Prefect's settings are read in a process of their own, since importing it takes 
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,14 @@ class Finding:
     """What to do; empty when all is well."""
 
 
+def _ok(check: str, found: str) -> Finding:
+    return Finding(check=check, level="ok", found=found)
+
+
+def _failed(check: str, found: str, fix: str) -> Finding:
+    return Finding(check=check, level="failed", found=found, fix=fix)
+
+
 def examine(*, store: Path, config: Path | None) -> list[Finding]:
     """Run all checks; ``config`` adds those of the environment variables that it names."""
     findings = [_python(), *_packages(), _ours(), _sqlite(), *_store(store), _prefect(), _zone()]
@@ -76,7 +85,7 @@ def examine(*, store: Path, config: Path | None) -> list[Finding]:
 
 def _python() -> Finding:
     found = f"{platform.python_version()} on {platform.system()}, {os.cpu_count()} processors"
-    return Finding(check="python", level="ok", found=found)
+    return _ok("python", found)
 
 
 def _packages() -> Iterator[Finding]:
@@ -87,20 +96,16 @@ def _packages() -> Iterator[Finding]:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        yield Finding(
-            check="packages",
-            level="failed",
-            found=f"missing: {', '.join(missing)}",
-            fix=f"pip install {' '.join(missing)}",
+        yield _failed(
+            "packages", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}"
         )
     else:
-        yield Finding(check="packages", level="ok", found=", ".join(found))
+        yield _ok("packages", ", ".join(found))
     if "fastapi" not in missing and _numbers(version("fastapi"))[:2] >= FASTAPI_LIMIT:
-        yield Finding(
-            check="fastapi",
-            level="failed",
-            found=f"{version('fastapi')}, with which Prefect 3.8's server fails",
-            fix='pip install "fastapi<0.150"',
+        yield _failed(
+            "fastapi",
+            f"{version('fastapi')}, with which Prefect 3.8's server fails",
+            'pip install "fastapi<0.150"',
         )
 
 
@@ -108,13 +113,11 @@ def _ours() -> Finding:
     try:
         check_packages(("convergence", "convergence_core", "flows", "tasks"))
     except ForeignPackageError as error:
-        return Finding(
-            check="own packages", level="failed", found="mixed with others", fix=str(error)
-        )
+        return _failed("own packages", "mixed with others", str(error))
     try:
         other = version("the-convergence")
     except PackageNotFoundError:
-        return Finding(check="own packages", level="ok", found="all of this distribution")
+        return _ok("own packages", "all of this distribution")
     return Finding(
         check="own packages",
         level="warning",
@@ -134,17 +137,14 @@ def _sqlite() -> Finding:
     try:
         import apsw  # noqa: PLC0415 - a native library: its absence is a finding
     except ImportError as error:
-        return Finding(
-            check="sqlite", level="failed", found=f"apsw: {error}", fix="pip install apsw"
-        )
+        return _failed("sqlite", f"apsw: {error}", "pip install apsw")
     ours = apsw.sqlite_lib_version()
     if wal_is_sound(ours):
-        return Finding(check="sqlite", level="ok", found=f"{ours} (apsw), WAL is sound")
-    return Finding(
-        check="sqlite",
-        level="failed",
-        found=f"{ours} (apsw) can lose committed calls in WAL mode",
-        fix='pip install "apsw>=3.51.3"',
+        return _ok("sqlite", f"{ours} (apsw), WAL is sound")
+    return _failed(
+        "sqlite",
+        f"{ours} (apsw) can lose committed calls in WAL mode",
+        'pip install "apsw>=3.51.3"',
     )
 
 
@@ -157,11 +157,10 @@ def _store(path: Path) -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=existing):
             free = shutil.disk_usage(existing).free
     except OSError as error:
-        yield Finding(
-            check="store",
-            level="failed",
-            found=f"{path} cannot be written: {error.strerror or error}",
-            fix="Set `storage.path` to a folder of yours, or use --store.",
+        yield _failed(
+            "store",
+            f"{path} cannot be written: {error.strerror or error}",
+            "Set `storage.path` to a folder of yours, or use --store.",
         )
         return
     level: Level = "ok" if free >= FEW_BYTES else "warning"
@@ -174,11 +173,10 @@ def _store(path: Path) -> Iterator[Finding]:
     )
     kind = _file_system(existing)
     if kind in NETWORK_FILE_SYSTEMS:
-        yield Finding(
-            check="store",
-            level="failed",
-            found=f"{path} is on a network disk ({kind}), where SQLite's journal is not safe",
-            fix="Set `storage.path` to a folder on a local disk.",
+        yield _failed(
+            "store",
+            f"{path} is on a network disk ({kind}), where SQLite's journal is not safe",
+            "Set `storage.path` to a folder on a local disk.",
         )
 
 
@@ -211,27 +209,24 @@ def _prefect() -> Finding:
         answer = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         detail = getattr(error, "stderr", None) or str(error)
-        return Finding(
-            check="prefect",
-            level="failed",
-            found=f"cannot be imported: {str(detail).strip().splitlines()[-1]}",
-            fix='pip install "prefect>=3.8.8,<3.9" "fastapi<0.150"',
+        return _failed(
+            "prefect",
+            f"cannot be imported: {str(detail).strip().splitlines()[-1]}",
+            'pip install "prefect>=3.8.8,<3.9" "fastapi<0.150"',
         )
     url = answer["api_url"]
     if not url:
-        return Finding(
-            check="prefect",
-            level="ok",
-            found=f"{answer['version']}, no server configured: each run starts its own for a while",
+        return _ok(
+            "prefect",
+            f"{answer['version']}, no server configured: each run starts its own for a while",
         )
     problem = _health(f"{url.rstrip('/')}/health")
     if problem is None:
-        return Finding(check="prefect", level="ok", found=f"{answer['version']}, server at {url}")
-    return Finding(
-        check="prefect",
-        level="failed",
-        found=f"{answer['version']}, but the server at {url} does not answer: {problem}",
-        fix="Start it (`prefect server start`), or unset PREFECT_API_URL "
+        return _ok("prefect", f"{answer['version']}, server at {url}")
+    return _failed(
+        "prefect",
+        f"{answer['version']}, but the server at {url} does not answer: {problem}",
+        "Start it (`prefect server start`), or unset PREFECT_API_URL "
         "(`prefect config unset PREFECT_API_URL`).",
     )
 
@@ -252,11 +247,7 @@ def _health(url: str) -> str | None:
 
 def _zone() -> Finding:
     now = datetime.now().astimezone()
-    return Finding(
-        check="time zone",
-        level="ok",
-        found=f"{now.tzname()} (UTC{now:%z}), now {now:%Y-%m-%d %H:%M}",
-    )
+    return _ok("time zone", f"{now.tzname()} (UTC{now:%z}), now {now:%Y-%m-%d %H:%M}")
 
 
 def _environment(config: Path) -> Iterator[Finding]:
@@ -267,33 +258,22 @@ def _environment(config: Path) -> Iterator[Finding]:
         loaded = load(config)
     except ConfigurationError as error:
         n = len(error.problems)
-        yield Finding(
-            check="configuration",
-            level="failed",
-            found=f"{config} has {n} problem{'' if n == 1 else 's'}",
-            fix=f"convergence validate {config}",
+        yield _failed(
+            "configuration",
+            f"{config} has {n} problem{'' if n == 1 else 's'}",
+            f"convergence validate {config}",
         )
         return
-    yield Finding(check="configuration", level="ok", found=str(config))
-    names = sorted(secret_names(loaded.configuration))
-    for name in names:
+    yield _ok("configuration", str(config))
+    for name in sorted(secret_names(loaded.configuration)):
         if os.environ.get(name):
-            yield Finding(check="environment", level="ok", found=f"{name} is set")
+            yield _ok("environment", f"{name} is set")
         else:
-            yield Finding(
-                check="environment",
-                level="failed",
-                found=f"{name} is not set, but {config} names it",
-                fix=f"export {name}=…",
+            yield _failed(
+                "environment", f"{name} is not set, but {config} names it", f"export {name}=…"
             )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Return a version's leading numbers."""
-    numbers = []
-    for part in text.split("."):
-        digits = "".join(character for character in part if character.isdigit())
-        if not part[:1].isdigit():
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
+    """Return the first three numbers of a version."""
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))

@@ -312,35 +312,28 @@ class ConvergenceConfig(_Section):
         return mapping
 
     def _refuse(self) -> None:
-        problems = []
-        if self.adapters is not None and self.adapters != AdaptersConfig():
-            problems.append(
-                Problem(
-                    key="adapters",
-                    rule="must be absent, for adapters are not applied",
-                    value="",
-                    fix="Shape requests and answers in a function of yours and give it as "
-                    "`local_function`.",
-                )
-            )
-        if self.agent is not None:
-            problems.append(
-                Problem(
-                    key="agent",
-                    rule="must be absent, for agent connectors are not available yet",
-                    value="",
-                    fix="Call the agent in a function of yours and give it as `local_function`.",
-                )
-            )
-        if self.storage is not None and self.storage.provider not in {None, "local"}:
-            problems.append(
-                Problem(
-                    key="storage.provider",
-                    rule="must be 'local'; others are not available yet",
-                    value=repr(self.storage.provider),
-                    fix="Remove it.",
-                )
-            )
+        """Raise if a part is asked for that is not available."""
+        adapts = self.adapters is not None and self.adapters != AdaptersConfig()
+        provider = None if self.storage is None else self.storage.provider
+        refusals = {
+            "adapters": adapts
+            and (
+                "must be absent, for adapters are not applied",
+                "Shape requests and answers in a function of yours and give it as `local_function`.",
+            ),
+            "agent": self.agent is not None
+            and (
+                "must be absent, for agent connectors are not available yet",
+                "Call the agent in a function of yours and give it as `local_function`.",
+            ),
+            "storage.provider": provider not in {None, "local"}
+            and ("must be 'local'; others are not available yet", "Remove it."),
+        }
+        problems = [
+            Problem(key=key, rule=why[0], value=repr(provider) if "." in key else "", fix=why[1])
+            for key, why in refusals.items()
+            if why
+        ]
         if problems:
             raise ConfigurationError(problems)
 

@@ -1,3 +1,3 @@
-"""When runs happen: deployments for Prefect workers and a one-process alternative."""
+"""Deployments for Prefect workers, and a one-process alternative."""
 
 CONVERGENCE_PACKAGE = "convergence-optimizer"

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from tasks.notify.notify_task import post
+from tasks.notify.notifier import post
 from tasks.secrets.process_redaction import redacted_errors
 
 

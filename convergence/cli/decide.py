@@ -220,7 +220,7 @@ def _result_of(record: "RunRecord") -> "RunResult":
 
 def _release(flow_run_id: str | None) -> None:
     """Let the flow run go on that waits for this adoption, where Prefect's server is known."""
-    from deployments.nightly.approval import release  # noqa: PLC0415 - only where one may wait
+    from deployments.nightly.services import release  # noqa: PLC0415 - only where one may wait
 
     if flow_run_id is None:
         return

@@ -1,14 +1,14 @@
-"""What a run shows while it goes on: a live line in a terminal, plain lines elsewhere.
+"""Progress of a run: a live line in a terminal, plain lines elsewhere.
 
-Both are listeners of ``convergence_core.events`` and write to standard error. Events come from
-several threads.
+Written to standard error by a listener of ``convergence_core.events``; events come from several
+threads.
 """
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from convergence_core.events import (
     BudgetWarned,
@@ -37,36 +37,20 @@ PLAIN_INTERVAL_S = 30.0
 """Without a terminal: seconds between lines within one generation."""
 
 
-class Screen(Protocol):
-    """Where lines go; the last may be replaced while the run goes on."""
+class Screen:
+    """Shows nothing; what ``--quiet`` and ``--json`` ask for, and the base of what shows."""
 
     def line(self, text: str, style: str = "") -> None:
         """Write a line that stays."""
-        ...
 
     def status(self, text: str, done: int, total: int) -> None:
         """Show where the run stands, in place of what was shown before."""
-        ...
 
     def close(self) -> None:
         """Remove the status."""
-        ...
 
 
-class NoDisplay:
-    """Shows nothing; what ``--quiet`` and ``--json`` ask for."""
-
-    def line(self, text: str, style: str = "") -> None:
-        """Write nothing."""
-
-    def status(self, text: str, done: int, total: int) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Leave all as it is."""
-
-
-class PlainScreen:
+class PlainScreen(Screen):
     """Lines only, for files and logs; a status line now and then."""
 
     def __init__(
@@ -88,11 +72,8 @@ class PlainScreen:
         if self._clock() >= self._next:
             self.line(text)
 
-    def close(self) -> None:
-        """There is nothing to remove."""
 
-
-class LiveScreen:
+class LiveScreen(Screen):
     """Lines above a bar that moves."""
 
     def __init__(self, console: "Console") -> None:
@@ -206,15 +187,14 @@ class ProgressDisplay:
         self._screen.line(
             f"{event.label}: {event.algorithm}, up to {generations}, {cases}", style="bold"
         )
-        if event.warm_start is not None:
-            self._screen.line(event.warm_start)
-        if event.continues is not None:
-            self._screen.line(event.continues)
+        for text in (event.warm_start, event.continues):
+            if text is not None:
+                self._screen.line(text)
         if event.resumed_from:
             done = count(event.resumed_from, "generation")
             self._screen.line(f"resumed after {done}; finished calls are not made again")
         if event.maybe_paid:
-            for line in told_maybe_paid(event.maybe_paid):
+            for line in describe_maybe_paid(event.maybe_paid):
                 self._screen.line(line, style="yellow")
 
     def _on_plan(self, event: GenerationStarted) -> None:
@@ -272,7 +252,7 @@ class ProgressDisplay:
 def open_screen(*, quiet: bool) -> Screen:
     """Return the screen that suits standard error."""
     if quiet:
-        return NoDisplay()
+        return Screen()
     from convergence.cli.console import err  # noqa: PLC0415 - brings Rich
 
     console = err()
@@ -281,7 +261,7 @@ def open_screen(*, quiet: bool) -> Screen:
     return PlainScreen(lambda text: console.print(text, markup=False))
 
 
-def told_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
+def describe_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
     """Return lines that say which calls nobody saw the end of, and what they may have cost."""
     known = [call.max_usd for call in calls if call.max_usd is not None]
     worst = f", at most ${sum(known):.4f}" if known else ""
@@ -312,11 +292,11 @@ def duration(seconds: float) -> str:
 
 def shown_params(params: Mapping[str, object], n: int = MANY_PARAMS) -> str:
     """Return the first parameters of a candidate on one short line."""
-    shown = []
-    for name, value in list(params.items())[:n]:
-        shown.append(f"{name}={shown_value(value, digits=4, longest=LONGEST_PARAM)}")
-    more = len(params) - n
-    return " ".join(shown) + (f" +{more} more" if more > 0 else "")
+    shown = [
+        f"{name}={shown_value(value, digits=4, longest=LONGEST_PARAM)}"
+        for name, value in list(params.items())[:n]
+    ]
+    return " ".join([*shown, *([f"+{len(params) - n} more"] if len(params) > n else [])])
 
 
 def shown_value(value: object, *, digits: int, longest: int) -> str:

@@ -1,1 +1,1 @@
-"""The orchestrated side: deployments on a Prefect server, and server and worker of a laptop."""
+"""Deployments on a Prefect server, and the server and worker of one machine."""

@@ -1,12 +1,16 @@
-"""Which deployments there are, as data: what ``convergence deploy`` makes and ``serve`` serves."""
+"""Deployments of a system, as data: what ``convergence deploy`` makes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 HEARTBEAT_S = 30
 """Seconds between two signs of life of a deployed run; Prefect takes none below this."""
+ZOMBIE_S = 3 * HEARTBEAT_S
+"""Without a sign of life for so long, a run that gave one counts as crashed."""
+ZOMBIES = "convergence: crash runs that give no sign of life"
+"""Name of the automation that crashes them."""
 JOB_ENVIRONMENT: Mapping[str, str] = {
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
     "DO_NOT_TRACK": "1",
@@ -15,18 +19,18 @@ JOB_ENVIRONMENT: Mapping[str, str] = {
 }
 """What every process of a deployed run finds in its environment."""
 ALERTS = "alerts"
-"""Name of the deployment that tells people."""
+"""Name of the deployment that notifies people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
-    """Who is told, by the names of environment variables of the worker that hold their addresses."""
+    """Who is notified: environment variables of the worker that hold addresses."""
 
     webhook_env: str | None = None
     slack_env: str | None = None
 
     def __bool__(self) -> bool:
-        """Whether anybody is told."""
+        """Whether anybody is notified."""
         return self.webhook_env is not None or self.slack_env is not None
 
 
@@ -43,7 +47,7 @@ class Planned:
     """``None``: started by hand."""
     is_active: bool = True
     """Whether its schedule is on; an inactive one can be switched on on Prefect's page."""
-    tags: tuple[str, ...] = field(default=("convergence",))
+    tags: tuple[str, ...] = ()
 
     @property
     def flow_name(self) -> str:
@@ -76,57 +80,60 @@ def plan(
         cron: when it is optimized.
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
-        notified: who is told when something happens; nobody: there is no deployment for it.
+        notified: who is notified when something happens; nobody: there is no deployment for it.
         suffix: appended to each name, so that several systems have deployments of their own.
     """
-    tags = ("convergence", f"system:{system}")
-    telling = Planned(
-        entrypoint="flows.notify.notify",
-        name=f"{ALERTS}{suffix}",
-        description=f"Tell people what happened to {system}; automations start it.",
-        parameters={"webhook_env": notified.webhook_env, "slack_env": notified.slack_env},
-        tags=(*tags, ALERTS),
-    )
-    return (
+    of_config, of_store = {"config": str(config)}, {"store": str(store)}
+    planned = [
         Planned(
             entrypoint="flows.optimize.optimize",
-            name=f"nightly{suffix}",
+            name="nightly",
             description=f"Optimize {system} every night; parameters override its configuration.",
-            parameters={"config": str(config)},
+            parameters=of_config,
             cron=cron,
-            tags=(*tags, "nightly"),
         ),
         Planned(
             entrypoint="flows.optimize.optimize",
-            name=f"adhoc{suffix}",
+            name="adhoc",
             description=f"Optimize {system} now, with the parameters of your choice.",
-            parameters={"config": str(config), "resume": "never"},
-            tags=(*tags, "adhoc"),
+            parameters={**of_config, "resume": "never"},
         ),
         Planned(
             entrypoint="flows.fold.fold",
-            name=f"hourly{suffix}",
-            description=f"Bring the decisions and rewards of {system} home and look at them.",
-            parameters={"store": str(store), "drift_events": True},
+            name="hourly",
+            description=f"Export the decisions and rewards of {system}; update its gates.",
+            parameters={**of_store, "drift_events": True},
             cron="0 * * * *",
-            tags=(*tags, "hourly"),
         ),
         Planned(
             entrypoint="flows.maintain.maintain",
-            name=f"daily{suffix}",
+            name="daily",
             description=f"Sweep, check and, with keep_days, thin out the store of {system}.",
-            parameters={"store": str(store), "keep_days": keep_days},
+            parameters={**of_store, "keep_days": keep_days},
             cron="30 4 * * *",
-            tags=(*tags, "daily"),
         ),
         Planned(
             entrypoint="flows.sao.sao",
-            name=f"weekly{suffix}",
+            name="weekly",
             description=f"Write preferences for {system}, on the evidence of its newest run.",
-            parameters={"config": str(config)},
+            parameters=of_config,
             cron="0 5 * * 0",
             is_active=writes_preferences,
-            tags=(*tags, "weekly"),
         ),
-        *((telling,) if notified else ()),
+    ]
+    if notified:
+        planned.append(
+            Planned(
+                entrypoint="flows.notify.notify",
+                name=ALERTS,
+                description=f"Tell people what happened to {system}; automations start it.",
+                parameters={
+                    "webhook_env": notified.webhook_env,
+                    "slack_env": notified.slack_env,
+                },
+            )
+        )
+    tags = ("convergence", f"system:{system}")
+    return tuple(
+        replace(one, name=f"{one.name}{suffix}", tags=(*tags, one.name)) for one in planned
     )

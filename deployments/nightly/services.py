@@ -1,4 +1,4 @@
-"""Prefect's server and a worker for one machine, in the background: ``convergence up`` and ``down``.
+"""Prefect's server and a worker of one machine, in the background.
 
 What was started is written into a file of Prefect's home with each process's number and start, so
 that nothing else is ever ended in its place. Both processes outlive the terminal.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.errors import PrefectServerError
 from tasks.prefect_support.settings import SERVER_PROFILE
@@ -26,6 +26,9 @@ START_S: Final = 120.0
 STOP_S: Final = 20.0
 """What a process has to end by itself, before it is killed."""
 _LOOK_S: Final = 0.1
+Release: TypeAlias = Literal["released", "nobody", "unreachable"]
+"""Whether a flow run that waited for a person goes on; ``nobody``: it waits for nothing, or no server is
+known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +62,12 @@ def home() -> Path:
 def running(folder: Path) -> Services | None:
     """Return what was started from this home and never ended; ``None``: nothing."""
     try:
-        told = json.loads((folder / "convergence.json").read_text("utf-8"))
+        found = json.loads((folder / "convergence.json").read_text("utf-8"))
         return Services(
-            url=told["url"],
-            pool=told["pool"],
-            server=ProcessMark(**told["server"]),
-            worker=ProcessMark(**told["worker"]),
+            url=found["url"],
+            pool=found["pool"],
+            server=ProcessMark(**found["server"]),
+            worker=ProcessMark(**found["worker"]),
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -79,6 +82,29 @@ def api_url() -> str | None:
         return url
     found = running(home())
     return found.api_url if found is not None and found.are_alive else None
+
+
+def release(flow_run_id: str) -> Release:
+    """Let a flow run go on that waits for an adoption which has happened."""
+    from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
+
+    prepare(quiet=True)
+    url = api_url()
+    if url is None:
+        return "nobody"
+    import httpx  # noqa: PLC0415 - comes with Prefect's client
+    from prefect.exceptions import ObjectNotFound  # noqa: PLC0415 - takes seconds
+    from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: PLC0415 - as above
+
+    from tasks.run.approval import release as release_there  # noqa: PLC0415 - as above
+
+    with temporary_settings(updates={PREFECT_API_URL: url}):
+        try:
+            return "released" if release_there(flow_run_id) else "nobody"
+        except ObjectNotFound:  # it belongs to another server
+            return "nobody"
+        except httpx.TransportError:
+            return "unreachable"
 
 
 def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> Services:
@@ -119,8 +145,7 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
                 _end(started)
             raise
     services = Services(url=url, pool=pool, server=server, worker=worker)
-    text = json.dumps({**asdict(services)})
-    write_file(folder / "convergence.json", text)
+    write_file(folder / "convergence.json", json.dumps(asdict(services)))
     return services
 
 

@@ -1,4 +1,4 @@
-"""Send a short text where a person reads it: to a webhook, or to one that speaks Slack's form.
+"""Notices to people: short texts for a webhook, or for one that takes Slack's form.
 
 An address is a secret, for whoever has it may write there. So it is named by its environment
 variable, read where it is used, and no error shows it.
@@ -6,12 +6,15 @@ variable, read where it is used, and no error shows it.
 
 import os
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import httpx
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
 
-from convergence_core.errors import ConfigurationError, NotificationError, Problem
-from tasks.secrets.process_redaction import hide
+from convergence_core.errors import ConfigurationError, NotificationError
+from tasks.secrets.process_redaction import hide, redacted_errors
 from tasks.secrets.redaction import Redactor
 
 Form: TypeAlias = Literal["webhook", "slack"]
@@ -24,7 +27,7 @@ _HTTP_SERVER = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What is told."""
+    """A text for people."""
 
     event: str
     """Name of what happened, e.g. ``convergence.drift``."""
@@ -49,16 +52,9 @@ def send(notice: Notice, env_name: str, form: Form) -> None:
     hide(Redactor([env_name]))
     if not url.startswith(("https://", "http://")):
         rule = "must hold an address that begins with https://"
-        raise ConfigurationError(
-            [
-                Problem(
-                    key=env_name,
-                    rule=rule if url else "must be set where the worker runs",
-                    value="",
-                    fix=f"Set it before the worker starts: `export {env_name}=https://…`.",
-                )
-            ]
-        )
+        rule = rule if url else "must be set where the worker runs"
+        fix = f"Set it before the worker starts: `export {env_name}=https://…`."
+        raise ConfigurationError.of(env_name, rule, fix)
     try:
         # The answer's body says nothing that is needed, and is left where it is.
         with httpx.stream("POST", url, json=notice.body(form), timeout=TIMEOUT_S) as answer:
@@ -74,3 +70,27 @@ def send(notice: Notice, env_name: str, form: Form) -> None:
     if not httpx.codes.is_success(status):
         may_pass = status == _HTTP_MAY_PASS or status >= _HTTP_SERVER
         raise NotificationError(f"{env_name}: its address answered {status}", may_pass=may_pass)
+
+
+def may_pass(_task: object, _run: TaskRun, state: State[Any]) -> bool:
+    """Whether another try may succeed."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, NotificationError) and error.may_pass
+
+
+@task(
+    task_run_name="post to {env_name}",
+    cache_policy=NO_CACHE,
+    retries=4,
+    retry_delay_seconds=[1, 5, 20, 60],
+    retry_condition_fn=may_pass,
+)
+@redacted_errors()
+def post(event: str, system: str, text: str, env_name: str, form: Form) -> None:
+    """Send one notice to the address in an environment variable.
+
+    Raises:
+        ConfigurationError: the variable is not set, or holds no address.
+        NotificationError: the notice did not arrive.
+    """
+    send(Notice(event=event, system=system, text=text), env_name, form)

@@ -1,4 +1,4 @@
-"""What happens to an optimized system, as Prefect events: automations start on them.
+"""Prefect events of an optimized system, on which automations start.
 
 The resource of each is the system, ``convergence.system.NAME``; the payload's ``text`` says it to
 people. ``convergence deploy`` makes automations that pass these texts on.

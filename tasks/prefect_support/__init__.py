@@ -1,1 +1,1 @@
-"""Prefect's plumbing: settings, temporary server, signs of life, names, subflows left behind."""
+"""Plumbing of Prefect: settings, temporary server, heartbeats, names, orphans."""

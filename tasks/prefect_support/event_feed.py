@@ -1,4 +1,4 @@
-"""What Prefect's server keeps in its feed of events: of task runs only what went wrong.
+"""Feed of events of Prefect's server: of task runs only what went wrong.
 
 A client sends three events of each task run: Pending, Running, Completed. The recorder makes the task
 run and its states of them, triggers of automations and live subscribers see them pass, and its event

@@ -10,7 +10,7 @@ from prefect.utilities.annotations import quote
 
 from tasks.prefect_support.garbage_collection import collecting_rarely
 from tasks.prefect_support.heartbeats import beating, flows_beat_themselves
-from tasks.prefect_support.orphans import cancelling_what_never_began
+from tasks.prefect_support.orphans import cancelling_pending_subflows
 from tasks.run.active_runs import is_open, run_of
 from tasks.run.run import Run
 from tasks.secrets.process_redaction import redacted_errors
@@ -45,7 +45,7 @@ def attended() -> Iterator[None]:
 @contextlib.contextmanager
 def attended_run(run: Run) -> Iterator[None]:
     """Enter a run whose subflows beat themselves, and leave none of them pending."""
-    with cancelling_what_never_began(run.run_id), run, flows_beat_themselves():
+    with cancelling_pending_subflows(run.run_id), run, flows_beat_themselves():
         yield
 
 

@@ -1,4 +1,4 @@
-"""How often Python looks for garbage in cycles.
+"""Garbage collection of cycles, made rarer.
 
 By its default it does after every 700 objects more that hold others, among the youngest of them. Our
 processes and Prefect's server make such objects by the ten thousand, for each statement that

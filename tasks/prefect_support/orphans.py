@@ -1,4 +1,4 @@
-"""What a run that is ended from outside leaves on Prefect's page.
+"""Orphans: pending subflows of a run that was ended from outside.
 
 A flow run that is told to end ends its subflows as it is left, but for one that was only just made: it
 would stay pending for good, since nobody runs it any more and it never gave a sign of life. So would one
@@ -37,7 +37,7 @@ _PENDING_SUBFLOWS: Final = FlowRunFilter(
 
 
 @contextlib.contextmanager
-def cancelling_what_never_began(run_id: str) -> Iterator[None]:
+def cancelling_pending_subflows(run_id: str) -> Iterator[None]:
     """Cancel pending subflows of a run: an earlier process's now, ours when a signal leaves the block."""
     _cancel_pending_of(run_id)
     try:
@@ -54,7 +54,7 @@ def cancel_orphans() -> int:
     The parent of a killed process is over once the server has missed its signs of life.
     """
     n_cancelled = 0
-    with _talking_to_the_server() as client:
+    with _client() as client:
         for found in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
             parents = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(
@@ -73,14 +73,14 @@ def cancel_orphans() -> int:
 
 
 def _cancel_pending_of(run_id: str) -> None:
-    with _talking_to_the_server() as client:
+    with _client() as client:
         for found in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
             if found.parameters.get("run_id") == run_id:
                 _cancel(client, found)
 
 
 @contextlib.contextmanager
-def _talking_to_the_server() -> Iterator[SyncPrefectClient]:
+def _client() -> Iterator[SyncPrefectClient]:
     """Give a client; what it cannot do is no reason for a run to fail."""
     try:
         with get_client(sync_client=True) as client:

@@ -1,18 +1,34 @@
-"""Run a module as a program, as ``python -m`` does, in a process set up for a busy server.
+"""Modules run as programs, in a process set up for a busy server.
 
     python -m tasks.prefect_support.program prefect server start
 
-Python then looks for garbage in cycles less often (``tasks.prefect_support.garbage_collection``), and a Prefect server
-keeps less of task runs in its feed of events (``tasks.prefect_support.event_feed``): no variable of Python's or of
-Prefect's can tell them. One that is to end with its parent does (``tasks.prefect_support.parent_watch``).
+As ``python -m`` does, but Python looks for garbage in cycles less often
+(``tasks.prefect_support.garbage_collection``), a Prefect server keeps less of task runs in its feed
+of events (``tasks.prefect_support.event_feed``), and a process that its environment names a parent
+to ends soon after it, also after ``kill -9``: no variable of Python's or of Prefect's can tell them.
+
+The dead cannot clean up after themselves, so the process looks at its parent's number, which the kernel
+changes when the parent dies. A pipe would say so too, but a fork of the parent can keep its end open;
+and Linux's parent-death signal fires when the *thread* that started the process ends.
 """
 
+import os
 import runpy
+import signal
 import sys
+import threading
+import time
+from typing import Final
 
 from tasks.prefect_support.event_feed import is_server, keep_what_went_wrong
 from tasks.prefect_support.garbage_collection import collect_rarely
-from tasks.prefect_support.parent_watch import end_with_parent
+
+PARENT: Final = "CONVERGENCE_PARENT"
+"""Variable of the environment that holds the number of the process it must not outlive."""
+LOOK_S: Final = 0.5
+"""Pause between two looks."""
+GRACE_S: Final = 5.0
+"""What the process has to end by itself, before it is killed."""
 
 
 def main() -> None:
@@ -25,6 +41,24 @@ def main() -> None:
     if is_server(sys.argv):
         keep_what_went_wrong()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def end_with_parent() -> None:
+    """Let this process end soon after the parent that its environment names; none: do nothing.
+
+    A parent that died before this was called is found as well.
+    """
+    parent = os.environ.pop(PARENT, "")  # not for children of our own
+    if parent:
+        threading.Thread(target=_watch, args=(int(parent),), name="watcher", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Application of a temporary Prefect server: Prefect's own, started by one process at a time.
+"""Application of a temporary Prefect server, started by one process at a time.
 
 At its start a server brings its database up to date and registers what it ships. Several that begin a
 new database together would each create the same tables, and all but one would end.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from convergence_core.errors import PrefectServerError
-from tasks.prefect_support.parent_watch import PARENT
+from tasks.prefect_support.program import PARENT
 
 _OF_A_TEMPORARY_SERVER = {
     "PREFECT_UI_ENABLED": "0",

@@ -32,7 +32,7 @@ TASKS_WITH_PREFECT = {
     "steps.py",
     "artifacts.py",
     "system_events.py",
-    "notify_task.py",
+    "notifier.py",
     "approval.py",
 }
 

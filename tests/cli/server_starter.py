@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from tasks.prefect_support.parent_watch import PARENT
+from tasks.prefect_support.program import PARENT
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":

@@ -10,6 +10,7 @@ from convergence.optimize.progress import (
     LiveScreen,
     PlainScreen,
     ProgressDisplay,
+    Screen,
     duration,
     shown_params,
 )
@@ -37,7 +38,7 @@ class Clock:
         return self.now
 
 
-class Recorder:
+class Recorder(Screen):
     """A screen that remembers."""
 
     def __init__(self) -> None:

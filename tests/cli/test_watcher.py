@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.prefect_support.parent_watch import PARENT
+from tasks.prefect_support.program import PARENT
 from tests.cli.test_running import ROOT, Session, calls, wait_for_calls, write_project
 from tests.support.children import start_child
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.nightly.automations import ZOMBIE_S
+from deployments.nightly.plan import ZOMBIE_S
 from tasks.store import ParquetStore
 from tests.cli.test_watcher import children_of
 from tests.store.postgres_server import postgres_server

@@ -63,11 +63,11 @@ def made() -> Iterator[dict[str, UUID]]:
 def test_a_signal_cancels_what_was_made_and_never_began_and_nothing_else(error, made):
     from prefect import flow
 
-    from tasks.prefect_support.orphans import cancelling_what_never_began
+    from tasks.prefect_support.orphans import cancelling_pending_subflows
 
     @flow
     def outer() -> None:
-        with cancelling_what_never_began("R1"), pending_subflows() as found:
+        with cancelling_pending_subflows("R1"), pending_subflows() as found:
             made.update(found)
             raise error
 
@@ -80,7 +80,7 @@ def test_a_signal_cancels_what_was_made_and_never_began_and_nothing_else(error, 
 def test_what_a_killed_process_had_made_is_cancelled_by_whoever_goes_on_with_its_run(made):
     from prefect import flow
 
-    from tasks.prefect_support.orphans import cancelling_what_never_began
+    from tasks.prefect_support.orphans import cancelling_pending_subflows
 
     @flow
     def killed() -> None:
@@ -88,7 +88,7 @@ def test_what_a_killed_process_had_made_is_cancelled_by_whoever_goes_on_with_its
             made.update(found)
 
     killed()
-    with cancelling_what_never_began("R1"):
+    with cancelling_pending_subflows("R1"):
         states = states_of(made)
     assert states == {"own": "Cancelled", "another's": "Pending", "on its own": "Pending"}
 

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from deployments.nightly import services
-from deployments.nightly.automations import GHOSTS, ZOMBIE_S
-from deployments.nightly.deploy import deploy
-from deployments.nightly.plan import Notified, plan
+from deployments.nightly.plan import ZOMBIE_S, ZOMBIES, Notified, plan
 from tasks.store import ParquetStore
 from tasks.store.journal.process_marks import process
 from tests.cli.test_watcher import children_of
@@ -160,6 +158,8 @@ def test_a_run_killed_with_its_worker_is_told_crashed_and_taken_up_by_the_next(
 @pytest.mark.prefect
 @pytest.mark.slow
 def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
+    from deployments.nightly.deploy import deploy
+
     place: dict[str, Any] = {
         "pool": "twice", "folder": tmp_path, "system": "s", "suffix": "-twice"
     }  # fmt: skip
@@ -175,7 +175,7 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     planned = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice")
     deploy(planned, timezone="UTC", **place)
     assert asyncio.run(automations("convergence-twice: ")) == [], "nobody is to be told any more"
-    assert asyncio.run(automations(GHOSTS)) == [GHOSTS]
+    assert asyncio.run(automations(ZOMBIES)) == [ZOMBIES]
     found = asyncio.run(deployed("-twice"))
     assert {d.name for d in found} == {
         f"{name}-twice" for name in ("nightly", "adhoc", "hourly", "daily", "weekly")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence.optimize.progress import ProgressDisplay
+from convergence.optimize.progress import ProgressDisplay, Screen
 from convergence_core.errors import ResumeError, RunInterruptedError
 from convergence_core.events import Event, GenerationFinished, RunStarted
 from convergence_core.result import RunResult
@@ -165,7 +165,7 @@ def test_an_earlier_run_that_is_gone_is_an_error_that_says_so(folder: Path):
         go_on(folder, second.run_id)
 
 
-class Lines:
+class Lines(Screen):
     """A screen that keeps its lines."""
 
     def __init__(self) -> None:
