@@ -105,7 +105,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
             notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),
             suffix=suffix,
         )
-        done = deploy.deploy(
+        automations = deploy.deploy(
             planned,
             pool=pool,
             timezone=timezone,
@@ -114,8 +114,13 @@ def deploy(  # noqa: PLR0917 - Typer's options
             suffix=suffix,
         )
     if as_json:
-        names = ("pool", "deployments", "automations")
-        console.answer_json({name: getattr(done, name) for name in names})
+        console.answer_json(
+            {
+                "pool": pool,
+                "deployments": [one.full_name for one in planned],
+                "automations": list(automations),
+            }
+        )
         return
     for one in planned:
         when = "by hand" if one.cron is None else f"{one.cron} {timezone}"

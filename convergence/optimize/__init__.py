@@ -1,1 +1,1 @@
-"""What the Python interface and the command line share to execute a run."""
+"""Execution of a run, for the Python interface and the command line."""

@@ -1,4 +1,4 @@
-"""What the Python interface is given, made into a loaded configuration."""
+"""Inputs of the Python interface, made into a loaded configuration."""
 
 import copy
 import json
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from convergence.types import Config, ConvergenceConfig, TestCases
 from convergence_core.config import Configuration
 from convergence_core.config.source import read_yaml
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from tasks.inputs.loader import load, load_mapping, read_config
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def load_config(
     for name, value in functions.items():
         if value is not None and not isinstance(value, str) and not callable(value):
             rule = "must be a callable, or name one as 'module.function'"
-            raise _wrong(name, rule, type(value).__name__, "Pass the function itself.")
+            raise ConfigurationError.of(
+                name, rule, "Pass the function itself.", value=type(value).__name__
+            )
     given = (evaluator, test_cases, local_function)
     if isinstance(config, str | Path) and all(value is None for value in given):
         return load(config)
@@ -57,7 +59,7 @@ def load_config(
     return load_mapping(mapping, base_dir, allow_callable=callables)
 
 
-def _mapping(config: Config, *, has_evaluator: bool) -> tuple[dict[str, Any], Path]:
+def _mapping(config: object, *, has_evaluator: bool) -> tuple[dict[str, Any], Path]:
     """Return the configuration as a mapping of our own, and where its paths start."""
     match config:
         case ConvergenceConfig():
@@ -74,12 +76,10 @@ def _mapping(config: Config, *, has_evaluator: bool) -> tuple[dict[str, Any], Pa
             return sections, Path()
         case str() | Path():
             return _read(Path(config)), Path(config).parent
-    raise _wrong(
-        "config",
-        "must be a path, a mapping or a ConvergenceConfig",
-        type(config).__name__,
-        "See convergence.types.",
-    )
+        case _:
+            rule = "must be a path, a mapping or a ConvergenceConfig"
+            fix = "See convergence.types."
+            raise ConfigurationError.of("config", rule, fix, value=type(config).__name__)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -88,9 +88,8 @@ def _read(path: Path) -> dict[str, Any]:
     if source.problems:
         raise ConfigurationError(source.problems)
     if not isinstance(source.data, dict):
-        raise _wrong(
-            "", "the file must be a mapping of sections", str(path), "See `convergence init`."
-        )
+        rule = "the file must be a mapping of sections"
+        raise ConfigurationError.of("", rule, "See `convergence init`.", value=str(path))
     return source.data
 
 
@@ -104,9 +103,9 @@ def _put_test_cases(mapping: dict[str, Any], test_cases: TestCases) -> None:
         return
     cases: object = test_cases() if callable(test_cases) else test_cases
     if not isinstance(cases, Iterable):
-        fix = "See `convergence.api.TestCases`."
         rule = "must be cases, a path to them, or a function that returns them"
-        raise _wrong("test_cases", rule, type(cases).__name__, fix)
+        fix = "See `convergence.api.TestCases`."
+        raise ConfigurationError.of("test_cases", rule, fix, value=type(cases).__name__)
     evaluation["test_cases"] = {**kept, "inline": [_case(case) for case in cases]}
 
 
@@ -133,21 +132,15 @@ def _split(path: str, argument: str) -> tuple[str, str]:
     module, _, name = path.rpartition(":" if ":" in path else ".")
     if module and name:
         return module, name
-    raise _wrong(
-        argument,
-        "must be a callable, 'module.function' or 'file.py:function'",
-        repr(path),
-        "Name the module and the function in it.",
-    )
+    rule = "must be a callable, 'module.function' or 'file.py:function'"
+    fix = "Name the module and the function in it."
+    raise ConfigurationError.of(argument, rule, fix, value=repr(path))
 
 
 def _section(mapping: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a section of the mapping to change, made if it is absent."""
     section = mapping.setdefault(name, {})
     if not isinstance(section, dict):
-        raise _wrong(name, "must be a mapping", repr(section)[:80], "Write its keys below it.")
+        fix = "Write its keys below it."
+        raise ConfigurationError.of(name, "must be a mapping", fix, value=repr(section)[:80])
     return section
-
-
-def _wrong(key: str, rule: str, value: str, fix: str) -> ConfigurationError:
-    return ConfigurationError([Problem(key=key, rule=rule, value=value, fix=fix)])

@@ -6,7 +6,6 @@ name. So the server never learns it, and any server will do.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,19 +18,16 @@ from deployments.nightly.plan import ZOMBIE_S, ZOMBIES
 from tasks.notify.system_events import BUDGET, DRIFT, GATE, SHARE, resource_of
 from tasks.prefect_support.heartbeats import BEAT
 
-WARNED_SHARE = "80"
-"""Percent of a limit at which people are notified."""
+_NAME = "convergence{}: tell of {}"
+_FAILURE = "a failure"
+_EVENTS: Mapping[str, tuple[str, dict[str, str]]] = {
+    "a gate passed": (GATE, {}),
+    "drift": (DRIFT, {}),
+    "a budget nearly spent": (BUDGET, {SHARE: "80"}),  # percent of a limit
+}
+"""What people are notified of → event and labels of its resource."""
 _QUIET = ("Completed", "Failed", "Cancelled", "Crashed", "Suspended", "Paused")
 """States of a flow run that gives no sign of life, a suspended one since it waits for a person."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeAutomations:
-    """The automations that notify people of one system."""
-
-    wanted: tuple[Automation, ...]
-    unwanted: tuple[str, ...]
-    """Names of those that should not be there."""
 
 
 def crash_zombies() -> Automation:
@@ -58,56 +54,50 @@ def crash_zombies() -> Automation:
     )
 
 
+def notice_names(suffix: str) -> set[str]:
+    """Return the names of the automations that ``notices`` makes."""
+    return {_NAME.format(suffix, what) for what in (*_EVENTS, _FAILURE)}
+
+
 def notices(
-    system: str, suffix: str, *, watched: Sequence[UUID], alerts: UUID | None
-) -> NoticeAutomations:
+    system: str, suffix: str, *, watched: Sequence[UUID], alerts: UUID
+) -> list[Automation]:
     """Return what notifies people: a gate passed, drift, a budget nearly spent, a failure.
 
     Args:
         system: its name.
         suffix: of its deployments' names; also of the automations'.
         watched: deployments whose failures count.
-        alerts: deployment that notifies; ``None``: nobody is to be notified.
+        alerts: deployment that notifies.
     """
+    name = {what: _NAME.format(suffix, what) for what in (*_EVENTS, _FAILURE)}
     resource = {"prefect.resource.id": resource_of(system)}
     text = "{{ event.payload.text }}"
+    on_events = [
+        _automation(name[what], system, alerts, text, expect={event}, match=resource | labels)
+        for what, (event, labels) in _EVENTS.items()
+    ]
     failure = (
         "{{ flow.name }} of " + system + ": the flow run {{ flow_run.name }} ended as "
         "{{ flow_run.state.name }}. {{ flow_run.state.message }}"
     )
-    what_to_trigger: dict[str, tuple[str, dict[str, Any]]] = {
-        "a gate passed": (text, {"expect": {GATE}, "match": resource}),
-        "drift": (text, {"expect": {DRIFT}, "match": resource}),
-        "a budget nearly spent": (
-            text,
-            {"expect": {BUDGET}, "match": {**resource, SHARE: WARNED_SHARE}},
-        ),
-        "a failure": (
-            failure,
-            {
-                "expect": {"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
-                "match": {"prefect.resource.id": "prefect.flow-run.*"},
-                # Of deployments alone: the generations of a failed night fail with it.
-                "match_related": {
-                    "prefect.resource.role": "deployment",
-                    "prefect.resource.id": [f"prefect.deployment.{one}" for one in watched],
-                },
-            },
-        ),
-    }
-    names = {what: f"convergence{suffix}: tell of {what}" for what in what_to_trigger}
-    if alerts is None:
-        return NoticeAutomations(wanted=(), unwanted=tuple(names.values()))
-    wanted = (
-        _automation(names[what], system, alerts, words, trigger)
-        for what, (words, trigger) in what_to_trigger.items()
+    on_failure = _automation(
+        name[_FAILURE],
+        system,
+        alerts,
+        failure,
+        expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+        match={"prefect.resource.id": "prefect.flow-run.*"},
+        # Of deployments alone: the generations of a failed night fail with it.
+        match_related={
+            "prefect.resource.role": "deployment",
+            "prefect.resource.id": [f"prefect.deployment.{one}" for one in watched],
+        },
     )
-    return NoticeAutomations(wanted=tuple(wanted), unwanted=())
+    return [*on_events, on_failure]
 
 
-def _automation(
-    name: str, system: str, alerts: UUID, text: str, trigger: Mapping[str, Any]
-) -> Automation:
+def _automation(name: str, system: str, alerts: UUID, text: str, **trigger: Any) -> Automation:
     return Automation(
         name=name,
         description=f"Runs `notify/alerts` of {system}.",

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,8 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
-from deployments.nightly.automations import crash_zombies, notices
+from deployments.nightly.automations import crash_zombies, notice_names, notices
 from deployments.nightly.plan import ALERTS, JOB_ENVIRONMENT, Planned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
-    """What there is now."""
-
-    pool: str
-    deployments: tuple[str, ...]
-    """Their full names."""
-    automations: tuple[str, ...]
 
 
 def deploy(
@@ -43,8 +32,8 @@ def deploy(
     folder: Path,
     system: str,
     suffix: str = "",
-) -> Deployed:
-    """Bring pool, deployments and automations to what they should be; return them.
+) -> tuple[str, ...]:
+    """Bring pool, deployments and automations to what they should be.
 
     Args:
         planned: the deployments.
@@ -54,6 +43,9 @@ def deploy(
         system: whose deployments they are.
         suffix: of their names.
 
+    Returns:
+        The names of the automations.
+
     Raises:
         ValueError: the time zone or a schedule is none.
     """
@@ -62,7 +54,7 @@ def deploy(
 
 async def _deploy(  # noqa: PLR0917 - as above
     planned: Sequence[Planned], pool: str, timezone: str, folder: Path, system: str, suffix: str
-) -> Deployed:
+) -> tuple[str, ...]:
     async with get_client() as client:
         await _have_pool(client, pool)
         ids = {
@@ -74,18 +66,16 @@ async def _deploy(  # noqa: PLR0917 - as above
             with contextlib.suppress(ObjectNotFound):
                 found = await client.read_deployment_by_name(alerts_name)
                 await client.delete_deployment(found.id)
-        notifying = notices(system, suffix, watched=tuple(ids.values()), alerts=alerts)
-        automations = [crash_zombies(), *notifying.wanted]
+        automations = [crash_zombies()]
+        if alerts is not None:
+            automations += notices(system, suffix, watched=tuple(ids.values()), alerts=alerts)
         for automation in automations:
             await _have_automation(automation)
-        for name in notifying.unwanted:
+        names = tuple(automation.name for automation in automations)
+        for name in notice_names(suffix) - set(names):
             for unwanted in await client.read_automations_by_name(name):
                 await client.delete_automation(unwanted.id)
-    return Deployed(
-        pool=pool,
-        deployments=tuple(one.full_name for one in planned),
-        automations=tuple(automation.name for automation in automations),
-    )
+    return names
 
 
 async def _have_pool(client: PrefectClient, name: str) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tasks.prefect_support.settings import NO_TELEMETRY
+
 HEARTBEAT_S = 30
 """Seconds between two signs of life of a deployed run; Prefect takes none below this."""
 ZOMBIE_S = 3 * HEARTBEAT_S
@@ -13,8 +15,7 @@ ZOMBIES = "convergence: crash runs that give no sign of life"
 """Name of the automation that crashes them."""
 JOB_ENVIRONMENT: Mapping[str, str] = {
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    **NO_TELEMETRY,
     "OPENBLAS_NUM_THREADS": "1",
 }
 """What every process of a deployed run finds in its environment."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.errors import PrefectServerError
-from tasks.prefect_support.settings import SERVER_PROFILE
+from tasks.prefect_support.settings import NO_TELEMETRY, SERVER_PROFILE
 from tasks.store.journal.process_marks import ProcessMark, is_dead, process
 from tasks.store.layout import create_file, make_folder, write_file
 
@@ -159,7 +159,7 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
     log = folder / "convergence-server.log"
     started = _start(
         ["server", "start", "--host", host, "--port", str(port)],
-        {**SERVER_PROFILE, **_QUIET, **_PAGE},
+        {**SERVER_PROFILE, **NO_TELEMETRY, **_PAGE},
         log,
         working_dir,
     )
@@ -175,7 +175,7 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
 def _start_worker(url: str, pool: str, folder: Path, working_dir: Path) -> ProcessMark:
     started = _start(
         ["worker", "start", "--pool", pool, "--type", "process"],
-        {**_QUIET, "PREFECT_API_URL": f"{url}/api"},
+        {**NO_TELEMETRY, "PREFECT_API_URL": f"{url}/api"},
         folder / "convergence-worker.log",
         working_dir,
     )
@@ -200,10 +200,6 @@ _PAGE: Final[Mapping[str, str]] = {
     # The page asks the server that it came from; by default it would ask port 4200 of this machine.
     "PREFECT_SERVER_UI_API_URL": "/api",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-}
-_QUIET: Final[Mapping[str, str]] = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
 
 

@@ -7,7 +7,7 @@ Whatever the user has set in the environment wins, except telemetry.
 import os
 import sys
 
-_NO_TELEMETRY = {
+NO_TELEMETRY = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
@@ -29,7 +29,7 @@ def prepare(*, quiet: bool = False) -> None:
     Args:
         quiet: log only what needs a person; the caller shows progress itself.
     """
-    os.environ.update(_NO_TELEMETRY)
+    os.environ.update(NO_TELEMETRY)
     # For workers and servers of deployments; the command line sets it earlier.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name, value in SERVER_PROFILE.items():

@@ -1,10 +1,10 @@
 """A run put together: what evaluates, what decides, and what is known so far."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from convergence_core.events import BudgetWarned, ThinkingStopped
-from convergence_core.ports import RunRecord
+from convergence_core.ports import Checkpoint, RunRecord
 from convergence_core.search.learner import Learner
 from convergence_core.search.study import Study, StudyState
 from convergence_core.space.text_variants import widened
@@ -17,8 +17,8 @@ from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.run.active_runs import register
 from tasks.run.champions import tagged_champion
 from tasks.run.destinations import check_destinations
-from tasks.run.prior_runs import PriorRuns, read_past
-from tasks.run.resources import Caller, RunResources, notify_of, open_resources
+from tasks.run.prior_runs import read_past
+from tasks.run.resources import Caller, OnNotice, RunResources, notify_of, open_resources
 from tasks.run.run import Run
 from tasks.run.run_size import schedule_of
 from tasks.runners import check_runner
@@ -27,21 +27,6 @@ from tasks.sao.factory import make_sao, make_writer
 from tasks.sao.writer import Writer
 from tasks.store import ParquetStore
 from tasks.store.tables import lineage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What a run needs that fails for reasons that the user has to mend; made before its lease."""
-
-    loaded: Loaded
-    """With the texts that learners have added."""
-    deps: EvaluationDeps
-    store: ParquetStore
-    past: PriorRuns
-    study: Study
-    thought_writer: ThoughtWriter | None
-    sao_writer: Writer | None
-    price_warning: str | None
 
 
 def assemble(
@@ -66,25 +51,34 @@ def assemble(
         LeaseHeldError: another process optimizes this system.
         StoreError: the store cannot be used.
     """
-    parts = _parts(record, loaded, caller)
+    # First what fails for reasons that the user has to mend, then the lease.
+    configuration = loaded.configuration
+    check_destinations(configuration, loaded.base_dir)
+    deps = _deps(loaded, caller)
+    price_warning = check_priced(loaded, deps.target, deps.environment.prices)
+    store = ParquetStore(store_path(loaded))
+    loaded = _with_variants(loaded, lineage.last_checkpoint(store, record))
+    thought_writer = make_thought_writer(configuration, deps.environment)
+    sao_writer = make_writer(configuration, deps.environment)
+    past = read_past(store, record, loaded)
+    champion = tagged_champion(record.tags, loaded.space)
+    study = past.study(loaded, schedule_of(loaded, champion))
+    notify = notify_of(caller)
     with ExitStack() as held:
-        resources = open_resources(held, record, parts.deps, parts.store, caller)
-        state = _last_state(parts, record)
-        begins = lineage.begins_at(record, state.next_generation)
-        state = replace(
-            state,
-            limit=None if is_raised or begins else state.limit,
-            n_calls=max(state.n_calls, resources.spent_before.calls),
-            repairs_next=retry_missing or lineage.retries(record, state.next_generation),
+        resources = open_resources(held, record, deps, store, caller)
+        state = _opening_state(
+            study, record, resources, is_raised=is_raised, retry_missing=retry_missing
         )
-        learners = _learners(parts, record, resources, state, caller)
+        learners = _learners(
+            thought_writer, sao_writer, loaded, deps, resources, record=record, state=state, notify=notify
+        )
         for learner in learners:
             held.callback(learner.close)
         run = Run(
             record=record,
-            loaded=parts.loaded,
-            past=parts.past,
-            study=parts.study,
+            loaded=loaded,
+            past=past,
+            study=study,
             state=state,
             learners=learners,
             resources=resources,
@@ -92,78 +86,82 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
-    notify = notify_of(caller)
-    for text in (parts.price_warning, parts.study.schedule.final_shortage()):
+    for text in (price_warning, study.schedule.final_shortage()):
         if notify is not None and text is not None:
             notify(BudgetWarned(text=text))
     return run
 
 
-def _parts(record: RunRecord, loaded: Loaded, caller: Caller) -> _Parts:
-    configuration = loaded.configuration
-    check_destinations(configuration, loaded.base_dir)
-    environment = Environment.of(configuration, mock_url=caller.get("mock_url"))
-    is_by_name = caller.get("local_function") is None and caller.get("evaluator") is None
-    check_runner(configuration, is_by_name=is_by_name)
-    deps = EvaluationDeps.of(
-        loaded,
-        environment,
-        local_function=caller.get("local_function"),
-        evaluator=caller.get("evaluator"),
-    )
-    price_warning = check_priced(loaded, deps.target, environment.prices)
-    store = ParquetStore(store_path(loaded))
-    checkpoint = lineage.last_checkpoint(store, record)
-    if checkpoint is not None:
-        variants = StudyState.from_checkpoint(checkpoint).variants
-        loaded = replace(loaded, space=widened(loaded.space, variants))
-    past = read_past(store, record, loaded)
-    return _Parts(
-        loaded=loaded,
-        deps=deps,
-        store=store,
-        past=past,
-        study=past.study(loaded, schedule_of(loaded, tagged_champion(record.tags, loaded.space))),
-        thought_writer=make_thought_writer(configuration, environment),
-        sao_writer=make_writer(configuration, environment),
-        price_warning=price_warning,
-    )
+def _deps(loaded: Loaded, caller: Caller) -> EvaluationDeps:
+    """Return what is asked, and how answers are measured."""
+    function, evaluator = caller.get("local_function"), caller.get("evaluator")
+    environment = Environment.of(loaded.configuration, mock_url=caller.get("mock_url"))
+    check_runner(loaded.configuration, is_by_name=function is None and evaluator is None)
+    return EvaluationDeps.of(loaded, environment, local_function=function, evaluator=evaluator)
 
 
-def _last_state(parts: _Parts, record: RunRecord) -> StudyState:
-    """Return what was known after the last committed generation; at first, what a run begins with."""
-    checkpoint = parts.store.checkpoint(record.run_id)
-    return parts.study.start() if checkpoint is None else StudyState.from_checkpoint(checkpoint)
+def _with_variants(loaded: Loaded, checkpoint: Checkpoint | None) -> Loaded:
+    """Return the files with the texts that learners had added by a checkpoint."""
+    if checkpoint is None:
+        return loaded
+    variants = StudyState.from_checkpoint(checkpoint).variants
+    return replace(loaded, space=widened(loaded.space, variants))
+
+
+def _opening_state(
+    study: Study,
+    record: RunRecord,
+    resources: RunResources,
+    *,
+    is_raised: bool,
+    retry_missing: bool,
+) -> StudyState:
+    """Return what is known after the last committed generation, and what is asked of the next."""
+    checkpoint = resources.store.checkpoint(record.run_id)
+    state = study.start() if checkpoint is None else StudyState.from_checkpoint(checkpoint)
+    begins = lineage.begins_at(record, state.next_generation)
+    return replace(
+        state,
+        limit=None if is_raised or begins else state.limit,
+        n_calls=max(state.n_calls, resources.spent_before.calls),
+        repairs_next=retry_missing or lineage.retries(record, state.next_generation),
+    )
 
 
 def _learners(
-    parts: _Parts, record: RunRecord, resources: RunResources, state: StudyState, caller: Caller
+    thought_writer: ThoughtWriter | None,
+    sao_writer: Writer | None,
+    loaded: Loaded,
+    deps: EvaluationDeps,
+    resources: RunResources,
+    *,
+    record: RunRecord,
+    state: StudyState,
+    notify: OnNotice | None,
 ) -> list[Learner]:
     """Return who advises the sampler: texts of preferences first, then thoughts."""
-    notify = notify_of(caller)
     tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
-    is_off = parts.thought_writer is None and parts.sao_writer is None
+    is_off = thought_writer is None and sao_writer is None
     attempts = () if is_off else lineage.attempts(resources.journal, record)
-    environment, configuration = parts.deps.environment, parts.loaded.configuration
     rlp = make_rlp(
-        parts.thought_writer,
-        configuration,
+        thought_writer,
+        loaded.configuration,
         record=record,
         session=resources.session,
-        store=parts.store,
+        store=resources.store,
         attempts=attempts,
         state=state,
-        redact=environment.redactor(configuration),
+        redact=deps.environment.redactor(loaded.configuration),
         on_notice=tell,
     )
     sao = make_sao(
-        parts.sao_writer,
-        parts.loaded,
-        environment,
-        parts.deps.target,
+        sao_writer,
+        loaded,
+        deps.environment,
+        deps.target,
         record=record,
         session=resources.session,
-        store=parts.store,
+        store=resources.store,
         attempts=attempts,
         state=state,
         on_notice=tell,

@@ -13,6 +13,9 @@ from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 
+_DETAILS = ("opponent", "mean", "low", "high", "alpha", "min_effect")
+"""Of a verdict, beside the columns of its own."""
+
 
 def judge(
     promotion: PromotionConfig,
@@ -83,12 +86,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, winner: Candid
         log_e=gate.log_e,
         log_threshold=gate.log_threshold,
         details={
-            "opponent": gate.opponent,
-            "mean": gate.mean,
-            "low": gate.low,
-            "high": gate.high,
-            "alpha": gate.alpha,
-            "min_effect": gate.min_effect,
+            **{name: getattr(gate, name) for name in _DETAILS},
             "label": run.label,
         },
         created_us=wall_clock_us(),

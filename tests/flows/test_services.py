@@ -168,8 +168,8 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     one = deploy(loud, timezone="Europe/Berlin", **place)
     two = deploy(loud, timezone="UTC", **place)
     assert one == two
-    assert len(one.automations) == 5
-    assert asyncio.run(automations("convergence-twice: ")) == sorted(one.automations[1:])
+    assert len(one) == 5
+    assert asyncio.run(automations("convergence-twice: ")) == sorted(one[1:])
     teller = next(d for d in asyncio.run(deployed("alerts-twice")))
     assert teller.parameters == {"webhook_env": None, "slack_env": "ALERTS_URL"}
     planned = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice")
