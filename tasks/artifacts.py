@@ -117,7 +117,12 @@ def show_rounds(run: Run) -> None:
     """Show what rounds without an optimization came to."""
     report = preference_report(run.store, run.run_id, run.record.name)
     if report is not None:
-        _show_text(run, "preferences", markdown_of(preference_blocks(report)), f"Preferences of {run.label}")
+        _show_text(
+            run,
+            "preferences",
+            markdown_of(preference_blocks(report)),
+            f"Preferences of {run.label}",
+        )
 
 
 def report_place(run: Run, page: Path) -> str:
@@ -146,7 +151,9 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
     _show_text(run, "spend", markdown_of(spent), f"Spend {of}")
     _show_table(run, "racing", racing_rows(run.store, result), racing)
     if result.thinking is not None:
-        _show_text(run, "thoughts", markdown_of(thinking_blocks(result.thinking)), f"Thoughts {of}")
+        _show_text(
+            run, "thoughts", markdown_of(thinking_blocks(result.thinking)), f"Thoughts {of}"
+        )
     if result.preferences is not None:
         preferences = markdown_of(preference_blocks(result.preferences))
         _show_text(run, "preferences", preferences, f"Preferences {of}")
