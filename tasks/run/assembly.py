@@ -70,7 +70,14 @@ def assemble(
             study, record, resources, is_raised=is_raised, retry_missing=retry_missing
         )
         learners = _learners(
-            thought_writer, sao_writer, loaded, deps, resources, record=record, state=state, notify=notify
+            thought_writer,
+            sao_writer,
+            loaded,
+            deps,
+            resources,
+            record=record,
+            state=state,
+            notify=notify,
         )
         for learner in learners:
             held.callback(learner.close)
