@@ -31,8 +31,8 @@ import apsw
 import numpy as np
 
 from benchmarks.machine import describe_machine
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import decision_id, offer_of
-from tasks.serving.system import Bandit
 from tasks.store.database import Schema
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.sqlite import SqliteDatabase

@@ -14,27 +14,25 @@ from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:
     from convergence.api import OptimizationResult, run_optimization, run_optimization_sync
-    from convergence.runtime.arms import (
+    from convergence.runtime.functions import (
+        configure_runtime,
+        configure_runtime_sync,
         runtime_arms,
         runtime_arms_sync,
+        runtime_evidence,
+        runtime_evidence_sync,
         runtime_evolve_arms,
         runtime_evolve_arms_sync,
+        runtime_get_decision,
+        runtime_get_decision_sync,
         runtime_offer_arms,
         runtime_offer_arms_sync,
+        runtime_quality,
+        runtime_quality_sync,
         runtime_reset_priors,
         runtime_reset_priors_sync,
         runtime_retire_arm,
         runtime_retire_arm_sync,
-    )
-    from convergence.runtime.functions import (
-        configure_runtime,
-        configure_runtime_sync,
-        runtime_evidence,
-        runtime_evidence_sync,
-        runtime_get_decision,
-        runtime_get_decision_sync,
-        runtime_quality,
-        runtime_quality_sync,
         runtime_select,
         runtime_select_sync,
         runtime_update,
@@ -84,10 +82,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value = import_module("tasks.version").code_version()
     elif name in __all__:
-        arms = {"runtime_arms", "runtime_evolve_arms", "runtime_offer_arms"}
-        arms |= {"runtime_reset_priors", "runtime_retire_arm"}
         home = "runtime.functions" if "runtime" in name else "api"
-        home = "runtime.arms" if name.removesuffix("_sync") in arms else home
         value = getattr(import_module(f"convergence.{home}"), name)
     else:
         raise AttributeError(f"module 'convergence' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Interfaces between the core and the world: targets, metrics, language models, stores and journals.
+"""Interfaces to the world: targets, metrics, LLMs, stores and journals.
 
 ``tasks`` implements them; every implementation passes the contract suite of its protocol
 (``tests/contracts``). ``Store`` and ``Journal`` block; async code calls them from a thread.

@@ -11,7 +11,8 @@ from convergence.cli.locations import open_runtime
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from convergence.runtime.systems import Systems
+    from tasks.serving.answers import Arm
+    from tasks.serving.systems import Systems
 
 app = typer.Typer(
     name="arms",
@@ -24,20 +25,20 @@ ArmId = Annotated[str, typer.Argument(metavar="ARM", help="Name of the arm.")]
 AgentType = Annotated[str | None, typer.Option(help="Kind of agent. Default: that of the system.")]
 
 
-def _prior(arm: dict[str, Any]) -> str:
-    prior = arm["prior"]
+def _prior(arm: "Arm") -> str:
+    prior = arm.prior
     return "" if prior is None else f"{prior['mean']:.3f} as {prior['weight']:.0f} rewards"
 
 
-_COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "arm": lambda arm: arm["arm_id"],
-    "agent": lambda arm: arm["agent_type"],
-    "mean": lambda arm: f"{arm['mean']:.3f}",
-    "rewards": lambda arm: f"{arm['n']:,}",
-    "cost": lambda arm: "" if arm["cost"] is None else f"{arm['cost']:.4g}",
+_COLUMNS: "dict[str, Callable[[Arm], str]]" = {
+    "arm": lambda arm: arm.arm_id,
+    "agent": lambda arm: arm.agent_type,
+    "mean": lambda arm: f"{arm.mean:.3f}",
+    "rewards": lambda arm: f"{arm.n:,}",
+    "cost": lambda arm: "" if arm.cost is None else f"{arm.cost:.4g}",
     "prior": _prior,
-    "on offer": lambda arm: "no" if arm["retired"] else "yes",
-    "parameters": lambda arm: json.dumps(arm["params"])[:60],
+    "on offer": lambda arm: "no" if arm.retired else "yes",
+    "parameters": lambda arm: json.dumps(arm.params)[:60],
 }
 
 
@@ -77,17 +78,13 @@ def add(  # noqa: PLR0917 - Typer's options
     config: options.Config = None,
 ) -> None:
     """Put an arm on offer, or back on offer; running services take it up at once."""
-    from convergence.runtime.settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
+    from tasks.serving.settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
 
     values: dict[str, Any] = {"arm_id": arm_id, "params": _object(params), "cost": cost}
     if prior is not None:
         values |= dict(zip(("prior_mean", "prior_sd"), _numbers(prior), strict=True))
     with open_runtime(store, config) as state:
-        systems = _systems(state)
-        settings = systems.config(system)
-        systems.offer(
-            settings, agent_type or settings.agent_type, (RuntimeArm.model_validate(values),)
-        )
+        _systems(state).offer(system, [RuntimeArm.model_validate(values)], agent_type)
     console.say(f"{arm_id} is on offer.")
 
 
@@ -114,9 +111,7 @@ def reset(
 ) -> None:
     """Take the nightly priors out of all arms; what was learned from rewards stays."""
     with open_runtime(store, config) as state:
-        systems = _systems(state)
-        systems.known_group(system, agent_type)
-        state.drop_priors(system, agent_type or systems.config(system).agent_type)
+        _systems(state).reset_priors(system, agent_type)
     console.say(f"{system} goes on without nightly priors.")
 
 
@@ -160,7 +155,7 @@ def fold(
 
 
 def _systems(state: Any) -> "Systems":
-    from convergence.runtime.systems import Systems  # noqa: PLC0415 - brings NumPy
+    from tasks.serving.systems import Systems  # noqa: PLC0415 - brings NumPy
 
     return Systems(state)
 

@@ -1,4 +1,4 @@
-"""A client of the HTTP service: ``Client``, and ``AsyncClient`` with the same methods.
+"""Clients of the HTTP service, blocking and awaited.
 
 ::
 
@@ -11,16 +11,8 @@ the service wishes. That is harmless: each choice is asked under a name of its o
 counts once.
 """
 
-from convergence.client.answers import (
-    Arm,
-    Decision,
-    Gates,
-    Selection,
-    ServiceRefusedError,
-    Updated,
-)
-from convergence.client.asynchronous import AsyncClient
-from convergence.client.synchronous import Client
+from convergence.client.clients import AsyncClient, Client, ServiceRefusedError
+from tasks.serving.answers import Arm, Decision, Gates, RewardOutcome as Updated, Selection
 
 __all__ = [
     "Arm",

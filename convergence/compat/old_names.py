@@ -11,7 +11,7 @@ from typing import Final
 
 OLD_NAMES: Final = {
     "convergence.caller_storage": "convergence.runtime.custom_storage",
-    "convergence.live_arms": "convergence.runtime.arms",
+    "convergence.live_arms": "convergence.runtime.functions",
     "convergence.mock": "tasks.mock",
     "convergence.mock.options": "tasks.mock.options",
     "convergence.mock.running": "tasks.mock.mock_server",

@@ -1,4 +1,4 @@
-"""The original's settings at run time: what they become, and what is refused for a reason."""
+"""Settings at run time as the-convergence 0.1 spelled them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A system served from a storage of the caller's own: the original's protocol, five awaitable methods.
+"""Bandit on a storage of the caller's own.
 
 Arms, decisions and rewards are wherever the caller keeps them, per user and kind of agent. This module
 reads the arms, draws one by Thompson sampling over their Beta posteriors, and says what a reward adds to
@@ -8,18 +8,19 @@ evidence, verdicts and constraints need the store of this tool.
 
 import inspect
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from convergence.runtime.settings import RuntimeArm, RuntimeConfig, reward_of
 from convergence_core.bandit.arms import BetaArms, checked_reward
 from convergence_core.bandit.policy import Policy
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from convergence_core.records import Json
+from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.offers import arm_id_of
-from tasks.serving.propose_arms import bred
+from tasks.serving.rewards import Reward
+from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.store.runtime.rows import StoredArm
 
 SERVED = ("system", "agent_type", "default_arms", "min_arms", "reward_metrics", "floor", "seed")
@@ -74,53 +75,38 @@ class RuntimeStorage(Protocol):
 
 
 class CustomStorageBandit:
-    """One system on a storage of the caller's own. Thread-safe as far as the storage is."""
+    """Bandit of one system on a storage of the caller's own. Thread-safe as far as the storage is."""
 
-    def __init__(self, config: RuntimeConfig, storage: RuntimeStorage) -> None:
+    def __init__(self, config: RuntimeConfig, storage: object) -> None:
         """Serve by these settings.
 
         Raises:
-            ConfigurationError: a setting needs the store of this tool.
+            ConfigurationError: a setting needs the store of this tool, or the storage lacks a method.
         """
-        default = RuntimeConfig(system=config.system)
-        problems = [
-            Problem(
-                key=name,
-                rule="needs the store of this tool: a storage of your own keeps Beta arms alone",
-                value=repr(getattr(config, name))[:80],
-                fix="Leave it out, or give `storage` the folder of a store.",
+        if not isinstance(storage, RuntimeStorage):
+            raise ConfigurationError.of(
+                "storage",
+                "must be a folder, or have get_arms, initialize_arms, create_decision, "
+                "update_performance and get_decision",
+                "See convergence.runtime.custom_storage.RuntimeStorage.",
+                value=type(storage).__name__,
             )
-            for name in RuntimeConfig.model_fields
-            if name not in SERVED and getattr(config, name) != getattr(default, name)
-        ]
-        problems += [
-            Problem(
-                key=f"default_arms.{i}.prior_mean",
-                rule="needs the store of this tool: a storage of your own begins at Beta(1, 1)",
-                value=repr(arm.prior_mean),
-                fix="Leave it out, or let `initialize_arms` begin elsewhere.",
-            )
-            for i, arm in enumerate(config.default_arms)
-            if arm.prior_mean is not None
-        ]
+        problems = _unsupported(config)
         if problems:
             raise ConfigurationError(problems)
         self.config = config
         self._storage = storage
         self._rng = np.random.default_rng(config.seed)
         self._mutex = threading.Lock()
-        told = inspect.signature(storage.update_performance).parameters
-        self._tells_update = "computed_update" in told or any(
-            one.kind is inspect.Parameter.VAR_KEYWORD for one in told.values()
+        parameters = inspect.signature(storage.update_performance).parameters
+        self._takes_update = "computed_update" in parameters or any(
+            one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
         )
 
     async def select(
         self, *, user_id: str, agent_type: str | None, context: Mapping[str, Any] | None
-    ) -> tuple[str | None, Mapping[str, Any], float | None, list[dict[str, Any]], dict[str, Any]]:
+    ) -> RuntimeSelection:
         """Choose an arm; see ``runtime_select``.
-
-        Returns:
-            id of the decision, the arm, a draw of its mean, all arms, and what goes beside them.
 
         Raises:
             NoArmsError: there are too few arms and no default.
@@ -141,86 +127,81 @@ class CustomStorageBandit:
                     "default. Give `default_arms`, or lower `min_arms`."
                 )
             arm = self.config.default_arms[0]
-            return None, {"arm_id": _name(arm), "params": arm.params}, None, [], {"fallback": True}
-        beliefs = BetaArms.begin([a["alpha"] for a in arms], [a["beta"] for a in arms])
-        policy = Policy.of(beliefs.propensities(), explore=self.config.floor)
+            return RuntimeSelection(decision_id=None, arm_id=_name(arm), params=arm.params)
+        posteriors = BetaArms.begin([a["alpha"] for a in arms], [a["beta"] for a in arms])
+        policy = Policy.of(posteriors.propensities(), explore=self.config.floor)
         with self._mutex:
             choice = policy.choose(float(self._rng.random()))
-            drawn = float(beliefs.draw(self._rng)[choice.arm])
+            drawn = float(posteriors.draw(self._rng)[choice.arm])
         chosen = arms[choice.arm]
-        beside = {"propensity": choice.propensity}
         kept = await self._storage.create_decision(
             user_id=user_id,
             agent_type=kind,
             arm_pulled=chosen["arm_id"],
             strategy_params=chosen["params"],
             arms_snapshot=arms,
-            metadata={**beside, "context": dict(context or {})},
+            metadata={"propensity": choice.propensity, "context": dict(context or {})},
         )
         decision_id = _field(kept, "decision_id", _field(kept, "id", kept))
         if decision_id is None:
             raise ValueError("`create_decision` of the storage must return the decision's id")
-        return str(decision_id), chosen, drawn, arms, beside
+        return RuntimeSelection(
+            decision_id=str(decision_id),
+            arm_id=chosen["arm_id"],
+            params=chosen["params"],
+            sampled_value=drawn,
+            propensity=choice.propensity,
+            fresh=True,
+            arms_state=tuple(arms),
+        )
 
-    async def update(
-        self,
-        *,
-        user_id: str,
-        decision_id: str | None,
-        reward: float | None,
-        signals: Mapping[str, float] | None,
-        agent_type: str | None,
-        engagement_score: float | None,
-        grading_score: float | None,
-        metadata: Mapping[str, Any] | None,
-    ) -> dict[str, Any]:
-        """Take in what came of a decision; see ``runtime_update``.
+    async def update(self, given: Reward, agent_type: str | None) -> dict[str, Any]:
+        """Take in the reward of a decision; see ``runtime_update``.
 
         Raises:
             ValueError: the reward or a signal is not in [0, 1]; nothing is stored.
         """
-        metrics = () if signals is None else self.config.reward_metrics
-        value = reward_of(metrics, reward, signals, engagement_score)
-        status, added = "none", None
-        if value is not None:
-            value = checked_reward(value)
-        if value is not None and decision_id is not None:
-            known = await self._storage.get_decision(user_id=user_id, decision_id=decision_id)
-            before = _field(known, "reward", None)
-            if known is None:
-                status = "unknown"
-            elif before is not None:
-                status = "duplicate" if float(before) == value else "conflict"
-            else:
-                status, added = "ok", {"alpha": value, "beta": 1.0 - value}
-                told: dict[str, Any] = {"computed_update": added} if self._tells_update else {}
-                await self._storage.update_performance(
-                    user_id=user_id,
-                    agent_type=agent_type or self.config.agent_type,
-                    decision_id=decision_id,
-                    reward=value,
-                    engagement=engagement_score,
-                    grading=grading_score,
-                    metadata=metadata,
-                    **told,
-                )
-        return {
-            "success": status in {"ok", "duplicate"},
-            "status": status,
-            "reward": value,
-            "engagement_score": engagement_score,
-            "grading_score": grading_score,
-            "computed_update": added,
-        }
+        if given.cost is not None:
+            raise ValueError(
+                "`cost` needs the store of this tool: put it into `metadata` of a storage of your own"
+            )
+        value = given.meant(lambda: self.config.reward_metrics)
+        if value is None or given.decision_id is None:
+            return as_dict(given.outcome("none", value))
+        value = checked_reward(value)
+        key: dict[str, Any] = {"user_id": given.user_id, "decision_id": given.decision_id}
+        known = await self._storage.get_decision(**key)
+        before = _field(known, "reward", None)
+        if known is None:
+            return as_dict(given.outcome("unknown", value))
+        if before is not None:
+            is_same = float(before) == value
+            return as_dict(given.outcome("duplicate" if is_same else "conflict", value))
+        outcome = given.outcome("ok", value, learns=True)
+        added: dict[str, Any] = (
+            {"computed_update": outcome.computed_update} if self._takes_update else {}
+        )
+        await self._storage.update_performance(
+            **key,
+            agent_type=agent_type or self.config.agent_type,
+            reward=value,
+            engagement=given.engagement_score,
+            grading=given.grading_score,
+            metadata=given.metadata,
+            **added,
+        )
+        return as_dict(outcome)
 
-    async def decision(self, *, user_id: str, decision_id: str) -> Any:
+    async def decision(self, *, user_id: str, decision_id: str) -> dict[str, Any] | None:
         """Return a decision as the storage has it, ``None`` if there is none."""
-        return await self._storage.get_decision(user_id=user_id, decision_id=decision_id)
+        found: dict[str, Any] | None = await self._storage.get_decision(
+            user_id=user_id, decision_id=decision_id
+        )
+        return found
 
     async def evolve(
-        self, *, user_id: str, agent_type: str | None, top_n: int,
-        search_space: Mapping[str, Any] | None, evolution: Mapping[str, Any] | None,
-    ) -> list[RuntimeArm]:  # fmt: skip
+        self, propose: Callable[..., list[RuntimeArm]], *, user_id: str, agent_type: str | None
+    ) -> list[RuntimeArm]:
         """Return new arms bred from a user's best ones; see ``runtime_evolve_arms``.
 
         Raises:
@@ -231,31 +212,14 @@ class CustomStorageBandit:
             raise NoArmsError(f"`{self.config.system}` has no arms of {user_id!r}")
         stored = [
             StoredArm(
-                arm_id=arm["arm_id"],
-                params=arm["params"],
-                prior=None,
-                base_alpha=1.0,
-                base_beta=1.0,
-                base_seq=0,
-                alpha=arm["alpha"],
-                beta=arm["beta"],
-                n=0,
-                run_id=None,
+                arm_id=arm["arm_id"], params=arm["params"], prior=None, base_alpha=1.0,
+                base_beta=1.0, base_seq=0, alpha=arm["alpha"], beta=arm["beta"], n=0, run_id=None,
                 is_retired=False,
             )
             for arm in arms
-        ]
+        ]  # fmt: skip
         with self._mutex:
-            children = bred(
-                stored,
-                [arm["alpha"] / (arm["alpha"] + arm["beta"]) for arm in arms],
-                self._rng,
-                top_n=top_n,
-                search_space=search_space,
-                evolution=evolution,
-            )
-        found = [dict(child.params) for child in children]
-        return [RuntimeArm(arm_id=arm_id_of(params), params=params) for params in found]
+            return propose(stored, [arm["mean"] for arm in arms], self._rng)
 
     async def _arms(self, user_id: str, agent_type: str) -> list[dict[str, Any]]:
         """Return the arms as the storage has them, in our form.
@@ -267,9 +231,29 @@ class CustomStorageBandit:
         return [_arm(one) for one in found or ()]
 
 
-def is_storage(value: object) -> bool:
-    """Whether a value is a storage of the caller's own."""
-    return isinstance(value, RuntimeStorage)
+def _unsupported(config: RuntimeConfig) -> list[Problem]:
+    """Return the settings that need the store of this tool."""
+    default = RuntimeConfig(system=config.system)
+    problems = [
+        Problem(
+            key=name,
+            rule="needs the store of this tool: a storage of your own keeps Beta arms alone",
+            value=repr(getattr(config, name))[:80],
+            fix="Leave it out, or give `storage` the folder of a store.",
+        )
+        for name in RuntimeConfig.model_fields
+        if name not in SERVED and getattr(config, name) != getattr(default, name)
+    ]
+    return problems + [
+        Problem(
+            key=f"default_arms.{i}.prior_mean",
+            rule="needs the store of this tool: a storage of your own begins at Beta(1, 1)",
+            value=repr(arm.prior_mean),
+            fix="Leave it out, or let `initialize_arms` begin elsewhere.",
+        )
+        for i, arm in enumerate(config.default_arms)
+        if arm.prior_mean is not None
+    ]
 
 
 def _arm(one: Any) -> dict[str, Any]:

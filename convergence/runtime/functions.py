@@ -1,29 +1,35 @@
-"""The Python interface at run time: ``runtime_select`` and ``runtime_update``.
+"""Python's interface at run time: selections, rewards and arms.
 
 ``configure_runtime`` says what a system offers; ``runtime_select`` chooses an arm for a request and
-``runtime_update`` learns from what came of it. Every function has a twin that ends in ``_sync``. What
-is acknowledged is on the disk; any number of processes may share the folder.
+``runtime_update`` learns from its reward. Every function is defined once and offered twice: to be
+awaited, and with ``_sync`` at its end for code without a loop. What is acknowledged is on the disk; any
+number of processes may share the folder, and they take a change of arms or settings up with their next
+request.
 """
 
 import asyncio
+import functools
+import inspect
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ParamSpec, TypeVar
 
+from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage
 from convergence.runtime.settings import (
     RewardMetric,
     RuntimeArm,
     RuntimeConfig,
     checked_settings,
 )
-from convergence_core.errors import ConfigurationError, Problem
-
-if TYPE_CHECKING:
-    from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage
-    from convergence.runtime.systems import DefaultServed, Systems
-    from tasks.serving.system import Selection
+from convergence_core.errors import ConfigurationError, NoArmsError
+from tasks.serving.answers import RuntimeSelection, as_dict
+from tasks.serving.operations import performed
+from tasks.serving.propose_arms import means_of, proposed_arms, rng_of
+from tasks.serving.rewards import Reward
+from tasks.serving.systems import Systems
+from tasks.store.runtime.runtime_store import RuntimeStore
 
 __all__ = [
     "RewardMetric",
@@ -32,50 +38,67 @@ __all__ = [
     "RuntimeSelection",
     "configure_runtime",
     "configure_runtime_sync",
+    "runtime_arms",
+    "runtime_arms_sync",
     "runtime_evidence",
     "runtime_evidence_sync",
+    "runtime_evolve_arms",
+    "runtime_evolve_arms_sync",
     "runtime_get_decision",
     "runtime_get_decision_sync",
+    "runtime_offer_arms",
+    "runtime_offer_arms_sync",
     "runtime_quality",
     "runtime_quality_sync",
+    "runtime_reset_priors",
+    "runtime_reset_priors_sync",
+    "runtime_retire_arm",
+    "runtime_retire_arm_sync",
     "runtime_select",
     "runtime_select_sync",
     "runtime_update",
     "runtime_update_sync",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Later = Coroutine[Any, Any, T]
+"""What a storage of the caller's own still has to do: awaited in the caller's loop, or run."""
+
 DEFAULT_STORAGE = "./convergence-data"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeSelection:
-    """The arm that serves a request."""
-
-    decision_id: str | None
-    """Give it to ``runtime_update``; ``None``: a default served, and nothing can be learned."""
-    arm_id: str
-    params: Mapping[str, Any]
-    sampled_value: float | None
-    """A draw of the arm's mean reward."""
-    arms_state: tuple[dict[str, Any], ...]
-    """Every arm on offer: ``arm_id``, ``alpha``, ``beta``, ``mean``, ``n``, ``prior``, ``cost``."""
-    metadata: Mapping[str, Any]
-    """``propensity``, ``policy_version``, ``fresh``; or ``fallback``."""
-
-
-_homes: "dict[str, Systems]" = {}
+_systems: dict[str, Systems] = {}
 """System → the store that it was configured in."""
-_stores: "dict[Path, Systems]" = {}
-_callers: "dict[str, CustomStorageBandit]" = {}
-"""System → what serves it from a storage of the caller's own."""
+_stores: dict[Path, Systems] = {}
+_custom: dict[str, CustomStorageBandit] = {}
+"""System → its bandit on a storage of the caller's own."""
 _mutex = threading.Lock()
 
 
-def configure_runtime_sync(
+def _twins(
+    function: Callable[P, T | Later[T]],
+) -> tuple[Callable[P, Later[T]], Callable[P, T]]:
+    """Return a function to be awaited, its blocking work done in a thread, and one that blocks."""
+
+    @functools.wraps(function)
+    async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
+        found = await asyncio.to_thread(function, *args, **kwargs)
+        return await found if inspect.iscoroutine(found) else found  # type: ignore[return-value]
+
+    @functools.wraps(function)
+    def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
+        found = function(*args, **kwargs)
+        return asyncio.run(found) if inspect.iscoroutine(found) else found  # type: ignore[return-value]
+
+    for twin, end in ((awaited, ""), (blocking, "_sync")):
+        twin.__name__ = twin.__qualname__ = f"{function.__name__.removeprefix('_')}{end}"
+    return awaited, blocking
+
+
+def _configure_runtime(
     system: str,
     *,
     config: RuntimeConfig | Mapping[str, Any] | None = None,
-    storage: "str | Path | RuntimeStorage | None" = None,
+    storage: str | Path | RuntimeStorage | None = None,
 ) -> RuntimeConfig:
     """Say what a system offers and how it serves; may be called again with other settings.
 
@@ -95,53 +118,30 @@ def configure_runtime_sync(
         StoreError: the folder cannot be used.
     """
     if storage is not None and not isinstance(storage, str | Path):
-        return _configured_by_caller(system, checked_settings(system, config or {}), storage)
-    home = opened(Path(storage or DEFAULT_STORAGE))
+        settings = checked_settings(system, config or {})
+        bandit = CustomStorageBandit(settings, storage)
+        with _mutex:
+            _custom[system] = bandit
+        return settings
+    opened = _opened(Path(storage or DEFAULT_STORAGE))
     if config is None:
-        settings = home.config(system)
+        settings = opened.config(system)
     else:
         settings = checked_settings(system, config)
-        home.configure(settings)
+        opened.configure(settings)
     with _mutex:
-        _homes[system] = home
-        _callers.pop(system, None)
+        _systems[system] = opened
+        _custom.pop(system, None)
     return settings
 
 
-def _configured_by_caller(system: str, settings: RuntimeConfig, storage: object) -> RuntimeConfig:
-    from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage  # noqa: PLC0415 - NumPy
-
-    if not isinstance(storage, RuntimeStorage):
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="storage",
-                    rule="must be a folder, or have get_arms, initialize_arms, create_decision, "
-                    "update_performance and get_decision",
-                    value=type(storage).__name__,
-                    fix="See convergence.runtime.custom_storage.RuntimeStorage.",
-                )
-            ]
-        )
-    served = CustomStorageBandit(settings, storage)
-    with _mutex:
-        _callers[system] = served
-    return settings
-
-
-def caller_of(system: str) -> "CustomStorageBandit | None":
-    """Return what serves a system from a storage of the caller's own; ``None``: a store does."""
-    with _mutex:
-        return _callers.get(system)
-
-
-def runtime_select_sync(
+def _runtime_select(
     system: str,
     *,
     user_id: str,
     agent_type: str | None = None,
     context: Mapping[str, Any] | None = None,
-) -> RuntimeSelection:
+) -> RuntimeSelection | Later[RuntimeSelection]:
     """Choose an arm for a request; the decision is durable when this returns.
 
     Without arms in the store, or fewer than ``min_arms``, the first default arm serves with
@@ -151,20 +151,15 @@ def runtime_select_sync(
         LookupError: there is neither an arm nor a default.
         StoreError: the decision could not be logged.
     """
-    caller = caller_of(system)
-    if caller is not None:
-        chosen = asyncio.run(
-            caller.select(user_id=user_id, agent_type=agent_type, context=context)
-        )
-        return _shown_caller(*chosen)
-    from tasks.serving.operations import performed  # noqa: PLC0415 - brings SQLite
-
-    home = home_of(system)
-    operation = home.selecting(system, user_id=user_id, agent_type=agent_type, context=context)
-    return _shown(performed(home.store, operation))
+    custom = _custom_of(system)
+    if custom is not None:
+        return custom.select(user_id=user_id, agent_type=agent_type, context=context)
+    systems = systems_of(system)
+    selection = systems.selection(system, user_id=user_id, agent_type=agent_type, context=context)
+    return performed(systems.store, selection)
 
 
-def runtime_update_sync(
+def _runtime_update(
     system: str,
     *,
     user_id: str,
@@ -176,8 +171,8 @@ def runtime_update_sync(
     grading_score: float | None = None,
     metadata: Mapping[str, Any] | None = None,
     cost: float | None = None,
-) -> dict[str, Any]:
-    """Take in what came of a decision; durable when this returns.
+) -> dict[str, Any] | Later[dict[str, Any]]:
+    """Take in the reward of a decision; durable when this returns.
 
     The reward is that of ``signals`` if metrics are configured, else ``reward``, else
     ``engagement_score``. Without any of them nothing is learned: no reward is no reward. Signals,
@@ -186,61 +181,37 @@ def runtime_update_sync(
 
     Returns:
         ``success``, ``status`` (``ok``, ``late``, ``duplicate``, ``conflict``, ``unknown``,
-        ``none``), ``reward``, ``engagement_score``, ``grading_score``, ``computed_update``.
+        ``none``), ``reward``, ``engagement_score``, ``grading_score``, ``computed_update``,
+        ``alarm``.
 
     Raises:
         ValueError: the reward or a signal is not in [0, 1], or the cost below 0; nothing is stored.
         StoreError: it could not be stored.
     """
-    caller = caller_of(system)
-    if caller is not None:
-        _refuse_cost(cost)
-        return asyncio.run(
-            caller.update(
-                user_id=user_id,
-                decision_id=decision_id,
-                reward=reward,
-                signals=signals,
-                agent_type=agent_type,
-                engagement_score=engagement_score,
-                grading_score=grading_score,
-                metadata=metadata,
-            )
-        )
-    from convergence.runtime.systems import Reward, shown_update  # noqa: PLC0415 - NumPy
-    from tasks.serving.operations import performed  # noqa: PLC0415 - brings SQLite
-
-    home = home_of(system)
-    told = Reward(
-        user_id=user_id,
-        decision_id=decision_id or "",
-        reward=reward,
-        signals=signals,
-        engagement_score=engagement_score,
-        grading_score=grading_score,
-        metadata=metadata,
+    given = Reward(
+        user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
+        engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
         cost=cost,
-    )
-    value = home.reward(system, told)
-    if value is None or decision_id is None:  # nothing was told, or a default served
-        return shown_update(told, value, None)
-    return shown_update(told, value, performed(home.store, home.updating(system, told)))
+    )  # fmt: skip
+    custom = _custom_of(system)
+    if custom is not None:
+        return custom.update(given, agent_type)
+    systems = systems_of(system)
+    return as_dict(performed(systems.store, systems.update(system, given)))
 
 
-def runtime_get_decision_sync(
+def _runtime_get_decision(
     system: str, *, user_id: str, decision_id: str
-) -> dict[str, Any] | None:
+) -> dict[str, Any] | Later[dict[str, Any] | None] | None:
     """Return a decision and its reward, ``None`` if this user has none of that id."""
-    caller = caller_of(system)
-    if caller is not None:
-        found: dict[str, Any] | None = asyncio.run(
-            caller.decision(user_id=user_id, decision_id=decision_id)
-        )
-        return found
-    return home_of(system).decision(system, user_id, decision_id)
+    custom = _custom_of(system)
+    if custom is not None:
+        return custom.decision(user_id=user_id, decision_id=decision_id)
+    found = systems_of(system).decision(system, user_id, decision_id)
+    return None if found is None else as_dict(found)
 
 
-def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
+def _runtime_evidence(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
     """Return what traffic cost so far (``regret``) and what it shows so far (``log_e``, ``winner``).
 
     It may be looked at as often as one likes: a winner is wrong with probability ``alpha`` at most.
@@ -248,11 +219,10 @@ def runtime_evidence_sync(system: str, *, agent_type: str | None = None) -> dict
     Raises:
         LookupError: there are no two arms to compare.
     """
-    found = home_of(system).bandit(system, agent_type).evidence()
-    return {name: getattr(found, name) for name in found.__slots__}
+    return as_dict(systems_of(system).bandit(system, agent_type).evidence())
 
 
-def runtime_quality_sync(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
+def _runtime_quality(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
     """Return which arms hold ``least_quality``, with their intervals and costs (mode ``quality``).
 
     Each arm on offer: ``arm_id``, ``standing`` (``holds``, ``fails``, ``undecided``), ``low``,
@@ -262,183 +232,139 @@ def runtime_quality_sync(system: str, *, agent_type: str | None = None) -> list[
     Raises:
         LookupError: nothing is on offer, or the system serves by another mode.
     """
-    return [asdict(arm) for arm in home_of(system).bandit(system, agent_type).quality()]
+    return [asdict(arm) for arm in systems_of(system).bandit(system, agent_type).quality()]
 
 
-async def configure_runtime(
+def _runtime_arms(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
+    """Return all arms with their posteriors, those retired included.
+
+    Raises:
+        LookupError: nothing was ever offered there.
+    """
+    return [as_dict(arm) for arm in systems_of(system).arms(system, agent_type)]
+
+
+def _runtime_offer_arms(
     system: str,
+    arms: Sequence[RuntimeArm | Mapping[str, Any]],
     *,
-    config: RuntimeConfig | Mapping[str, Any] | None = None,
-    storage: "str | Path | RuntimeStorage | None" = None,
-) -> RuntimeConfig:
-    """Do as ``configure_runtime_sync``, in a thread."""
-    return await asyncio.to_thread(configure_runtime_sync, system, config=config, storage=storage)
-
-
-async def runtime_select(
-    system: str,
-    *,
-    user_id: str,
     agent_type: str | None = None,
-    context: Mapping[str, Any] | None = None,
-) -> RuntimeSelection:
-    """Do as ``runtime_select_sync``, in a thread; a storage of your own is awaited here."""
-    caller = caller_of(system)
-    if caller is not None:
-        found = await caller.select(user_id=user_id, agent_type=agent_type, context=context)
-        return _shown_caller(*found)
-    return await asyncio.to_thread(
-        runtime_select_sync, system, user_id=user_id, agent_type=agent_type, context=context
-    )
+) -> list[str]:
+    """Put arms on offer, or back on offer; return their names.
+
+    Raises:
+        ArmChangedError: an arm of that name has other parameters; nothing is offered.
+    """
+    checked = [RuntimeArm.model_validate(arm) for arm in arms]
+    return systems_of(system).offer(system, checked, agent_type)
 
 
-async def runtime_update(
+def _runtime_retire_arm(system: str, arm_id: str, *, agent_type: str | None = None) -> bool:
+    """Take an arm off offer, its decisions and rewards kept; return whether it was on.
+
+    Raises:
+        LookupError: no arm of that name was ever offered there.
+    """
+    return systems_of(system).retire(system, arm_id, agent_type)
+
+
+def _runtime_reset_priors(system: str, *, agent_type: str | None = None) -> None:
+    """Take the nightly priors out of all arms; what rewards taught stays.
+
+    Raises:
+        LookupError: nothing was ever offered there.
+    """
+    systems_of(system).reset_priors(system, agent_type)
+
+
+def _runtime_evolve_arms(
     system: str,
     *,
-    user_id: str,
-    decision_id: str | None,
-    reward: float | None = None,
-    signals: Mapping[str, float] | None = None,
+    user_id: str | None = None,
     agent_type: str | None = None,
-    engagement_score: float | None = None,
-    grading_score: float | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    cost: float | None = None,
-) -> dict[str, Any]:
-    """Do as ``runtime_update_sync``, in a thread; a storage of your own is awaited here."""
-    caller = caller_of(system)
-    if caller is not None:
-        _refuse_cost(cost)
-        return await caller.update(
-            user_id=user_id,
-            decision_id=decision_id,
-            reward=reward,
-            signals=signals,
-            agent_type=agent_type,
-            engagement_score=engagement_score,
-            grading_score=grading_score,
-            metadata=metadata,
-        )
-    return await asyncio.to_thread(
-        runtime_update_sync,
-        system,
-        user_id=user_id,
-        decision_id=decision_id,
-        reward=reward,
-        signals=signals,
-        agent_type=agent_type,
-        engagement_score=engagement_score,
-        grading_score=grading_score,
-        metadata=metadata,
-        cost=cost,
+    top_n: int = 3,
+    search_space: Mapping[str, Any] | None = None,
+    evolution_config: Mapping[str, Any] | None = None,
+    storage: str | Path | None = None,
+) -> list[RuntimeArm] | Later[list[RuntimeArm]]:
+    """Return new arms bred from the best ones, for a look: they are not on offer yet.
+
+    ``runtime_offer_arms`` puts them there. No arm, on offer or retired, comes again.
+
+    Args:
+        system: whose arms.
+        user_id: whose arms, where a storage of your own keeps them per user; in a store users share
+            their arms, and it is not needed.
+        agent_type: its kind of agent; by default that of its settings.
+        top_n: arms that are parents, those of the highest posterior means.
+        search_space: as in ``optimization.yaml``; by default what the arms on offer span.
+        evolution_config: as ``optimization.evolution`` there: ``mutation_rate``,
+            ``crossover_rate``, ``selection``, ``tournament_size``; ``population_size`` is the number of
+            new arms, by default ``top_n``.
+        storage: folder of the store; by default that of ``configure_runtime``.
+
+    Raises:
+        ConfigurationError: the space or the evolution is wrong, or no arm lies in the space.
+        LookupError: nothing is on offer there.
+    """
+    if top_n < 1:
+        raise ValueError(f"top_n must be 1 or more, but got {top_n}")
+    propose = functools.partial(
+        proposed_arms, top_n=top_n, search_space=search_space, evolution=evolution_config
     )
+    custom = _custom_of(system) if storage is None else None
+    if custom is not None:
+        return custom.evolve(propose, user_id=user_id or "", agent_type=agent_type)
+    systems = systems_of(system) if storage is None else _opened(Path(storage))
+    group = systems.known_group(system, agent_type)
+    bandit = systems.bandit(system, agent_type)
+    arms = systems.store.arms(group.group_id)
+    if not bandit.n_on_offer():
+        raise NoArmsError(f"all arms of `{system}` are retired")
+    means = means_of(group.kind, arms, bandit.settings)
+    return propose(arms, means, rng_of(systems.config(system).seed))
 
 
-async def runtime_get_decision(
-    system: str, *, user_id: str, decision_id: str
-) -> dict[str, Any] | None:
-    """Do as ``runtime_get_decision_sync``, in a thread; a storage of your own is awaited here."""
-    caller = caller_of(system)
-    if caller is not None:
-        found: dict[str, Any] | None = await caller.decision(
-            user_id=user_id, decision_id=decision_id
+configure_runtime, configure_runtime_sync = _twins(_configure_runtime)
+runtime_select, runtime_select_sync = _twins(_runtime_select)
+runtime_update, runtime_update_sync = _twins(_runtime_update)
+runtime_get_decision, runtime_get_decision_sync = _twins(_runtime_get_decision)
+runtime_evidence, runtime_evidence_sync = _twins(_runtime_evidence)
+runtime_quality, runtime_quality_sync = _twins(_runtime_quality)
+runtime_arms, runtime_arms_sync = _twins(_runtime_arms)
+runtime_offer_arms, runtime_offer_arms_sync = _twins(_runtime_offer_arms)
+runtime_retire_arm, runtime_retire_arm_sync = _twins(_runtime_retire_arm)
+runtime_reset_priors, runtime_reset_priors_sync = _twins(_runtime_reset_priors)
+runtime_evolve_arms, runtime_evolve_arms_sync = _twins(_runtime_evolve_arms)
+
+
+def systems_of(system: str) -> Systems:
+    """Return the store that a system is served from: where it was configured, or the default.
+
+    Raises:
+        ConfigurationError: it is served from a storage of the caller's own.
+    """
+    if _custom_of(system) is not None:
+        raise ConfigurationError.of(
+            "storage",
+            "must be a folder for this: a storage of your own keeps arms and decisions alone",
+            "Call `configure_runtime` with the folder of a store.",
+            value=system,
         )
-        return found
-    return await asyncio.to_thread(
-        runtime_get_decision_sync, system, user_id=user_id, decision_id=decision_id
-    )
+    with _mutex:
+        found = _systems.get(system)
+    return _opened(Path(DEFAULT_STORAGE)) if found is None else found
 
 
-async def runtime_evidence(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
-    """Do as ``runtime_evidence_sync``, in a thread."""
-    return await asyncio.to_thread(runtime_evidence_sync, system, agent_type=agent_type)
+def _custom_of(system: str) -> CustomStorageBandit | None:
+    with _mutex:
+        return _custom.get(system)
 
 
-async def runtime_quality(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
-    """Do as ``runtime_quality_sync``, in a thread."""
-    return await asyncio.to_thread(runtime_quality_sync, system, agent_type=agent_type)
-
-
-def opened(path: Path) -> "Systems":
+def _opened(path: Path) -> Systems:
     """Return the systems of a folder, opened once in a process."""
-    from convergence.runtime.systems import Systems  # noqa: PLC0415 - brings NumPy and SQLite
-    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - as above
-
     root = path.absolute()
     with _mutex:
         if root not in _stores:
             _stores[root] = Systems(RuntimeStore(root))
         return _stores[root]
-
-
-def home_of(system: str) -> "Systems":
-    """Return where a system is served from: the folder it was configured in, or the default.
-
-    Raises:
-        ConfigurationError: it is served from a storage of the caller's own.
-    """
-    if caller_of(system) is not None:
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="storage",
-                    rule="must be a folder for this: a storage of your own keeps arms and decisions "
-                    "alone",
-                    value=system,
-                    fix="Call `configure_runtime` with the folder of a store.",
-                )
-            ]
-        )
-    with _mutex:
-        found = _homes.get(system)
-    return opened(Path(DEFAULT_STORAGE)) if found is None else found
-
-
-def _refuse_cost(cost: float | None) -> None:
-    if cost is not None:
-        raise ValueError(
-            "`cost` needs the store of this tool: put it into `metadata` of a storage of your own"
-        )
-
-
-def _shown_caller(
-    decision_id: str | None,
-    arm: Mapping[str, Any],
-    drawn: float | None,
-    arms: list[dict[str, Any]],
-    metadata: dict[str, Any],
-) -> RuntimeSelection:
-    return RuntimeSelection(
-        decision_id=decision_id,
-        arm_id=arm["arm_id"],
-        params=arm["params"],
-        sampled_value=drawn,
-        arms_state=tuple(arms),
-        metadata=metadata,
-    )
-
-
-def _shown(found: "Selection | DefaultServed") -> RuntimeSelection:
-    from convergence.runtime.systems import DefaultServed, shown_arm  # noqa: PLC0415 - brings NumPy
-
-    if isinstance(found, DefaultServed):
-        return RuntimeSelection(
-            decision_id=None,
-            arm_id=found.arm_id,
-            params=found.params,
-            sampled_value=None,
-            arms_state=(),
-            metadata={"fallback": True},
-        )
-    return RuntimeSelection(
-        decision_id=found.decision_id,
-        arm_id=found.arm_id,
-        params=found.params,
-        sampled_value=found.sampled_value,
-        arms_state=tuple(shown_arm(arm) for arm in found.arms),
-        metadata={
-            "propensity": found.propensity,
-            "policy_version": found.version,
-            "fresh": found.is_fresh,
-        },
-    )

@@ -1,129 +1,15 @@
-"""What a system offers and how it serves, at run time."""
+"""Settings of a system at run time, as callers give them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from convergence.compat.runtime_settings import translated
 from convergence_core.errors import ConfigurationError, Problem
+from tasks.serving.settings import RewardMetric, RuntimeArm, RuntimeConfig
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class RuntimeArm(_Part):
-    """An arm that a system offers."""
-
-    params: dict[str, Any]
-    """What the application is to use."""
-    arm_id: str | None = Field(default=None, min_length=1, max_length=200)
-    """Name of the arm. Absent: a hash of its parameters."""
-    prior_mean: float | None = Field(default=None, ge=0, le=1)
-    """Mean reward that a night has measured. Absent: no opinion."""
-    prior_sd: float | None = Field(default=None, gt=0)
-    """Its standard deviation; stands beside ``prior_mean``."""
-    cost: float | None = Field(default=None, ge=0)
-    """What a request of it costs, until updates tell it; in any one unit. Absent: unknown."""
-
-    @model_validator(mode="after")
-    def _whole_prior(self) -> "RuntimeArm":
-        if (self.prior_mean is None) != (self.prior_sd is None):
-            raise ValueError("prior_mean and prior_sd stand beside each other; give both or none")
-        return self
-
-
-class RewardMetric(_Part):
-    """One signal and its share in the reward."""
-
-    name: str
-    """Key in ``signals``."""
-    weight: float = Field(gt=0, le=1)
-    """Its weight among the signals that are given."""
-
-
-class RuntimeConfig(_Part):
-    """How a system serves."""
-
-    system: str = Field(min_length=1, max_length=200)
-    """Name of the optimized system."""
-    agent_type: str = "default"
-    """Kind of agent, where a call names none."""
-    default_arms: tuple[RuntimeArm, ...] = ()
-    """Arms to offer; those that are there keep what they have learned. Without arms in the store,
-    these are what there is."""
-    min_arms: int = Field(default=1, ge=1)
-    """With fewer arms on offer the first default arm serves, and nothing is learned."""
-    reward_metrics: tuple[RewardMetric, ...] = ()
-    """How ``signals`` become a reward."""
-    kind: Literal["beta", "gaussian", "linear"] = "beta"
-    """What is believed of an arm: a mean of rewards in [0, 1]; a mean of rewards of any size; or a
-    mean that depends on the request's context and user."""
-    reward_mean: float = 0.5
-    """Gaussian arms: reward that is expected before there is one."""
-    reward_sd: float = Field(default=0.5, gt=0)
-    """Gaussian arms: its standard deviation."""
-    n_features: int = Field(default=16, ge=2, le=256)
-    """Linear arms: coordinates of a request, those of hashed categories included."""
-    pooling: float = Field(default=0.5, ge=0)
-    """Linear arms: how far a user or agent type may lie from all others; 0: all are alike."""
-    mode: Literal["regret", "verdict", "quality"] = "regret"
-    """Traffic that earns most; that decides soonest who is best; or that costs least while the mean
-    reward is held at ``least_quality``."""
-    least_quality: float | None = Field(default=None, gt=0, lt=1)
-    """Mode ``quality``: mean reward to be held, with probability ``1 - alpha``."""
-    explore_cheaper: float = Field(default=0.1, ge=0, le=1)
-    """Mode ``quality``: share of the requests for cheaper arms of which it is not known yet."""
-    sticky: Literal["none", "user", "session"] = "none"
-    """Who keeps an arm; a session is ``context["session_id"]``."""
-    floor: float = Field(default=0.02, ge=0, le=1)
-    """Share of the requests that is spread evenly over all arms."""
-    alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Largest probability of naming a winner that is none, at any look."""
-    min_effect: float = Field(default=0.0, ge=0, lt=0.99)
-    """Least difference in mean reward that makes a winner."""
-    expires_after_s: float | None = Field(default=86_400.0, gt=0)
-    """Seconds after which a reward is late. ``None``: never."""
-    late_counts: bool = False
-    """Whether late rewards teach."""
-    discount: float = Field(default=1.0, gt=0, le=1)
-    """Share of its evidence that an arm keeps at each reward of its own; 1: all."""
-    rewards_per_false_alarm: float | None = Field(default=None, ge=20)
-    """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
-    prior_discount: float = Field(default=1.0, ge=0, le=1)
-    """Share of a night's weight that is believed."""
-    prior_most: float = Field(default=20.0, ge=0)
-    """Largest weight of a night, in rewards."""
-    prior_trust: float = Field(default=0.5, ge=0, le=1)
-    """Probability that the night is right, before any reward."""
-    seed: int | None = Field(default=None, ge=0)
-    """Same seed and same rewards, same choices. ``None``: from the machine's entropy."""
-
-    @model_validator(mode="after")
-    def _states_its_quality(self) -> "RuntimeConfig":
-        if (self.mode == "quality") != (self.least_quality is not None):
-            raise ValueError(
-                "mode quality and least_quality stand beside each other; give both or none"
-            )
-        if self.mode == "quality" and (self.sticky != "none" or self.discount != 1.0):
-            raise ValueError(
-                "mode quality needs sticky none and discount 1: it counts independent requests"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _fits_kind(self) -> "RuntimeConfig":
-        if self.kind == "beta":
-            return self
-        if self.mode != "regret" or self.rewards_per_false_alarm is not None:
-            raise ValueError(
-                "mode verdict, mode quality and rewards_per_false_alarm need kind beta, but got "
-                f"{self.kind}"
-            )
-        if self.kind == "linear" and self.discount != 1.0:
-            raise ValueError("a discount needs kind beta or gaussian, but got linear")
-        return self
+__all__ = ["RewardMetric", "RuntimeArm", "RuntimeConfig", "checked_settings"]
 
 
 def checked_settings(
@@ -141,16 +27,13 @@ def checked_settings(
         if problems:
             raise ConfigurationError(problems)
     if values.setdefault("system", system) != system:
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="system",
-                    rule="must be the name that is configured",
-                    value=str(values["system"]),
-                    fix=f"Write `{system}`, or leave it out.",
-                )
-            ]
+        problem = Problem(
+            key="system",
+            rule="must be the name that is configured",
+            value=str(values["system"]),
+            fix=f"Write `{system}`, or leave it out.",
         )
+        raise ConfigurationError([problem])
     try:
         return RuntimeConfig.model_validate(values)
     except ValidationError as error:
@@ -165,27 +48,3 @@ def checked_settings(
                 for found in error.errors()
             ]
         ) from error
-
-
-def reward_of(
-    metrics: Sequence[RewardMetric],
-    reward: float | None,
-    signals: Mapping[str, float] | None,
-    engagement_score: float | None,
-) -> float | None:
-    """Return the reward that was meant, ``None`` if there is none.
-
-    Raises:
-        ValueError: a signal is not in [0, 1].
-    """
-    if signals is not None:
-        given = [metric for metric in metrics if metric.name in signals]
-        for metric in given:
-            if not 0.0 <= signals[metric.name] <= 1.0:
-                raise ValueError(
-                    f"signals.{metric.name} must lie in [0, 1], but got {signals[metric.name]}"
-                )
-        total = sum(metric.weight for metric in given)
-        if total:
-            return sum(metric.weight * signals[metric.name] for metric in given) / total
-    return reward if reward is not None else engagement_score

@@ -1,11 +1,10 @@
-"""The ASGI application: routes of the service."""
+"""ASGI application of the service: its routes and what they answer."""
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
@@ -14,14 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from convergence.runtime.settings import RuntimeArm
-from convergence.runtime.systems import (
-    DefaultServed,
-    MissingRewardError,
-    Reward,
-    Systems,
-    shown_update,
-)
 from convergence.service import bodies
 from convergence.service.auth import TOKEN
 from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
@@ -31,23 +22,23 @@ from convergence.service.tokens import Scope
 from convergence_core.errors import ArmChangedError, NoArmsError, RequestReusedError, StoreError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
+from tasks.serving.answers import Arm, Decision, RewardOutcome, Selection, as_dict
 from tasks.serving.committer import BusyError, Committer
-from tasks.store.runtime.promotions import champion_of, looks
-from tasks.store.runtime.watches import alarms, guards as guards_of
+from tasks.serving.rewards import Reward
+from tasks.serving.settings import RuntimeArm
+from tasks.serving.systems import Systems
 
 System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
-_GUARD = ("promoted", "champion", "alpha", "tolerance", "holdback", "decision")
-_ALARM = ("agent_type", "arm_id", "before", "after", "n", "created_us")
 _log = logging.getLogger("convergence.service")
 
 
 def make_app(
     systems: Systems, committer: Committer, metrics: Metrics, *, version: str, has_docs: bool
 ) -> FastAPI:
-    """Return the application, to be put behind a ``AuthMiddleware``.
+    """Return the application, to be put behind an ``AuthMiddleware``.
 
     Args:
         systems: what is served.
@@ -66,34 +57,33 @@ def make_app(
     app = FastAPI(
         title="The Convergence",
         version=version,
-        description="Arms for requests, and what came of them.",
+        description="Arms for requests, and their rewards.",
         lifespan=lifespan,
         docs_url="/docs" if has_docs else None,
         redoc_url=None,
         openapi_url="/openapi.json",
     )
     _add_error_handlers(app)
-    _add_traffic(app, systems, committer, metrics)
-    _add_arms(app, systems)
-    _add_looks(app, systems)
-    _add_health(app, systems, committer, metrics, version)
+    _add_routes(app, _Handlers(systems, committer, metrics, version))
     _secure(app)
     return app
 
 
-def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: Metrics) -> None:
-    @app.post(
-        "/v1/systems/{system}/select",
-        responses={200: {"model": bodies.SelectAnswer}, **refusals(404, 409)},
-        openapi_extra=described(bodies.SelectBody, has_key=True),
-        tags=["traffic"],
-    )
-    async def select(request: Request) -> Response:
+class _Handlers:
+    """Handlers of the routes; their docstrings are the schema's descriptions."""
+
+    def __init__(
+        self, systems: Systems, committer: Committer, metrics: Metrics, version: str
+    ) -> None:
+        self._systems, self._committer = systems, committer
+        self._metrics, self._version = metrics, version
+
+    async def select(self, request: Request) -> Response:
         """Choose an arm for a request; the decision is durable when this answers. Scope: select."""
         _require(request, "select")
         system, body = system_of(request), await body_of(request, bodies.SelectBody)
-        found = await committer.perform(
-            systems.selecting(
+        selection = await self._committer.perform(
+            self._systems.selection(
                 system,
                 user_id=body.user_id,
                 agent_type=body.agent_type,
@@ -101,216 +91,132 @@ def _add_traffic(app: FastAPI, systems: Systems, committer: Committer, metrics: 
                 request_key=key_of(request),
             )
         )
-        if isinstance(found, DefaultServed):
-            metrics.decided(system, found.arm_id)
-            return _json(
-                {
-                    "decision_id": None, "arm_id": found.arm_id, "params": dict(found.params),
-                    "sampled_value": None, "propensity": None, "policy_version": None,
-                    "fresh": False,
-                }
-            )  # fmt: skip
-        metrics.decided(system, found.arm_id)
-        return _json(
-            {
-                "decision_id": found.decision_id, "arm_id": found.arm_id,
-                "params": dict(found.params), "sampled_value": found.sampled_value,
-                "propensity": found.propensity, "policy_version": found.version,
-                "fresh": found.is_fresh,
-            }
-        )  # fmt: skip
+        self._metrics.decided(system, selection.arm_id)
+        return _json(as_dict(selection, Selection))
 
-    @app.post(
-        "/v1/systems/{system}/update",
-        responses={
-            200: {"model": bodies.UpdateAnswer},
-            **refusals(),
-            404: {
-                "model": bodies.UpdateAnswer,
-                "description": "Nobody knows the decision.",
-                "content": PROBLEM,
-            },
-            409: {
-                "model": bodies.UpdateAnswer,
-                "description": "It has another reward already, or learns from no such reward.",
-                "content": PROBLEM,
-            },
-        },
-        openapi_extra=described(bodies.UpdateBody),
-        tags=["traffic"],
-    )
-    async def update(request: Request) -> Response:
-        """Take in what came of a decision; durable when this answers. Scope: update.
+    async def update(self, request: Request) -> Response:
+        """Take in the reward of a decision; durable when this answers. Scope: update.
 
         The same reward again is a duplicate and counts once, so this may be repeated at will.
         """
         _require(request, "update")
         system, body = system_of(request), await body_of(request, bodies.UpdateBody)
-        told = Reward(
-            user_id=body.user_id,
-            decision_id=body.decision_id,
-            reward=body.reward,
-            signals=body.signals,
-            engagement_score=body.engagement_score,
-            grading_score=body.grading_score,
-            metadata=body.metadata,
-            cost=body.cost,
-        )
-        operation = systems.updating(system, told)
-        try:
-            learned = await committer.perform(operation)
-        except MissingRewardError:
-            return _json(shown_update(told, None, None))
-        metrics.rewarded(system, learned.status, is_alarm=learned.alarm is not None)
-        status = {"unknown": 404, "conflict": 409}.get(learned.status, 200)
-        return _json(shown_update(told, operation.reward, learned), status)
+        given = Reward(**{name: getattr(body, name) for name in bodies.UpdateBody.model_fields})
+        outcome = await self._committer.perform(self._systems.update(system, given))
+        if outcome.status != "none":
+            has_alarm = outcome.alarm is not None
+            self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
+        return _json(as_dict(outcome), {"unknown": 404, "conflict": 409}.get(outcome.status, 200))
 
-
-def _add_arms(app: FastAPI, systems: Systems) -> None:
-    @app.get(
-        "/v1/systems/{system}/arms",
-        responses={200: {"model": bodies.ArmsAnswer}, **refusals(404)},
-        tags=["arms"],
-    )
-    async def arms(system: System, request: Request, agent_type: AgentType = None) -> Response:
-        """List arms with what is believed of them, those retired included. Scope: select."""
+    async def arms(
+        self, system: System, request: Request, agent_type: AgentType = None
+    ) -> Response:
+        """List arms with their posteriors, those retired included. Scope: select."""
         _require(request, "select")
-        return _json({"arms": await asyncio.to_thread(systems.arms, system, agent_type)})
+        found = await asyncio.to_thread(self._systems.arms, system, agent_type)
+        return _json({"arms": [as_dict(arm) for arm in found]})
 
-    @app.put(
-        "/v1/systems/{system}/arms/{arm_id}",
-        responses={200: {"model": bodies.ArmAnswer}, **refusals(409)},
-        tags=["arms"],
-    )
     async def offer(
-        system: System, arm_id: Id, body: bodies.ArmBody, request: Request
+        self, system: System, arm_id: Id, body: bodies.ArmBody, request: Request
     ) -> Response:
         """Put an arm on offer, or back on offer. Scope: admin."""
         _require(request, "admin")
-        return _json(await asyncio.to_thread(_offered, systems, system, arm_id, body))
+        prior = body.prior
+        arm = RuntimeArm(
+            arm_id=arm_id,
+            params=body.params,
+            cost=body.cost,
+            prior_mean=None if prior is None else prior.mean,
+            prior_sd=None if prior is None else prior.sd,
+        )
 
-    @app.delete(
-        "/v1/systems/{system}/arms/{arm_id}",
-        responses={200: {"model": bodies.RetiredAnswer}, **refusals(404)},
-        tags=["arms"],
-    )
+        def offered() -> Arm:
+            self._systems.offer(system, (arm,), body.agent_type)
+            kind = body.agent_type or self._systems.config(system).agent_type
+            return next(one for one in self._systems.arms(system, kind) if one.arm_id == arm_id)
+
+        return _json(as_dict(await asyncio.to_thread(offered)))
+
     async def retire(
-        system: System, arm_id: Id, request: Request, agent_type: AgentType = None
+        self, system: System, arm_id: Id, request: Request, agent_type: AgentType = None
     ) -> Response:
         """Take an arm off offer; its decisions and rewards are kept. Scope: admin."""
         _require(request, "admin")
-        was_on = await asyncio.to_thread(systems.retire, system, arm_id, agent_type)
+        was_on = await asyncio.to_thread(self._systems.retire, system, arm_id, agent_type)
         return _json({"arm_id": arm_id, "retired": was_on})
 
-
-def _add_looks(app: FastAPI, systems: Systems) -> None:
-    @app.get(
-        "/v1/systems/{system}/decisions/{decision_id}",
-        responses={200: {"model": bodies.DecisionAnswer}, **refusals(404)},
-        tags=["traffic"],
-    )
     async def decision(
-        system: System, decision_id: Id, user_id: UserId, request: Request
+        self, system: System, decision_id: Id, user_id: UserId, request: Request
     ) -> Response:
         """Return a user's decision and its reward. Scope: select or update."""
         _require(request, "select", "update")
-        found = await asyncio.to_thread(systems.decision, system, user_id, decision_id)
+        found = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
         if found is None:
             raise RequestRefusedError(404, "This user has no decision of that id.")
-        return _json(found)
+        return _json(as_dict(found))
 
-    @app.get(
-        "/v1/systems/{system}/gates",
-        responses={200: {"model": bodies.GatesAnswer}, **refusals(404)},
-        tags=["evidence"],
-    )
-    async def gates(system: System, request: Request) -> Response:
+    async def gates(self, system: System, request: Request) -> Response:
         """Return the evidence of the traffic, every look of a gate, the champion. Scope: select."""
         _require(request, "select")
-        return _json(await asyncio.to_thread(_gates, systems, system))
+        found = await asyncio.to_thread(self._systems.gates, system)
+        if found is None:
+            raise RequestRefusedError(404, "No such system is known.")
+        return _json(found)
 
-
-def _add_health(
-    app: FastAPI, systems: Systems, committer: Committer, metrics: Metrics, version: str
-) -> None:
-    @app.get(
-        "/health",
-        responses={200: {"model": bodies.HealthAnswer}, **refusals()},
-        tags=["service"],
-    )
-    async def health() -> Response:
+    async def health(self) -> Response:
         """Say that the service lives and its store can be read. Any token."""
-        await asyncio.to_thread(systems.store.systems)
-        return _json({"status": "ok", "version": version, "waiting": committer.n_waiting})
+        await asyncio.to_thread(self._systems.store.systems)
+        waiting = self._committer.n_waiting
+        return _json({"status": "ok", "version": self._version, "waiting": waiting})
 
-    @app.get(
-        "/metrics",
-        responses={
-            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **refusals(),
-        },
-        response_class=Response,
-        tags=["service"],
-    )
-    async def numbers() -> Response:
+    async def metrics(self) -> Response:
         """Return the numbers of this process for Prometheus. Any token."""
-        return Response(metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(self._metrics.page(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def _offered(systems: Systems, system: str, arm_id: str, body: bodies.ArmBody) -> dict[str, Any]:
-    config = systems.config(system)
-    kind = body.agent_type or config.agent_type
-    prior = {} if body.prior is None else {
-        "prior_mean": body.prior.mean, "prior_sd": body.prior.sd
-    }  # fmt: skip
-    values = {"arm_id": arm_id, "params": body.params, "cost": body.cost, **prior}
-    arm = RuntimeArm.model_validate(values)
-    systems.offer(config, kind, (arm,))
-    return next(one for one in systems.arms(system, kind) if one["arm_id"] == arm_id)
+def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
+    def add(
+        method: str, path: str, handler: Any, tag: str, answer: Any,
+        *refused: int, more: Mapping[int | str, Any] | None = None, takes: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        app.add_api_route(
+            path,
+            handler,
+            methods=[method],
+            responses={200: {"model": answer}, **refusals(*refused), **(more or {})},
+            openapi_extra=takes,
+            tags=[tag],
+        )
 
-
-def _gates(systems: Systems, system: str) -> dict[str, Any]:
-    kinds = [kind for name, kind in systems.store.systems() if name == system]
-    found = looks(systems.store, system)
-    champion = champion_of(systems.store, system)
-    if not kinds and not found and champion is None:
-        raise RequestRefusedError(404, "Nobody knows that system.")
-    evidence, quality, guards = {}, {}, []
-    for kind in kinds:
-        group = systems.known_group(system, kind)
-        watches = guards_of(systems.store, group.group_id)
-        guards += [
-            {**{name: getattr(one, name) for name in _GUARD}, "agent_type": kind}
-            for one in watches
-        ]
-        bandit = systems.bandit(system, kind)
-        if bandit.settings.mode == "quality" and bandit.n_on_offer():
-            quality[kind] = [asdict(arm) for arm in bandit.quality()]
-        try:
-            told = bandit.evidence()
-        except NoArmsError:
-            continue  # one arm has nobody to be compared with
-        evidence[kind] = {name: getattr(told, name) for name in told.__slots__}
-    return {
-        "evidence": evidence,
-        "quality": quality,
-        "guards": guards,
-        "alarms": [
-            {name: getattr(one, name) for name in _ALARM} for one in alarms(systems.store, system)
-        ],
-        "looks": [
-            {name: getattr(look, name) for name in look.__slots__ if name != "system"}
-            for look in found
-        ],
-        "champion": None
-        if champion is None
-        else {name: getattr(champion, name) for name in champion.__slots__ if name != "system"},
+    unmet = {
+        404: "The decision is not known.",
+        409: "It has another reward already, or learns from no such reward.",
     }
+    not_learned: dict[int | str, Any] = {
+        status: {"model": RewardOutcome, "description": meaning, "content": PROBLEM}
+        for status, meaning in unmet.items()
+    }
+    select, update = described(bodies.SelectBody, has_key=True), described(bodies.UpdateBody)
+    system = "/v1/systems/{system}"
+    one_arm, one_decision = f"{system}/arms/{{arm_id}}", f"{system}/decisions/{{decision_id}}"
+    add("POST", f"{system}/select", handlers.select, "traffic", Selection, 404, 409, takes=select)
+    add("POST", f"{system}/update", handlers.update, "traffic", RewardOutcome, more=not_learned,
+        takes=update)  # fmt: skip
+    add("GET", f"{system}/arms", handlers.arms, "arms", bodies.ArmsAnswer, 404)
+    add("PUT", one_arm, handlers.offer, "arms", Arm, 409)
+    add("DELETE", one_arm, handlers.retire, "arms", bodies.RetiredAnswer, 404)
+    add("GET", one_decision, handlers.decision, "traffic", Decision, 404)
+    add("GET", f"{system}/gates", handlers.gates, "evidence", bodies.GatesAnswer, 404)
+    add("GET", "/health", handlers.health, "service", bodies.HealthAnswer)
+    text: dict[int | str, Any] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    app.add_api_route(
+        "/metrics", handlers.metrics, responses={**text, **refusals()}, response_class=Response,
+        tags=["service"],
+    )  # fmt: skip
 
 
 def _require(request: Request, *scopes: Scope) -> None:
-    token = request.scope[TOKEN]
-    if not token.may(*scopes):
+    if not request.scope[TOKEN].may(*scopes):
         raise RequestRefusedError(403, f"This token lacks the scope {' or '.join(scopes)}.")
 
 
@@ -321,7 +227,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def _add_error_handlers(app: FastAPI) -> None:
-    told: dict[type[Exception], Callable[[Any], ProblemResponse]] = {
+    answers: dict[type[Exception], Callable[[Any], ProblemResponse]] = {
         RequestRefusedError: _refused,
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
@@ -349,7 +255,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         return ProblemResponse(error.status_code, str(error.detail), headers)
 
     app.add_exception_handler(HTTPException, refuse)
-    for kind, answer in told.items():
+    for kind, answer in answers.items():
         app.add_exception_handler(
             kind, _handler(answer, is_logged=kind in {StoreError, Exception})
         )

@@ -1,4 +1,4 @@
-"""The door: no request passes without a known token, over its rate, or with too long a body.
+"""Middleware for tokens, rates and length of bodies.
 
 One plain ASGI layer before the application, so that a refusal costs next to nothing and no route
 can forget to ask.
@@ -10,10 +10,10 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from convergence.service.limits import Bucket
 from convergence.service.metrics import Metrics
 from convergence.service.problems import ProblemResponse
 from convergence.service.tokens import Token, TokenRegistry
+from convergence_core.budget.rate_limit import TokenBucket
 
 TOKEN = "convergence.token"  # noqa: S105 - a key, not a secret
 _BODY_S = 30.0
@@ -46,7 +46,7 @@ class AuthMiddleware:
         self._app, self._tokens, self._metrics = app, tokens, metrics
         self._max_body, self._rate = max_body, rate
         self._open = frozenset(open_paths)
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope."""
@@ -94,10 +94,11 @@ class AuthMiddleware:
             )
         if self._rate is None:
             return None
+        now_s = time.monotonic()
         bucket = self._buckets.get(token.name)
         if bucket is None:
-            bucket = self._buckets[token.name] = Bucket(self._rate)
-        wait = bucket.take()
+            bucket = self._buckets[token.name] = TokenBucket(self._rate, now_s)
+        wait = bucket.take(now_s)
         if not wait:
             return None
         return ProblemResponse(

@@ -1,5 +1,6 @@
-"""What is sent to the service and what it answers, as pydantic models: the OpenAPI schema."""
+"""Models of requests and answers, for validation and the schema."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,6 +14,10 @@ from pydantic import (
 )
 
 from convergence_core.records import canonical_json
+from tasks.serving.answers import Arm
+from tasks.serving.evidence import TrafficEvidence
+from tasks.serving.quality import ArmQuality
+from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm, StoredGuard
 
 _NAME = r"^[^\x00-\x1f\x7f]+$"
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
@@ -50,20 +55,6 @@ class SelectBody(_Body):
     """Features of the request; `session_id` keeps a session's arm where the system says so."""
 
 
-class SelectAnswer(BaseModel):
-    """The arm that serves the request."""
-
-    decision_id: str | None
-    """Give it to `update`; null: a default serves, and nothing can be learned."""
-    arm_id: str
-    params: dict[str, JsonValue]
-    sampled_value: float | None
-    propensity: float | None
-    policy_version: int | None
-    fresh: bool
-    """Drawn for this request; false: kept by its user or session, or a default."""
-
-
 class UpdateBody(_Body):
     """What came of a decision."""
 
@@ -79,26 +70,6 @@ class UpdateBody(_Body):
     """Stored beside the reward."""
     cost: Cost | None = None
     """What the request cost, in the system's own unit."""
-
-
-class ArmUpdate(BaseModel):
-    """How an arm's counts grew."""
-
-    alpha: float
-    beta: float
-
-
-class UpdateAnswer(BaseModel):
-    """What became of it."""
-
-    success: bool
-    status: Literal["ok", "late", "duplicate", "conflict", "unknown", "none"]
-    reward: float | None
-    engagement_score: float | None
-    grading_score: float | None
-    computed_update: ArmUpdate | None
-    alarm: str | None = None
-    """The alarm of drift that it raised."""
 
 
 class PriorBody(_Body):
@@ -118,28 +89,10 @@ class ArmBody(_Body):
     """What a request of it costs, until updates tell it."""
 
 
-class ArmAnswer(BaseModel):
-    """An arm and what is believed of it."""
-
-    arm_id: str
-    agent_type: str
-    params: dict[str, JsonValue]
-    alpha: float
-    beta: float
-    mean: float
-    n: int
-    """Rewards it learned from."""
-    prior: dict[str, JsonValue] | None
-    cost: float | None
-    """Mean cost of a request; null: unknown."""
-    run_id: str | None
-    retired: bool
-
-
 class ArmsAnswer(BaseModel):
     """All arms of a system."""
 
-    arms: list[ArmAnswer]
+    arms: list[Arm]
 
 
 class RetiredAnswer(BaseModel):
@@ -150,110 +103,24 @@ class RetiredAnswer(BaseModel):
     """False: it was off already."""
 
 
-class DecisionAnswer(BaseModel):
-    """A decision and its reward."""
-
-    decision_id: str
-    agent_type: str
-    arm_id: str
-    params: dict[str, JsonValue]
-    version: int
-    propensity: float
-    is_fresh: bool
-    created_us: int
-    expires_us: int | None
-    reward: float | None
-    reward_status: str | None
-
-
-class EvidenceAnswer(BaseModel):
-    """What traffic cost so far, and what it shows so far."""
-
-    arms: list[str]
-    means: list[float]
-    numbers: list[int]
-    log_e: list[float]
-    out: list[bool]
-    log_threshold: float
-    winner: str | None
-    regret: float
-    n_to_verdict: int | None
-    caveat: str
-    """What a winner takes for granted."""
-
-
-class QualityAnswer(BaseModel):
-    """What is known of an arm's quality and cost, where a system serves by quality."""
-
-    arm_id: str
-    standing: Literal["holds", "fails", "undecided"]
-    low: float
-    high: float
-    cost: float | None
-    serves: bool
-    """Whether most requests go to it."""
-
-
-class LookAnswer(BaseModel):
-    """One look of a gate."""
-
-    kind: str
-    candidate_id: str | None
-    champion_id: str | None
-    run_id: str | None
-    decision: str
-    n: int
-    log_e: float
-    log_threshold: float
-    details: dict[str, JsonValue]
-    created_us: int
-
-
-class AlarmAnswer(BaseModel):
-    """An alarm: the mean reward of an arm, or of all, has changed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardAnswer(StoredGuard):
+    """The watch over a promotion, and whose."""
 
     agent_type: str
-    arm_id: str | None
-    """``null``: of all arms together."""
-    before: float
-    after: float
-    n: int
-    created_us: int
-
-
-class GuardAnswer(BaseModel):
-    """The watch over a promotion."""
-
-    agent_type: str
-    promoted: str
-    champion: str
-    alpha: float
-    tolerance: float
-    holdback: float
-    decision: Literal["watching", "rollback", "confirmed", "ended"]
-
-
-class ChampionAnswer(BaseModel):
-    """Who is in production."""
-
-    candidate_id: str
-    params: dict[str, JsonValue]
-    run_id: str | None
-    reason: str
-    created_us: int
 
 
 class GatesAnswer(BaseModel):
     """Evidence of the traffic, every look of a gate, and the champion."""
 
-    evidence: dict[str, EvidenceAnswer]
+    evidence: dict[str, TrafficEvidence]
     """Agent type → its traffic; those with two arms or more."""
-    quality: dict[str, list[QualityAnswer]]
+    quality: dict[str, list[ArmQuality]]
     """Agent type → its arms on offer, where the system serves by quality."""
     guards: list[GuardAnswer]
-    alarms: list[AlarmAnswer]
-    looks: list[LookAnswer]
-    champion: ChampionAnswer | None
+    alarms: list[StoredAlarm]
+    looks: list[GateLook]
+    champion: Champion | None
 
 
 class HealthAnswer(BaseModel):

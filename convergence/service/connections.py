@@ -1,4 +1,4 @@
-"""Limits of the service's connections: their number, and the seconds each step of one may take.
+"""Limits of connections: their number, and seconds for each step.
 
 uvicorn ends idle connections between requests, and nothing else: a head sent in part, a body sent
 after its refusal and an answer that is not read keep theirs open for ever. Here each of these steps

@@ -1,4 +1,4 @@
-"""Numbers of the service for Prometheus: requests, decisions, rewards, alarms, time, line, connections."""
+"""Metrics of the service for Prometheus."""
 
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The service as a process: listens, serves, and ends without losing an answer.
+"""Server process of the service, which ends without losing an answer.
 
 On SIGTERM, SIGHUP or Ctrl-C nothing new is accepted, requests on their way are answered, and what is in
 line is committed. What was acknowledged is on the disk at every moment, so a kill loses nothing
@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import uvicorn
 
-from convergence.runtime.systems import Systems
 from convergence.service.app import make_app
 from convergence.service.auth import AuthMiddleware
 from convergence.service.connections import (
@@ -31,6 +30,7 @@ from convergence.service.metrics import Metrics
 from convergence.service.tokens import TokenRegistry
 from convergence_core.errors import ConvergenceError
 from tasks.serving.committer import Committer
+from tasks.serving.systems import Systems
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.version import code_version
 

@@ -1,4 +1,4 @@
-"""Who may ask: bearer tokens by the name of their environment variable, each with scopes.
+"""Bearer tokens with scopes, named by environment variables.
 
 A token is known by the SHA-256 of its text, so that neither memory nor time of a comparison tells
 it. Weak ones are refused before the service starts: they are the only lock there is.

@@ -10,6 +10,8 @@
 * ``Pacer`` knows before which moment nothing may be sent: what the endpoint asked for.
 * ``Breaker`` stops asking an endpoint that does not answer, and tries it once in a while
   (M. Nygard, "Release It!", 2007, "Circuit Breaker").
+* ``TokenBucket`` lets so many calls through each second (J. Turner, "New Directions in
+  Communications", 1986).
 * ``AddressCheck`` tells a wrong address from a candidate whose parameters lead to none.
 
 None of them knows a clock: times are arguments, in seconds of any clock that never goes back.
@@ -306,3 +308,38 @@ class AddressCheck:
         return self.has_tried_all_models and (
             not others_wait or n_tried >= rules.enough_candidates
         )
+
+
+class TokenBucket:
+    """A bucket that ``per_second`` tokens flow into evenly, and that holds one second's worth."""
+
+    __slots__ = ("_capacity", "_filled_s", "_level", "_rate")
+
+    def __init__(self, per_second: float, now_s: float) -> None:
+        self._rate, self._filled_s = per_second, now_s
+        self._capacity = self._level = max(1.0, per_second)
+
+    def take(self, now_s: float, n: float = 1.0) -> float:
+        """Take ``n`` tokens if they are there and return 0, else the seconds until they are."""
+        wanted = min(n, self._capacity)
+        if self._filled(now_s) >= wanted - 1e-9:
+            self._level -= wanted
+            return 0.0
+        return (wanted - self._level) / self._rate
+
+    def drain(self, now_s: float, n: float) -> None:
+        """Take ``n`` tokens, or all there are."""
+        self._level = max(0.0, self._filled(now_s) - n)
+
+    def remaining(self, now_s: float) -> int:
+        """Return the whole tokens in it."""
+        return int(self._filled(now_s))
+
+    def reset_s(self, now_s: float) -> float:
+        """Return the seconds until it is full."""
+        return (self._capacity - self._filled(now_s)) / self._rate
+
+    def _filled(self, now_s: float) -> float:
+        level = self._level + (now_s - self._filled_s) * self._rate
+        self._level, self._filled_s = min(self._capacity, level), now_s
+        return self._level

@@ -2,7 +2,6 @@
 
 import email.utils
 import math
-from collections.abc import Callable
 from typing import Literal, get_args
 
 from tasks.mock.hash_uniform import uniform
@@ -34,48 +33,6 @@ def fault_of(options: MockOptions, digest: str, attempt: int) -> FaultKind:
             return kind
         u -= rate
     return "answer"
-
-
-class TokenBucket:
-    """A token bucket: ``per_minute`` flow in evenly, at most one second's worth lies in it."""
-
-    def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
-        self._rate = per_minute / 60.0
-        self._capacity = max(1.0, self._rate)
-        self._level = self._capacity
-        self._clock = clock
-        self._filled_at = clock()
-
-    def take(self, n: float = 1.0) -> float:
-        """Take ``n`` if they are there and return 0, else return the seconds until they are."""
-        self._fill()
-        wanted = min(n, self._capacity)
-        if self._level >= wanted - 1e-9:
-            self._level -= wanted
-            return 0.0
-        return (wanted - self._level) / self._rate
-
-    def drain(self, n: float) -> None:
-        """Take ``n``, or all there is."""
-        self._fill()
-        self._level = max(0.0, self._level - n)
-
-    @property
-    def remaining(self) -> int:
-        """What lies in it."""
-        self._fill()
-        return int(self._level)
-
-    @property
-    def reset_s(self) -> float:
-        """Seconds until it is full."""
-        self._fill()
-        return (self._capacity - self._level) / self._rate
-
-    def _fill(self) -> None:
-        now = self._clock()
-        self._level = min(self._capacity, self._level + (now - self._filled_at) * self._rate)
-        self._filled_at = now
 
 
 def retry_after(

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Send
 
+from convergence_core.budget.rate_limit import TokenBucket
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import canonical_json
 from tasks.mock import gemini
@@ -25,7 +26,6 @@ from tasks.mock.faults import (
     TOKENS_PER_MINUTE,
     UNLIMITED_RPM,
     FaultKind,
-    TokenBucket,
     fault_of,
     retry_after,
 )
@@ -46,8 +46,9 @@ class MockService:
         self._engine = Engine(fault_modes=options.fault_modes, strict=options.strict)
         self._key = _key(options)
         self._log = None if options.log is None else RequestLog(options.log)
-        self._requests = TokenBucket(options.limit_rpm or UNLIMITED_RPM, time.monotonic)
-        self._tokens = TokenBucket(TOKENS_PER_MINUTE, time.monotonic)
+        now_s = time.monotonic()
+        self._requests = TokenBucket((options.limit_rpm or UNLIMITED_RPM) / 60.0, now_s)
+        self._tokens = TokenBucket(TOKENS_PER_MINUTE / 60.0, now_s)
 
     def reset(self) -> None:
         """Forget counts, attempts and earlier prompts."""
@@ -131,7 +132,7 @@ class MockService:
         readable = whole and payload.has_usage
         self.counts.status(200)
         self.counts.answered(digest, payload.model, tokens, whole=whole, readable=readable)
-        self._tokens.drain(tokens.prompt + tokens.completion)
+        self._tokens.drain(time.monotonic(), tokens.prompt + tokens.completion)
 
     async def _wait(self, receive: Receive, *, hangs: bool) -> None:
         """Wait for latency and hang.
@@ -164,9 +165,9 @@ class MockService:
         if concurrency is not None and in_flight > concurrency:
             return self.options.retry_after_s
         if self.options.limit_rpm is None:
-            self._requests.drain(1.0)
+            self._requests.drain(time.monotonic(), 1.0)
             return None
-        return self._requests.take() or None
+        return self._requests.take(time.monotonic()) or None
 
     def _too_many(self, digest: str, seconds: float) -> ApiError:
         headers, asked_s = retry_after(self.options, seconds, time.time())
@@ -179,14 +180,14 @@ class MockService:
         )
 
     def _headers(self) -> dict[str, str]:
-        requests, tokens = self._requests, self._tokens
+        requests, tokens, now_s = self._requests, self._tokens, time.monotonic()
         return {
             "x-ratelimit-limit-requests": f"{self.options.limit_rpm or UNLIMITED_RPM:.0f}",
-            "x-ratelimit-remaining-requests": str(requests.remaining),
-            "x-ratelimit-reset-requests": f"{requests.reset_s * 1000.0:.0f}ms",
+            "x-ratelimit-remaining-requests": str(requests.remaining(now_s)),
+            "x-ratelimit-reset-requests": f"{requests.reset_s(now_s) * 1000.0:.0f}ms",
             "x-ratelimit-limit-tokens": f"{TOKENS_PER_MINUTE:.0f}",
-            "x-ratelimit-remaining-tokens": str(tokens.remaining),
-            "x-ratelimit-reset-tokens": f"{tokens.reset_s * 1000.0:.0f}ms",
+            "x-ratelimit-remaining-tokens": str(tokens.remaining(now_s)),
+            "x-ratelimit-reset-tokens": f"{tokens.reset_s(now_s) * 1000.0:.0f}ms",
         }
 
     async def _write(self, row: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Optimized systems at run time: arms, rewards, promotions, evidence."""
+"""Serving: arms for requests, rewards, promotions and evidence."""

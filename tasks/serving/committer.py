@@ -1,4 +1,4 @@
-"""``Committer``: one thread that performs operations for async code, many to a commit.
+"""Group commit: one thread that performs operations, many to a transaction.
 
 While a commit is on its way to the disk, the next requests gather; they then share one transaction.
 Under load a request so costs a fraction of a commit, and alone it waits for nobody. An answer is
@@ -6,9 +6,10 @@ given when its commit is durable, never before.
 """
 
 import asyncio
+import functools
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -35,6 +36,13 @@ class _Waiting:
     future: "asyncio.Future[Any]"
     value: Any = None
     error: Exception | None = None
+
+    def attempt(self, step: Callable[[], Any]) -> None:
+        """Do a step of the operation; its error is the answer."""
+        try:
+            self.value = step()
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            self.error = error
 
 
 class Committer:
@@ -93,19 +101,15 @@ class Committer:
                 return
             rest: Sequence[_Waiting] = batch
             while rest:
-                rest = self._perform(rest)
+                rest = self._commit(_prepared(rest))
             loops = {waiting.loop for waiting in batch}
             for loop in loops:
                 done = [waiting for waiting in batch if waiting.loop is loop]
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(_deliver, done)
 
-    def _perform(self, batch: Sequence[_Waiting]) -> list[_Waiting]:
-        """Perform operations in one transaction; return those that were outdated by then."""
-        for waiting in batch:
-            self._attempt(waiting)
-        ready = [waiting for waiting in batch if waiting.error is None]
-        ready.sort(key=lambda waiting: waiting.operation.place)
+    def _commit(self, ready: Sequence[_Waiting]) -> list[_Waiting]:
+        """Write operations in one transaction; return those that were outdated by then."""
         if not ready:
             return []
         try:
@@ -117,34 +121,23 @@ class Committer:
                 waiting.error = error
         except Exception:  # noqa: BLE001 - one was refused and all rolled back: each for itself now
             for waiting in ready:
-                self._alone(waiting)
+                waiting.attempt(functools.partial(performed, self._store, waiting.operation))
         else:
             for waiting in ready:
-                self._answer(waiting)
+                if not waiting.operation.is_outdated:
+                    waiting.attempt(waiting.operation.result)
             return [waiting for waiting in ready if waiting.operation.is_outdated]
         return []
 
-    @staticmethod
-    def _attempt(waiting: _Waiting) -> None:
-        try:
-            waiting.operation.prepare()
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
-            waiting.error = error
 
-    @staticmethod
-    def _answer(waiting: _Waiting) -> None:
-        if waiting.operation.is_outdated:
-            return
-        try:
-            waiting.value = waiting.operation.result()
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
-            waiting.error = error
-
-    def _alone(self, waiting: _Waiting) -> None:
-        try:
-            waiting.value = performed(self._store, waiting.operation)
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
-            waiting.error = error
+def _prepared(batch: Sequence[_Waiting]) -> list[_Waiting]:
+    """Prepare operations; return those that have something to write, in the order of systems."""
+    for waiting in batch:
+        waiting.attempt(waiting.operation.prepare)
+        if waiting.error is None and not waiting.operation.writes:
+            waiting.attempt(waiting.operation.result)
+    ready = [one for one in batch if one.error is None and one.operation.writes]
+    return sorted(ready, key=lambda waiting: waiting.operation.system)
 
 
 def _deliver(batch: Sequence[_Waiting]) -> None:

@@ -1,4 +1,4 @@
-"""Evidence of live traffic: stored rewards, folded into a contest of the arms."""
+"""Evidence of live traffic: a best-arm test over stored rewards."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,8 +42,8 @@ class TrafficEvidence:
         return f"{self.winner} is the winner. {self.caveat}"
 
 
-class Folder:
-    """Folds stored rewards into a contest; versions that got no further rewards are not done again."""
+class EvidenceFold:
+    """Fold of stored rewards into a best-arm test; a version is done again only if it got rewards."""
 
     def __init__(self, store: RuntimeStore, *, alpha: float, min_effect: float) -> None:
         """Fold with these settings of the contest."""
@@ -116,7 +116,7 @@ def design_of(arms: Sequence[StoredArm], out: Sequence[str]) -> dict[str, Json]:
         arms: all that were ever on offer, in order.
         out: those that the evidence has put out.
     """
-    means = np.array([arm.alpha / (arm.alpha + arm.beta) for arm in arms])
+    means = np.array([arm.mean for arm in arms])
     by_mean = np.argsort(-means, kind="stable")
     return {
         "leader": int(by_mean[0]),

@@ -1,13 +1,13 @@
-"""Bringing production home: decisions and rewards to the tables, evidence to the list of looks."""
+"""Export of runtime decisions and rewards, and update of the gates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from convergence_core.errors import NoArmsError
+from tasks.serving.bandit import Bandit
 from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.guard import GuardLook, look
-from tasks.serving.system import Bandit
 from tasks.store.runtime.export import export
 from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import GateLook, StoredAlarm

@@ -1,4 +1,4 @@
-"""The watch over a promotion in production: the promoted arm against the champion before it.
+"""Guard of a promotion: the promoted arm against the champion before it.
 
 From the policy version after the promotion on, every version is one look of ``Guard``, whose stakes
 rest on what was known when the version was made. While it watches, the former champion keeps a share

@@ -1,4 +1,4 @@
-"""Contextual arms served from the store: what was learned is the fold of requests and rewards.
+"""Contextual arms, learned from the stored requests and rewards.
 
 A reward writes one row; whoever serves next folds the rows that are new into its own posteriors, so
 that all processes know the same after any kill. What is known is kept every ``KEPT_EVERY`` rewards,

@@ -1,4 +1,4 @@
-"""A log for off-policy estimates, from our runtime state or from a parquet or CSV file."""
+"""Log for off-policy estimates, from the runtime state or from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

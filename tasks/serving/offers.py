@@ -1,4 +1,4 @@
-"""Arms as they are offered and believed: names, nightly priors, and who is likely the best."""
+"""Arms of the store: names, offers, and posteriors of the core."""
 
 import os
 from collections.abc import Mapping, Sequence

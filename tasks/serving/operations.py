@@ -1,4 +1,4 @@
-"""Requests as operations: prepared, written in a transaction, answered when it is durable.
+"""Requests as operations: prepared, written in a transaction, answered.
 
 Many may share one commit (``Committer``). Each is prepared outside of the transaction, where
 reading and computing holds up nobody; what it writes is decided in memory, so that it can be written
@@ -18,10 +18,11 @@ Result = TypeVar("Result")
 class Operation(ABC, Generic[Result]):
     """One request."""
 
-    place: str = ""
-    """Whose rows it changes: those of one transaction are written in the order of their places, so
-    that no two transactions wait for each other in a circle."""
-
+    system: str = ""
+    """Whose rows it changes: those of one transaction are written in this order, so that no two
+    transactions wait for each other in a circle."""
+    writes: bool = True
+    """Whether there is anything to write, once it is prepared."""
     is_outdated: bool = False
     """Whether the state had moved on when it was to be written: nothing of it is, and it has to be
     prepared again."""
@@ -47,6 +48,8 @@ def performed(store: RuntimeStore, operation: Operation[Result]) -> Result:
     """Perform one operation in a transaction of its own."""
     while True:
         operation.prepare()
+        if not operation.writes:
+            return operation.result()
         # Rolled back, since a commit of nothing would wait for the disk.
         with contextlib.suppress(_OutdatedError), store.database.transaction() as connection:
             operation.write(connection)

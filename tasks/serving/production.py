@@ -1,4 +1,4 @@
-"""What requests taught, as evidence of the next run: production comes home to the search.
+"""Rewards of requests as evidence for the next run's warm start.
 
 A run remembers up to which reward it saw production, so that a resume sees the same. The latest
 rewards of each arm, discounted and capped, stand beside the rewards that its candidate got in an

@@ -1,4 +1,4 @@
-"""A promotion becomes traffic: the candidate on offer with its night's prior, under a guard."""
+"""Promotion at run time: the candidate on offer with its prior and guard."""
 
 from convergence_core.bandit.priors import NightlyPrior, nightly_prior
 from convergence_core.bandit.warm_start_arms import TRUST

@@ -1,4 +1,4 @@
-"""New arms from those that serve well: parameters for people to look at, not on offer yet."""
+"""New arms bred from the best, not on offer yet."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -7,21 +7,21 @@ import numpy as np
 
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.config.search_space import TextParam
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from convergence_core.records import Candidate, Json, Params
 from convergence_core.search.evolution import Breeder
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
-from tasks.serving.offers import gaussian_arms
-from tasks.serving.settings import ServingSettings
+from tasks.serving.offers import arm_id_of, gaussian_arms
+from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.store.runtime.rows import ArmKind, StoredArm
 
 
-def means_of(kind: ArmKind, arms: Sequence[StoredArm], settings: ServingSettings) -> np.ndarray:
+def means_of(kind: ArmKind, arms: Sequence[StoredArm], settings: RuntimeConfig) -> np.ndarray:
     """Return the posterior mean reward of each arm, (n_arms,); of contextual arms over all requests."""
     if kind == "gaussian":
         return gaussian_arms(arms, mean=settings.reward_mean, sd=settings.reward_sd).means
-    return np.array([arm.alpha / (arm.alpha + arm.beta) for arm in arms])
+    return np.array([arm.mean for arm in arms])
 
 
 def rng_of(seed: int | None) -> np.random.Generator:
@@ -29,7 +29,7 @@ def rng_of(seed: int | None) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def bred(
+def proposed_arms(
     arms: Sequence[StoredArm],
     means: Sequence[float] | np.ndarray,
     rng: np.random.Generator,
@@ -37,7 +37,7 @@ def bred(
     top_n: int = 3,
     search_space: Mapping[str, Any] | None = None,
     evolution: Mapping[str, Any] | None = None,
-) -> list[Candidate]:
+) -> list[RuntimeArm]:
     """Return children of the best arms, none of which is an arm already.
 
     Args:
@@ -60,15 +60,11 @@ def bred(
     ranked = [arm for arm, _ in sorted(offered, key=lambda one: -one[1])]
     parents = _within(space, ranked)
     if not parents:
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="search_space",
-                    rule="must hold the parameters of an arm on offer",
-                    value=", ".join(sorted(space.parameters)),
-                    fix="Describe every parameter that the arms have, with bounds that hold them.",
-                )
-            ]
+        raise ConfigurationError.of(
+            "search_space",
+            "must hold the parameters of an arm on offer",
+            "Describe every parameter that the arms have, with bounds that hold them.",
+            value=", ".join(sorted(space.parameters)),
         )
     seen = {candidate.candidate_id for candidate in _within(space, arms)}
     settings = configuration.optimization.evolution
@@ -80,7 +76,8 @@ def bred(
         selection=settings.selection,
     )
     n = settings.population_size if "population_size" in (evolution or {}) else top_n
-    return breeder.brood(parents[:top_n], rng, seen, n)
+    children = [dict(child.params) for child in breeder.brood(parents[:top_n], rng, seen, n)]
+    return [RuntimeArm(arm_id=arm_id_of(params), params=params) for params in children]
 
 
 def spanned_by(points: Sequence[Mapping[str, Json]]) -> dict[str, Any]:

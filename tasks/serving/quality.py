@@ -1,4 +1,4 @@
-"""The least cost at a quality that is held: stored arms, judged and given their shares."""
+"""Least cost at a held quality: shares and standing of stored arms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from convergence_core.bandit import QualityConstraint
 from convergence_core.bandit.constraints import ConstrainedPlan, Standing
-from tasks.serving.settings import ServingSettings
+from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.rows import StoredArm
 
 
@@ -26,7 +26,7 @@ class ArmQuality:
     """Whether most requests go to it."""
 
 
-def quality_plan(settings: ServingSettings, arms: Sequence[StoredArm]) -> ConstrainedPlan:
+def quality_plan(settings: RuntimeConfig, arms: Sequence[StoredArm]) -> ConstrainedPlan:
     """Return who serves, among all arms that were ever on offer.
 
     Nightly priors do not count: what is held is held by rewards. An arm of unknown cost is taken for
@@ -53,7 +53,7 @@ def quality_plan(settings: ServingSettings, arms: Sequence[StoredArm]) -> Constr
     )
 
 
-def quality_of(settings: ServingSettings, arms: Sequence[StoredArm]) -> tuple[ArmQuality, ...]:
+def quality_of(settings: RuntimeConfig, arms: Sequence[StoredArm]) -> tuple[ArmQuality, ...]:
     """Return what is known of each arm that is on offer; see ``quality_plan``."""
     plan = quality_plan(settings, arms)
     return tuple(

@@ -1,4 +1,4 @@
-"""Persistence: parquet tables, the journal of paid calls and leases on optimized systems.
+"""Persistence of results, paid calls and the runtime state.
 
 Names are loaded at first use, so that the protocols can be imported without DuckDB or SQLite.
 """

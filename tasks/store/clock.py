@@ -1,4 +1,4 @@
-"""The one clock of records: wall time, in microseconds since the epoch."""
+"""Wall clock of records, in microseconds since the epoch."""
 
 import time
 

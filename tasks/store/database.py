@@ -1,4 +1,4 @@
-"""Interfaces and schemas of the databases behind the journal and the runtime state.
+"""Interfaces and schemas of the databases of journal and runtime state.
 
 Statements are SQLite's, with ``?`` for values; ``postgres.translated`` turns them into PostgreSQL's.
 """

@@ -1,4 +1,4 @@
-"""The folder of a store: what lies where, and how a file gets there whole.
+"""Layout of a store: its folders, and files that appear whole or not at all.
 
 ::
 

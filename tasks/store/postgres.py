@@ -1,4 +1,4 @@
-"""Connection to PostgreSQL: whole transactions, schemas, and errors without secrets.
+"""Connection to PostgreSQL that makes itself again and shows no secret.
 
 The statements are SQLite's: ``translated`` gives tables a prefix, values their place, and rows that
 must be read for a change (``/*lock*/``) a lock on their group.

@@ -1,4 +1,4 @@
-"""SQLite with a durable-before-acknowledged commit that many processes can share.
+"""SQLite with durable commits that many processes share.
 
 Recipe: take the file lock (a fair queue, which the kernel frees on kill -9), BEGIN IMMEDIATE,
 statements, COMMIT with ``synchronous=NORMAL``, release the lock, then ``fsync`` the ``-wal`` and

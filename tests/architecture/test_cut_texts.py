@@ -63,7 +63,7 @@ _CUTTERS = frozenset({"shorten", "aRepr"})
 
 ALLOWED = {
     "convergence/runtime/custom_storage.py": {"repr(getattr(config, name))[:80]", "str(one)[:120]"},
-    "convergence/cli/arms.py": {"json.dumps(arm['params'])[:60]", "text[:80]"},
+    "convergence/cli/arms.py": {"json.dumps(arm.params)[:60]", "text[:80]"},
     "convergence/optimize/inputs.py": {"repr(section)[:80]"},
     "convergence/compat/migration/api.py": {
         "re.sub('[^A-Za-z0-9._-]+', '_', name).lstrip('.-')[:64]"

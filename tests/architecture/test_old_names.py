@@ -11,7 +11,7 @@ from convergence.compat.old_names import OLD_NAMES
 def test_these_are_the_old_names():
     assert OLD_NAMES == {
         "convergence.caller_storage": "convergence.runtime.custom_storage",
-        "convergence.live_arms": "convergence.runtime.arms",
+        "convergence.live_arms": "convergence.runtime.functions",
         "convergence.mock": "tasks.mock",
         "convergence.mock.options": "tasks.mock.options",
         "convergence.mock.running": "tasks.mock.mock_server",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import convergence
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
-from tasks.serving.system import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import begin_guard
 from tests.support.commands import Runner

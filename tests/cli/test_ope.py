@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
-from tasks.serving.settings import ServingSettings
-from tasks.serving.system import Bandit
+from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
 
@@ -99,7 +99,7 @@ def test_our_own_tables_are_a_log(here: Path, cli: Runner):
     rng = np.random.default_rng(1)
     with RuntimeStore(here / "convergence-data") as store:
         store.offer("bot", "default", [offer_of({}, name) for name in MEANS], trust=0.5)
-        bandit = Bandit(store, "bot", settings=ServingSettings(floor=0.6), seed=2)
+        bandit = Bandit(store, "bot", settings=RuntimeConfig(system="bot", floor=0.6), seed=2)
         for _ in range(300):
             chosen = bandit.select("u")
             bandit.update(chosen.decision_id, float(rng.random() < MEANS[chosen.arm_id]))

@@ -139,9 +139,9 @@ def test_every_question_in_the_documents_gets_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from convergence.__main__ import run
+    from tasks.serving.bandit import Bandit
     from tasks.serving.fold import fold_store
     from tasks.serving.offers import offer_of
-    from tasks.serving.system import Bandit
     from tasks.store import ParquetStore
     from tasks.store.runtime.runtime_store import RuntimeStore
     from tests.support.optimizations import write_project
@@ -244,9 +244,9 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
     import numpy as np
     import polars as pl
 
+    from tasks.serving.bandit import Bandit
     from tasks.serving.offers import offer_of
-    from tasks.serving.settings import ServingSettings
-    from tasks.serving.system import Bandit
+    from tasks.serving.settings import RuntimeConfig
     from tasks.store.runtime.runtime_store import RuntimeStore
 
     rng = np.random.default_rng(0)
@@ -254,7 +254,9 @@ def test_the_off_policy_commands_run_as_printed(tmp_path: Path):
         store.offer(
             "support_bot", "default", [offer_of({}, a) for a in ("small", "large")], trust=0.5
         )
-        bandit = Bandit(store, "support_bot", settings=ServingSettings(floor=0.6), seed=2)
+        bandit = Bandit(
+            store, "support_bot", settings=RuntimeConfig(system="bot", floor=0.6), seed=2
+        )
         clicks = []
         for _ in range(300):
             chosen = bandit.select("u")

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.mock.faults import FAULT_KINDS, TokenBucket, fault_of, retry_after
+from tasks.mock.faults import FAULT_KINDS, fault_of, retry_after
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tests.mock.conftest import ask
@@ -235,18 +235,6 @@ def test_without_a_limit_the_headers_promise_room():
             headers = client.post(f"{server.url}/v1/chat/completions", json=body).headers
             assert int(headers["x-ratelimit-remaining-requests"]) > 1_000_000
             assert int(headers["x-ratelimit-remaining-tokens"]) > 1_000_000
-
-
-def test_a_bucket_holds_one_seconds_worth():
-    now = 0.0
-    bucket = TokenBucket(600.0, lambda: now)  # ten a second
-    assert [bucket.take() for _ in range(10)] == [0.0] * 10
-    assert bucket.take() == pytest.approx(0.1)
-    now = 0.35
-    assert [bucket.take() for _ in range(3)] == [0.0] * 3
-    assert bucket.take() == pytest.approx(0.05)
-    now = 100.0
-    assert (bucket.remaining, bucket.reset_s) == (10, 0.0)
 
 
 def test_more_requests_in_flight_than_allowed_are_refused():

@@ -12,9 +12,9 @@ from convergence_core.events import Event, GenerationFinished, RunStarted
 from convergence_core.result import RunResult
 from tasks.run.prior_runs import TAG
 from tasks.run.run import Run
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.production import TAG as PRODUCTION
-from tasks.serving.system import Bandit
 from tasks.store import ParquetStore
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from tasks.serving.system import Bandit
+from tasks.serving.bandit import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 MEANS = np.linspace(0.3, 0.7, 5)
@@ -22,7 +22,7 @@ def main(path: str, number: int, n_pairs: int) -> None:
             chosen = bandit.select("u")
             reward = round(float(rng.random()), 3)
             learned = bandit.update(chosen.decision_id, reward)
-            if learned.learned:
+            if learned.computed_update:
                 print(chosen.arm_id, reward, chosen.decision_id, flush=True)  # noqa: T201
             if rng.random() < 0.05:
                 assert bandit.update(chosen.decision_id, reward).status == "duplicate"

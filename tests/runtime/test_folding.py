@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
-from tasks.serving.system import Bandit
 from tasks.store import ParquetStore
 from tasks.store.runtime import export
 from tasks.store.runtime.promotions import looks
@@ -142,16 +142,14 @@ def test_the_flow_folds_a_store(tmp_path: Path):
 def test_an_alarm_of_drift_becomes_one_event(tmp_path: Path):
     """Through Prefect's own client of events, whose messages are kept by its test double."""
     from flows.fold import fold
-    from tasks.store.runtime.writes import RewardTerms
 
     with RuntimeStore(tmp_path / "store") as store:
         store.offer("bot", "default", [offer_of({}, "a")], trust=0.5)
         bandit = Bandit(store, "bot", seed=1)
-        terms = RewardTerms(rewards_per_false_alarm=2_000)
+        store.save_settings("bot", {"rewards_per_false_alarm": 2_000})
         for number in range(300):
             chosen = bandit.select("u")
-            reward = 1.0 if number < 100 else 0.0
-            store.reward("bot", chosen.decision_id, reward, terms=terms)
+            bandit.update(chosen.decision_id, 1.0 if number < 100 else 0.0)
     assert fold(str(tmp_path / "store")).alarms, "no event was asked for, and none is told"
     with kept_events() as emitted:
         (alarm,) = fold(str(tmp_path / "store"), drift_events=True).alarms

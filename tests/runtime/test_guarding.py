@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.guard import judge, look
 from tasks.serving.offers import offer_of
-from tasks.serving.settings import ServingSettings
-from tasks.serving.system import Bandit
+from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.promotions import champion_of, looks, set_champion
 from tasks.store.runtime.rows import (
     Champion,
@@ -46,7 +46,7 @@ def promoted(path: Path, *, tolerance: float = 0.0, holdback: float = 0.3) -> Ru
 
 
 def serve(store: RuntimeStore, means: dict[str, float], n: int, seed: int = 0) -> None:
-    bandit = Bandit(store, "bot", settings=ServingSettings(floor=0.2), seed=seed)
+    bandit = Bandit(store, "bot", settings=RuntimeConfig(system="bot", floor=0.2), seed=seed)
     rng = np.random.default_rng(seed)
     for _ in range(n):
         chosen = bandit.select("u")

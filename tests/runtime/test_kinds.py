@@ -10,8 +10,8 @@ from convergence_core.bandit import Encoder, LinearArms, LinearLearner
 from convergence_core.bandit.propensities import of_gaussian
 from convergence_core.errors import ArmChangedError, ConfigurationError, NoArmsError
 from tasks.serving import linear_arms
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
-from tasks.serving.system import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import contextual_state
 
@@ -106,9 +106,9 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
     with RuntimeStore(tmp_path / "s") as store:
         offers = [offer_of({}, "a"), offer_of({}, "b")]
         group = store.offer("bot", "default", offers, trust=0.5, kind="linear")
-        from tasks.serving.settings import ServingSettings
+        from tasks.serving.settings import RuntimeConfig
 
-        settings = ServingSettings(kind="linear", n_features=8)
+        settings = RuntimeConfig(system="bot", kind="linear", n_features=8)
         first = Bandit(store, "bot", settings=settings, seed=1)
         second = Bandit(store, "bot", settings=settings, seed=2)
         seen = []

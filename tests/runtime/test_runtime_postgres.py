@@ -7,13 +7,14 @@ import psycopg
 import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
-from tasks.serving.system import Bandit
 from tasks.store import ParquetStore
 from tasks.store.postgres import translated, translated_ddl
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.runtime.schema import DDL, RUNTIME
+from tests.runtime.test_runtime_store import reward
 from tests.store.postgres_server import PASSWORD, postgres_server
 
 
@@ -70,11 +71,8 @@ def test_two_first_rewards_at_once_are_one_and_its_duplicate(tmp_path: Path, url
         others = [RuntimeStore(tmp_path / "s", url=url) for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
             for decision_id in decisions:
-                statuses = sorted(
-                    pool.map(
-                        lambda one, d=decision_id: one.reward("bot", d, 1.0)[0].status, others
-                    )
-                )
+                receipts = pool.map(lambda one, d=decision_id: reward(one, d, 1.0)[0], others)
+                statuses = sorted(receipt.status for receipt in receipts)
                 assert statuses == ["duplicate", "duplicate", "duplicate", "ok"]
         for one in others:
             one.close()

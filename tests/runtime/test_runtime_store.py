@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convergence_core.bandit import DriftWatch
+from convergence_core.bandit import Alarm, DriftWatch, Receipt
 from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
 from tasks.serving.offers import offer_of
-from tasks.serving.settings import stored_settings
+from tasks.serving.settings import read_settings
 from tasks.store.runtime.rows import ArmOffer, NewDecision, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms as found_alarms, mark_reported, unreported_alarms
-from tasks.store.runtime.writes import NewReward, RewardTerms, take_reward
+from tasks.store.runtime.writes import NewReward, log_decision, take_reward
 from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
 
@@ -69,22 +69,21 @@ def decide(
     user: str = "u",
     propensity: float = 0.5,
 ) -> NewDecision:
-    now = store.now_us()
-    return store.decide(
-        group_id(store),
-        NewDecision(
-            decision_id=decision_id,
-            user_id=user,
-            arm_id=arm,
-            version=1,
-            propensity=propensity,
-            context_json=None,
-            created_us=now,
-            expires_us=now + 1_000,
-            unit=unit,
-            request_key=key,
-        ),
-    )
+    now, group = store.now_us(), group_id(store)
+    new = NewDecision(
+        decision_id=decision_id, user_id=user, arm_id=arm, version=1, propensity=propensity,
+        context_json=None, created_us=now, expires_us=now + 1_000, unit=unit, request_key=key,
+    )  # fmt: skip
+    with store.database.transaction() as connection:
+        return log_decision(connection, group, new)
+
+
+def reward(
+    store: RuntimeStore, decision_id: str, value: float, system: str = "bot", **more: float
+) -> tuple[Receipt, Alarm | None]:
+    new = NewReward(system=system, decision_id=decision_id, reward=value, **more)  # type: ignore[arg-type]
+    with store.database.transaction() as connection:
+        return take_reward(connection, new, store.now_us())
 
 
 def counts(store: RuntimeStore) -> dict[str, tuple[float, float]]:
@@ -105,7 +104,7 @@ def statuses(store: RuntimeStore) -> list[str]:
 
 def test_a_first_reward_in_time_teaches(store: RuntimeStore):
     decide(store)
-    receipt, alarm = store.reward("bot", "d1", 0.25)
+    receipt, alarm = reward(store, "d1", 0.25)
     assert (receipt.status, receipt.learns, alarm) == ("ok", True, None)
     assert counts(store)["arm 0"] == (1.25, 1.75)
     assert counts(store)["arm 1"] == (1.0, 1.0)
@@ -118,34 +117,35 @@ def test_a_reward_at_the_moment_of_expiry_is_late_and_one_before_is_not(
     decide(store, "d1")
     decide(store, "d2")
     clock.now += 999
-    assert store.reward("bot", "d1", 1.0)[0].status == "ok"
+    assert reward(store, "d1", 1.0)[0].status == "ok"
     clock.now += 1
-    assert store.reward("bot", "d2", 1.0)[0].status == "late"
+    assert reward(store, "d2", 1.0)[0].status == "late"
     assert counts(store)["arm 0"] == (2.0, 1.0)
     assert statuses(store) == ["ok", "late"]
-    assert store.reward("bot", "d2", 1.0)[0].status == "duplicate", "late ones count as given"
+    assert reward(store, "d2", 1.0)[0].status == "duplicate", "late ones count as given"
 
 
 def test_late_rewards_teach_where_that_is_asked_for(store: RuntimeStore, clock: Clock):
     decide(store)
     clock.now += 5_000
-    receipt, _ = store.reward("bot", "d1", 1.0, terms=RewardTerms(late_counts=True))
+    store.save_settings("bot", {"late_counts": True})
+    receipt, _ = reward(store, "d1", 1.0)
     assert (receipt.status, receipt.learns) == ("late", True)
     assert counts(store)["arm 0"] == (2.0, 1.0)
 
 
 def test_the_same_reward_again_is_a_duplicate_and_stores_nothing(store: RuntimeStore):
     decide(store)
-    store.reward("bot", "d1", 1.0)
-    assert store.reward("bot", "d1", 1.0)[0].status == "duplicate"
+    reward(store, "d1", 1.0)
+    assert reward(store, "d1", 1.0)[0].status == "duplicate"
     assert counts(store)["arm 0"] == (2.0, 1.0)
     assert statuses(store) == ["ok"]
 
 
 def test_another_reward_is_a_conflict_and_the_first_wins(store: RuntimeStore):
     decide(store)
-    store.reward("bot", "d1", 1.0)
-    assert store.reward("bot", "d1", 0.0)[0].status == "conflict"
+    reward(store, "d1", 1.0)
+    assert reward(store, "d1", 0.0)[0].status == "conflict"
     assert counts(store)["arm 0"] == (2.0, 1.0)
     assert statuses(store) == ["ok", "conflict"]
 
@@ -155,19 +155,19 @@ def test_a_reward_of_nobodys_decision_is_kept_as_an_orphan(
     store: RuntimeStore, system: str, decision: str
 ):
     decide(store)
-    assert store.reward(system, decision, 1.0)[0].status == "unknown"
+    assert reward(store, decision, 1.0, system)[0].status == "unknown"
     assert counts(store)["arm 0"] == (1.0, 1.0)
     assert statuses(store) == ["orphan"]
-    assert store.reward("bot", "d1", 1.0)[0].status == "ok", "an orphan takes nobody's place"
+    assert reward(store, "d1", 1.0)[0].status == "ok", "an orphan takes nobody's place"
 
 
-@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
-def test_what_is_no_reward_is_refused_and_stores_nothing(store: RuntimeStore, reward: float):
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+def test_what_is_no_reward_is_refused_and_stores_nothing(store: RuntimeStore, value: float):
     decide(store)
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
-        store.reward("bot", "d1", reward)
+        reward(store, "d1", value)
     assert statuses(store) == []
-    assert store.reward("bot", "d1", 1.0)[0].status == "ok"
+    assert reward(store, "d1", 1.0)[0].status == "ok"
 
 
 def test_a_unit_keeps_its_arm_until_the_arm_retires(store: RuntimeStore):
@@ -185,7 +185,7 @@ def test_a_unit_keeps_its_arm_until_the_arm_retires(store: RuntimeStore):
 def test_rewards_of_kept_arms_are_no_evidence(store: RuntimeStore):
     for n, unit in ((1, "user:u"), (2, "user:u"), (3, None)):
         decide(store, f"d{n}", unit=unit)
-        store.reward("bot", f"d{n}", 1.0)
+        reward(store, f"d{n}", 1.0)
     assert [(t.arm_id, t.n) for t in store.tallies(group_id(store))] == [("arm 0", 2)]
     assert counts(store)["arm 0"] == (4.0, 1.0), "the posterior learns from all"
 
@@ -211,14 +211,15 @@ def test_an_arm_never_changes_its_parameters(store: RuntimeStore):
 
 def test_settings_are_kept_and_tell_every_process(store: RuntimeStore):
     before = store.group("bot", "default")
-    assert store.settings("bot") is None
+    assert store.settings_text("bot") is None
     store.save_settings("bot", {"mode": "verdict"})
     after = store.group("bot", "default")
     assert before is not None
     assert after is not None
     assert after.revision > before.revision
-    assert store.settings("bot") == {"mode": "verdict"}
-    assert stored_settings(store, "bot").mode == "verdict"
+    text = store.settings_text("bot")
+    assert text == '{"mode":"verdict"}'
+    assert read_settings("bot", text).mode == "verdict"
     assert store.systems() == [("bot", "default")]
 
 
@@ -238,7 +239,7 @@ def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
             )
     with RuntimeStore(tmp_path / "store", now_us=Clock()) as opened:
         decide(opened, "d1", arm="a", key="k")
-        assert opened.reward("bot", "d1", 1.0)[0].status == "ok"
+        assert reward(opened, "d1", 1.0)[0].status == "ok"
         opened.save_settings("bot", {})
 
 
@@ -249,16 +250,14 @@ def test_the_cost_of_an_arm_is_as_stated_until_it_is_told(store: RuntimeStore):
     assert [arm.cost for arm in store.arms(group_id(store))] == [None, 3.0]
     for number, cost in enumerate((1.0, 2.5)):
         decide(store, f"d{number}", arm="arm 1")
-        new = NewReward(system="bot", decision_id=f"d{number}", reward=1.0, cost=cost)
         for _ in range(2):  # a duplicate costs nothing
-            with store.database.transaction() as connection:
-                take_reward(connection, new, store.now_us())
+            reward(store, f"d{number}", 1.0, cost=cost)
     assert [arm.cost for arm in store.arms(group_id(store))] == [None, 1.75]
 
 
 def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
     decide(store)
-    store.reward("bot", "d1", 1.0)
+    reward(store, "d1", 1.0)
     store.retire("bot", "default", "arm 0")
     store.offer(
         "bot", "default", [offer_of({"t": 0}, "arm 0"), offer_of({"t": 9}, "arm 9")], trust=0.5
@@ -274,7 +273,7 @@ def test_nightly_priors_can_be_seen_and_dropped(store: RuntimeStore):
     offer = ArmOffer(arm_id="n", params={}, prior_alpha=8.5, prior_beta=2.5, prior={"mean": 0.8})
     store.offer("bot", "default", [offer], trust=0.5)
     decide(store, arm="n")
-    store.reward("bot", "d1", 0.5)
+    reward(store, "d1", 0.5)
     assert store.arms(group_id(store))[2].prior == {"mean": 0.8}
     assert counts(store)["n"] == (9.0, 3.0)
     store.drop_priors("bot", "default")
@@ -297,10 +296,10 @@ def test_an_alarm_of_the_whole_names_no_arm_and_reopens_all(store: RuntimeStore)
     with store.database.transaction() as connection:
         text = json.dumps(watches[n - 20].to_json())
         connection.execute("UPDATE groups SET watch_json = ?", (text,))
-    terms = RewardTerms(rewards_per_false_alarm=100, explore_for=50)
+    store.save_settings("bot", {"rewards_per_false_alarm": 100})
     for k in range(n - 20, n):
         decide(store, f"d{k}", arm=f"arm {k % 6}", propensity=1 / 6)
-        _, found = store.reward("bot", f"d{k}", rewards[k], terms=terms)
+        _, found = reward(store, f"d{k}", rewards[k])
         assert found == (alarm if k == n - 1 else None)
     assert (alarm.arm, len(alarm.since)) == (None, 6)
     (stored,) = found_alarms(store, "bot")
@@ -310,14 +309,14 @@ def test_an_alarm_of_the_whole_names_no_arm_and_reopens_all(store: RuntimeStore)
     assert all(arm.prior is None for arm in store.arms(group_id(store)))
     group = store.group("bot", "default")
     assert group is not None
-    assert group.explore_until == group.n + 50
+    assert group.explore_until == group.n + 100
 
 
 def test_users_who_keep_their_arm_teach_the_whole_nothing(store: RuntimeStore):
-    terms = RewardTerms(rewards_per_false_alarm=1_000)
+    store.save_settings("bot", {"rewards_per_false_alarm": 1_000})
     for n in range(30):
         decide(store, f"d{n}", unit="one user")
-        store.reward("bot", f"d{n}", 1.0, terms=terms)
+        reward(store, f"d{n}", 1.0)
     with store.database.reading() as connection:
         row = connection.execute("SELECT watch_json FROM groups").fetchone()
     watch = DriftWatch.from_json(json.loads(row[0]))
@@ -326,10 +325,10 @@ def test_users_who_keep_their_arm_teach_the_whole_nothing(store: RuntimeStore):
 
 def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
     alarms = []
-    terms = RewardTerms(rewards_per_false_alarm=5_000, explore_for=50)
+    store.save_settings("bot", {"rewards_per_false_alarm": 5_000})
     for n in range(400):
         decide(store, f"d{n}")
-        _, alarm = store.reward("bot", f"d{n}", 1.0 if n < 200 else 0.0, terms=terms)
+        _, alarm = reward(store, f"d{n}", 1.0 if n < 200 else 0.0)
         if alarm is not None:
             alarms.append(n)
             break
@@ -343,7 +342,7 @@ def test_an_alarm_reopens_its_arm_and_raises_exploration(store: RuntimeStore):
     assert unreported_alarms(store) == []
     group = store.group("bot", "default")
     assert group is not None
-    assert group.explore_until == group.n + 50
+    assert group.explore_until == group.n + 100
     alpha, beta = counts(store)["arm 0"]
     assert alpha + beta < 60, "what was before the change is forgotten"
     assert beta > alpha

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence.runtime.functions import RuntimeArm, RuntimeConfig
+from convergence.runtime.functions import systems_of
 from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import ConfigurationError, NoArmsError
+from tasks.serving.bandit import Bandit
 from tasks.serving.offers import decision_id, offer_of
-from tasks.serving.settings import ServingSettings
-from tasks.serving.system import Bandit
+from tasks.serving.settings import RuntimeArm, RuntimeConfig
+from tasks.store.runtime.rows import StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 ARMS = [offer_of({"model": name}, name) for name in ("a", "b", "c")]
 
 
-def bandit(path: Path, settings: ServingSettings | None = None, seed: int = 1) -> Bandit:
+def bandit(path: Path, settings: RuntimeConfig | None = None, seed: int = 1) -> Bandit:
     store = RuntimeStore(path)
     store.offer("bot", "default", ARMS, trust=0.5)
     return Bandit(store, "bot", settings=settings, seed=seed)
@@ -35,6 +36,11 @@ def served(bandit: Bandit, means: dict[str, float], n: int, seed: int = 0) -> di
     return seen
 
 
+def in_force(bandit: Bandit) -> StoredPolicy:
+    """Return the policy that the next request is served by."""
+    return bandit._store.policy(1, bandit.select("u").policy_version or 0)
+
+
 def test_the_better_arm_gets_most_requests(tmp_path: Path):
     seen = served(bandit(tmp_path / "s"), {"a": 0.2, "b": 0.9, "c": 0.3}, 200)
     assert seen["b"] > 130, seen
@@ -44,7 +50,7 @@ def test_propensities_are_those_of_the_logged_version(tmp_path: Path):
     system = bandit(tmp_path / "s")
     served(system, {"a": 0.2, "b": 0.6, "c": 0.5}, 30)
     chosen = system.select("u")
-    policy = system._store.policy(1, chosen.version)
+    policy = system._store.policies(1)[-1]
     place = policy.arms.index(chosen.arm_id)
     assert chosen.propensity == policy.shares[place]
     assert sum(policy.shares) == pytest.approx(1.0)
@@ -54,9 +60,9 @@ def test_propensities_are_those_of_the_logged_version(tmp_path: Path):
 def test_a_second_process_serves_by_the_same_version(tmp_path: Path):
     first = bandit(tmp_path / "s")
     served(first, {"a": 0.2, "b": 0.6, "c": 0.5}, 20)
-    version = first.select("u").version
+    version = first.select("u").policy_version
     other = Bandit(RuntimeStore(tmp_path / "s"), "bot", seed=9)
-    assert other.select("u").version == version
+    assert other.select("u").policy_version == version
 
 
 def test_same_seed_and_same_rewards_make_the_same_choices(tmp_path: Path):
@@ -69,7 +75,7 @@ def test_same_seed_and_same_rewards_make_the_same_choices(tmp_path: Path):
 
 def test_evidence_of_both_modes_leads_to_the_right_winner(tmp_path: Path):
     for mode in ("regret", "verdict"):
-        system = bandit(tmp_path / mode, ServingSettings(mode=mode, floor=0.3))
+        system = bandit(tmp_path / mode, RuntimeConfig(system="bot", mode=mode, floor=0.3))
         for block in range(8):
             served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=block)
             if system.evidence().winner is not None:
@@ -82,20 +88,20 @@ def test_evidence_of_both_modes_leads_to_the_right_winner(tmp_path: Path):
 
 
 def test_after_the_verdict_the_winner_serves_and_the_floor_goes_to_the_others(tmp_path: Path):
-    system = bandit(tmp_path / "s", ServingSettings(mode="verdict", floor=0.06))
+    system = bandit(tmp_path / "s", RuntimeConfig(system="bot", mode="verdict", floor=0.06))
     for block in range(20):
         served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=block)
         if system.evidence().winner is not None:
             break
     assert system.evidence().winner == "b"
     served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=99)  # a version made after it
-    found = system._store.policy(1, system.select("u").version)
+    found = in_force(system)
     shares = dict(zip(found.arms, found.shares, strict=True))
     assert shares == pytest.approx({"a": 0.02, "b": 0.96, "c": 0.02})
 
 
 def test_a_winner_is_shown_with_what_it_takes_for_granted(tmp_path: Path):
-    system = bandit(tmp_path / "s", ServingSettings(floor=0.3))
+    system = bandit(tmp_path / "s", RuntimeConfig(system="bot", floor=0.3))
     assert system.evidence().sentence == "no winner yet"
     for block in range(20):
         served(system, {"a": 0.1, "b": 0.9, "c": 0.2}, 60, seed=block)
@@ -122,24 +128,25 @@ def test_arms_come_and_go_live(tmp_path: Path):
 
 
 def test_users_keep_their_arm(tmp_path: Path):
-    system = bandit(tmp_path / "s", ServingSettings(sticky="user"))
+    system = bandit(tmp_path / "s", RuntimeConfig(system="bot", sticky="user"))
     first = system.select("u")
-    assert first.is_fresh
+    assert first.fresh
     for _ in range(10):
         again = system.select("u")
         assert (again.arm_id, again.propensity) == (first.arm_id, first.propensity)
-        assert not again.is_fresh
+        assert not again.fresh
 
 
 def test_sessions_keep_their_arm_and_requests_without_one_do_not(tmp_path: Path):
-    system = bandit(tmp_path / "s", ServingSettings(sticky="session"))
+    system = bandit(tmp_path / "s", RuntimeConfig(system="bot", sticky="session"))
     arms = {system.select("u", context={"session_id": "x"}).arm_id for _ in range(8)}
     assert len(arms) == 1
     assert len({system.select("u").arm_id for _ in range(30)}) > 1
 
 
 def test_after_an_alarm_requests_are_spread(tmp_path: Path):
-    system = bandit(tmp_path / "s", ServingSettings(rewards_per_false_alarm=2_000))
+    system = bandit(tmp_path / "s")
+    system._store.save_settings("bot", {"rewards_per_false_alarm": 2_000})
     served(system, {"a": 0.05, "b": 1.0, "c": 0.05}, 80)
     told = None
     for _ in range(200):
@@ -149,7 +156,7 @@ def test_after_an_alarm_requests_are_spread(tmp_path: Path):
             break
     assert told is not None
     assert re.search(r"from (1|0\.\d+) to 0", told)
-    shares = system._store.policy(1, system.select("u").version).shares
+    shares = in_force(system).shares
     assert min(shares) >= 0.2 / 3 - 1e-9
 
 
@@ -257,7 +264,7 @@ def test_what_is_told_beside_a_reward_is_stored(system: str):
         system, user_id="u", decision_id=chosen.decision_id, signals={"quality": 1.0},
         grading_score=0.7, metadata={"ticket": 12},
     )  # fmt: skip
-    store = convergence.runtime.functions.home_of(system).store
+    store = systems_of(system).store
     with store.database.reading() as connection:
         (text,) = connection.execute("SELECT details_json FROM rewards").fetchone()
     assert json.loads(text) == {

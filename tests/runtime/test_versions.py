@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
 from tasks.serving.committer import Committer
 from tasks.serving.offers import offer_of
 from tasks.serving.operations import performed
-from tasks.serving.system import Bandit
 from tasks.store.runtime.rows import StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -35,6 +35,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
+def selection(bandit: Bandit) -> ArmSelection:
+    return ArmSelection(lambda: bandit, ArmRequest(user_id="u"))
+
+
 def n_versions(store: RuntimeStore) -> int:
     return len(store.policies(1))
 
@@ -51,10 +55,12 @@ def test_who_loses_the_race_for_a_version_leaves_the_next_to_the_winner(root: Pa
         assert n_versions(store) == 1
         winner.update(chosen.decision_id, 1.0)
         store.before = lambda: winner.select("u")
-        assert loser.select("u").version == 2, "that of the winner"
+        assert loser.select("u").policy_version == 2, "that of the winner"
         winner.update(winner.select("u").decision_id, 1.0)
-        assert loser.select("u").version == 2, "stale, but the winner is about to replace it"
-        assert winner.select("u").version == 3
+        assert loser.select("u").policy_version == 2, (
+            "stale, but the winner is about to replace it"
+        )
+        assert winner.select("u").policy_version == 3
         assert n_versions(store) == 3
 
 
@@ -63,21 +69,21 @@ def test_a_winner_that_stops_is_not_waited_for(root: Path):
         loser, winner = Bandit(store, "bot", seed=1), Bandit(other, "bot", seed=2)
         winner.update(winner.select("u").decision_id, 1.0)
         store.before = lambda: winner.select("u")
-        assert loser.select("u").version == 2
+        assert loser.select("u").policy_version == 2
         for version in (2, 3):  # after the second reward it is twice as stale as it may be
             chosen = loser.select("u")
-            assert chosen.version == 2
+            assert chosen.policy_version == 2
             loser.update(chosen.decision_id, 1.0)
-            assert loser.select("u").version == version
+            assert loser.select("u").policy_version == version
         loser.update(loser.select("u").decision_id, 1.0)
-        assert loser.select("u").version == 4, "now it is the one that makes them"
+        assert loser.select("u").policy_version == 4, "now it is the one that makes them"
 
 
 def test_no_decision_names_an_arm_that_was_retired_before_it_was_logged(root: Path):
     with RuntimeStore(root) as store, RuntimeStore(root) as other:
         bandit = Bandit(store, "bot", seed=1)
         bandit.select("u")
-        choices = [bandit.selecting("u") for _ in range(10)]
+        choices = [selection(bandit) for _ in range(10)]
         for one in choices:
             one.prepare()
         for name in ("a", "b"):
@@ -95,14 +101,14 @@ def test_a_choice_is_made_again_when_the_rewards_have_grown(root: Path):
     with RuntimeStore(root) as store, RuntimeStore(root) as other:
         bandit, another = Bandit(store, "bot", seed=1), Bandit(other, "bot", seed=2)
         earlier = bandit.select("u")
-        choice = bandit.selecting("u")
+        choice = selection(bandit)
         choice.prepare()
         another.update(earlier.decision_id, 1.0)
         with store.database.transaction() as connection:
             choice.write(connection)
         assert choice.is_outdated
         chosen = performed(store, choice)
-        assert (earlier.version, chosen.version) == (1, 2)
+        assert (earlier.policy_version, chosen.policy_version) == (1, 2)
         policy = store.policy(1, 2)
         assert chosen.propensity == policy.shares[policy.arms.index(chosen.arm_id)]
 
@@ -115,7 +121,7 @@ def test_a_choice_made_again_is_by_the_same_random_number(root: Path, tmp_path: 
     with RuntimeStore(root) as store:
         bandit, found = Bandit(store, "bot", seed=4), []
         for _ in range(20):
-            choice = bandit.selecting("u")
+            choice = selection(bandit)
             choice.prepare()  # and once more when it is performed
             found.append(performed(store, choice).arm_id)
     assert found == expected
@@ -130,7 +136,7 @@ def test_choices_that_share_a_commit_are_made_again_together(root: Path):
 
         async def chosen() -> set[str]:
             committer = Committer(store)
-            choices = [committer.perform(bandit.selecting("u")) for _ in range(20)]
+            choices = [committer.perform(selection(bandit)) for _ in range(20)]
             found = await asyncio.gather(*choices)
             committer.close()
             return {one.arm_id for one in found}

@@ -4,7 +4,6 @@ import secrets
 
 import pytest
 
-from convergence.service.limits import Bucket
 from convergence.service.tokens import read_tokens, weakness_of
 from convergence_core.errors import ConfigurationError
 
@@ -65,16 +64,3 @@ def test_other_headers_are_nobodys(header: bytes | None):
     assert read_tokens(["APP"], {"APP": STRONG}).of(header) is None
     assert read_tokens(["APP"], {"APP": STRONG}).of(b"Bearer " + OTHER.encode()) is None
     assert read_tokens(["APP"], {"APP": STRONG}).of(STRONG.encode()) is None
-
-
-def test_a_bucket_lets_its_rate_through_and_says_how_long_to_wait():
-    now = 0.0
-    bucket = Bucket(2.0, lambda: now)
-    assert [bucket.take() for _ in range(3)] == [0.0, 0.0, 0.5]
-    now = 0.5
-    assert bucket.take() == 0.0
-    assert bucket.take() == pytest.approx(0.5)
-    now = 100.0
-    assert [bucket.take() for _ in range(3)] == [0.0, 0.0, 0.5], (
-        "it never holds more than a second"
-    )

@@ -1,1 +1,1 @@
-"""The journal of paid calls, in SQLite or PostgreSQL, and leases on optimized systems."""
+"""Journal of paid calls, leases on optimized systems, and shared rates."""

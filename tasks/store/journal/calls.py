@@ -1,4 +1,4 @@
-"""Rules of the journal: claims of calls, and whose answer is the call's.
+"""Rules of the journal: claims of calls, and which answer is the call's.
 
 An evaluation that was given an answer once gets the same one for ever, also when the answer of the
 call has been replaced since: so a resumed run reads what it read before, and pays for nothing twice.

@@ -1,4 +1,4 @@
-"""Lease on an optimized system: at most one process optimizes it at a time.
+"""Lease on an optimized system, held by at most one process.
 
 A row in the journal's file with an expiry, renewed by a thread. A holder that is known to be dead
 (same machine, same boot, and no such process any more) is replaced at once; any other after the

@@ -1,4 +1,4 @@
-"""Ledger of paid calls: its columns, statements and sums, and texts as they are stored.
+"""Ledger of paid calls: columns, statements, sums and stored texts.
 
 A cache hit used nothing: its row bears cost 0 and 0 tokens, and names the run that paid. So sums
 over the ledger are what providers were really asked for. The worst case of an attempt whose end

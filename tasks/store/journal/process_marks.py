@@ -1,4 +1,4 @@
-"""Is that process still the one it was? Ids of processes are used again."""
+"""Identity of a process beyond its id, which systems use again."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The journal of paid calls over a database, whichever it is.
+"""Journal of paid calls over any SQL database.
 
 ``calls`` holds one row per ``call_key`` with its answer, ``attempts`` one row per attempt and per
 cache hit: the ledger. A hit by the evaluation that paid is the same evaluation asked again after a

@@ -1,1 +1,1 @@
-"""The runtime state: decisions, rewards, arms and promotions."""
+"""Runtime state: arms, decisions, rewards and promotions."""

@@ -1,4 +1,4 @@
-"""Decisions and rewards from the runtime state to the parquet tables, each once.
+"""Export of decisions and rewards to the parquet tables, each once.
 
 A range of numbers is written down before its files and marked when they are there. A fold that was
 killed in between writes the same rows under the same names again, for a row never changes: files

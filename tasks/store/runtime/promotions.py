@@ -1,4 +1,4 @@
-"""Champions and looks of gates, in the runtime state."""
+"""Champions and looks of gates in the runtime state."""
 
 from tasks.store.runtime.rows import Champion, GateLook, insert_sql, read, select_sql, values_of
 from tasks.store.runtime.runtime_store import RuntimeStore

@@ -59,6 +59,17 @@ class StoredArm:
         """What a request costs: the mean of those told, else as stated; ``None``: unknown."""
         return self.costs / self.n_costs if self.n_costs else self.stated_cost
 
+    @property
+    def mean(self) -> float:
+        """Posterior mean of the reward, of arms whose rewards lie in [0, 1]."""
+        return self.alpha / (self.alpha + self.beta)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The arm as callers see it."""
+        names = ("arm_id", "alpha", "beta", "mean", "n", "prior", "cost")
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -158,7 +169,7 @@ class GateLook:
     log_e: float
     """Evidence for the decision that is aimed at, nats."""
     log_threshold: float
-    details: Mapping[str, Json]
+    details: Mapping[str, Any]
     created_us: int
 
 
@@ -168,7 +179,7 @@ class Champion:
 
     system: str
     candidate_id: str
-    params: Mapping[str, Json]
+    params: Mapping[str, Any]
     run_id: str | None
     reason: str
     created_us: int

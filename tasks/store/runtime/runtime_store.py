@@ -1,4 +1,4 @@
-"""``RuntimeStore``: decisions and rewards that several processes share, durable before acknowledged.
+"""Runtime state that processes share, durable before acknowledged.
 
 Every write is one transaction of the journal's recipe (``sqlite``): commit under a fair lock, sync
 outside it. A reward and what the posterior learns from it are one transaction, so after any kill the
@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from convergence_core.bandit.drift import Alarm
-from convergence_core.bandit.receipts import Receipt
 from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
 from tasks.store.clock import wall_clock_us
@@ -22,7 +20,6 @@ from tasks.store.runtime.rows import (
     ArmKind,
     ArmOffer,
     Group,
-    NewDecision,
     RewardTally,
     StoredArm,
     StoredDecision,
@@ -32,11 +29,7 @@ from tasks.store.runtime.rows import (
 )
 from tasks.store.runtime.schema import RUNTIME, RUNTIME_FILE, VARIABLE
 from tasks.store.runtime.writes import (
-    NewReward,
-    RewardTerms,
-    log_decision,
     revise,
-    take_reward,
 )
 from tasks.store.sqlite import SqliteDatabase
 
@@ -211,24 +204,6 @@ class RuntimeStore(Closing):
             )  # fmt: skip
         return True
 
-    def decide(self, group_id: int, new: NewDecision) -> NewDecision:
-        """Log a decision durably; see ``runtime_writes.log_decision``."""
-        with self.database.transaction() as connection:
-            return log_decision(connection, group_id, new)
-
-    def reward(
-        self, system: str, decision_id: str, reward: float, *, terms: RewardTerms | None = None
-    ) -> tuple[Receipt, Alarm | None]:
-        """Take in a reward durably; see ``runtime_writes.take_reward``.
-
-        Raises:
-            ValueError: the reward is not in [0, 1]; nothing is stored.
-            StoreWriteError: nothing is stored.
-        """
-        new = NewReward(system=system, decision_id=decision_id, reward=reward)
-        with self.database.transaction() as connection:
-            return take_reward(connection, new, self.now_us(), terms)
-
     def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
         """Store how a system serves; every process that serves it follows."""
         with self.database.transaction() as connection:
@@ -241,16 +216,8 @@ class RuntimeStore(Closing):
                 "UPDATE groups SET revision = revision + 1 WHERE system = ?", (system,)
             )
 
-    def settings(self, system: str) -> dict[str, Json] | None:
-        """Return how a system serves, ``None`` if nobody ever said."""
-        text = self.settings_text(system)
-        if text is None:
-            return None
-        found: dict[str, Json] = json.loads(text)
-        return found
-
     def settings_text(self, system: str) -> str | None:
-        """Return the same as it is stored: the same text, the same settings."""
+        """Return how a system serves, as JSON; ``None``: it was never configured."""
         rows = self.fetch("SELECT settings_json FROM systems WHERE system = ?", (system,))
         return str(rows[0][0]) if rows else None
 

@@ -1,4 +1,4 @@
-"""The tables of ``runtime.sqlite``: who is on offer, what was decided, what came of it.
+"""Tables of the runtime state.
 
 A *group* is one system and one agent type: it shares its arms and its posterior. ``arms.alpha`` and
 ``beta`` are ``base_alpha`` and ``base_beta`` plus the sum over the ``ok`` rewards after

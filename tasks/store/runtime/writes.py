@@ -6,7 +6,6 @@ was given before it writes anything, so a request that is refused leaves the oth
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -65,13 +64,15 @@ _RESTART = (
     "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
 )
 _EXPLORE = "UPDATE groups SET explore_until = n + ?, trust = 0 WHERE id = ?"
+EXPLORE_FOR: Final = 100
+"""Rewards for which an alarm raises exploration."""
 ALL_ARMS: Final = ""
 """In place of an alarm's arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewardTerms:
-    """How a reward is taken in."""
+class _Terms:
+    """Settings of a system by which a reward is taken in."""
 
     discount: float = 1.0
     """Share of the evidence that an arm keeps when it learns."""
@@ -79,19 +80,13 @@ class RewardTerms:
     """Whether late rewards teach too."""
     rewards_per_false_alarm: float | None = None
     """Watch for drift at this rate; ``None``: do not."""
-    explore_for: int = 100
-    """Rewards for which an alarm raises exploration."""
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "RewardTerms":
-        """Return the terms among a system's settings; what is not there has its default."""
-        known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 @lru_cache(256)
-def _terms(settings_json: str | None) -> RewardTerms:
-    return RewardTerms.of({} if settings_json is None else json.loads(settings_json))
+def _terms(settings_json: str | None) -> _Terms:
+    values: dict[str, Any] = {} if settings_json is None else json.loads(settings_json)
+    names = (one.name for one in fields(_Terms))
+    return _Terms(**{name: values[name] for name in names if name in values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,16 +145,13 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
     return new
 
 
-def take_reward(
-    connection: Connection, new: NewReward, now: int, terms: RewardTerms | None = None
-) -> tuple[Receipt, Alarm | None]:
+def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Receipt, Alarm | None]:
     """Take in a reward: see ``bandit.receipts`` for what becomes of it.
 
     Args:
         connection: an open transaction.
         new: the reward.
         now: when it arrived, in microseconds.
-        terms: how it is taken in; by default as the system's settings say.
 
     Raises:
         ValueError: the reward is not in [0, 1], or of Gaussian arms not finite, or the cost no
@@ -169,8 +161,7 @@ def take_reward(
     row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
     known = row is not None and row[4] == new.system and new.user_id in {None, row[5]}
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
-    if terms is None:
-        terms = _terms(row[6] if known else None)
+    terms = _terms(row[6] if known else None)
     receipt = receive(
         new.reward,
         decision,
@@ -207,7 +198,7 @@ def take_reward(
         rewards_per_false_alarm=terms.rewards_per_false_alarm,
     )
     if alarm is not None:
-        _reopen(connection, group_id, alarm, terms.explore_for, now)
+        _reopen(connection, group_id, alarm, now)
     return receipt, alarm
 
 
@@ -248,9 +239,7 @@ def _watched(
     return alarm
 
 
-def _reopen(
-    connection: Connection, group_id: int, alarm: Alarm, explore_for: int, now: int
-) -> None:
+def _reopen(connection: Connection, group_id: int, alarm: Alarm, now: int) -> None:
     """Store an alarm; its arms begin anew with what is known since, and exploration is raised."""
     names = _arms(connection, group_id)
     if alarm.arm is None:
@@ -262,7 +251,7 @@ def _reopen(
     for name, (total, n) in since.items():
         a, b = 1.0 + total, 1.0 + n - total
         connection.execute(_RESTART, (a, b, a, b, group_id, name))
-    connection.execute(_EXPLORE, (explore_for, group_id))
+    connection.execute(_EXPLORE, (EXPLORE_FOR, group_id))
     revise(connection, group_id)
 
 

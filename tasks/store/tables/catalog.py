@@ -1,4 +1,4 @@
-"""``catalog.duckdb``: the views as a file, for the ``duckdb`` shell. Disposable.
+"""Catalog: the views as a disposable file for the ``duckdb`` shell.
 
 Its views name no file. They look for the store's files when they are read, and apply the rules of
 ``tasks.store.tables.resolver``: so the catalog shows what is committed, also after a kill at any

@@ -1,4 +1,4 @@
-"""What a table is: columns with field ids, and the SQL that reads and writes them."""
+"""Tables as columns with field ids, and their SQL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

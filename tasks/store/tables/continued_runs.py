@@ -1,4 +1,4 @@
-"""The committed generations of a finished run under the id of a new one that goes on from it.
+"""Generations of a finished run as those of a run that continues it.
 
 The finished run keeps every file and row. Its final re-estimation is not copied: the new run makes
 its own. Calls that were paid stand in the new run's ledger as answers used again, at no cost, so

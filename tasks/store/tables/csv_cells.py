@@ -1,4 +1,4 @@
-"""Texts in CSV files that no spreadsheet takes for a formula.
+"""CSV cells that no spreadsheet takes for a formula.
 
 Spreadsheets run cells that begin with an operator, also when they are quoted in the file (OWASP, *CSV
 Injection*). Such a text gets an apostrophe in front; numbers are no texts and stay as they are.

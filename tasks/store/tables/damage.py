@@ -1,4 +1,4 @@
-"""Which file is it? DuckDB's errors turned into ones that name the damaged file."""
+"""Errors of DuckDB that name the damaged file."""
 
 from collections.abc import Sequence
 

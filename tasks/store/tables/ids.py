@@ -1,4 +1,4 @@
-"""Ids of runs: ULIDs, which sort by the time they were made."""
+"""Ids of runs: ULIDs, which sort by time."""
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

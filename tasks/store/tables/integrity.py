@@ -1,4 +1,4 @@
-"""Is the store whole? Every visible file is read to its last page."""
+"""Integrity check: every visible file is read to its last page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs whose process is gone: they are ``running`` in their row, for the dead write nothing.
+"""Interrupted runs: ``running`` in their row, while their process is gone.
 
 Whoever runs holds the lease of the system. A run that is ``running`` in its row while no living
 process holds that lease was interrupted; and who has just taken the lease knows it of all others.

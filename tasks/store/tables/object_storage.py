@@ -1,4 +1,4 @@
-"""A store's tables on object storage: S3, Google Cloud Storage or Azure, through ``obstore``.
+"""Tables on object storage: S3, Google Cloud Storage or Azure.
 
 A folder that is bound to an address is the working copy of the store there. Every file that is
 published goes to the address first, then gets its name here, so what is seen here is there. PUT is

@@ -1,4 +1,4 @@
-"""Rows to parquet files and back, by DuckDB.
+"""Parquet files written and read through DuckDB.
 
 A file is written under a temporary name, synced, renamed and its folder synced, since ``COPY``
 itself neither syncs nor replaces whole files. Rows reach DuckDB as one JSON text, exact for every

@@ -1,4 +1,4 @@
-"""``ParquetStore``: immutable results as parquet files, read through DuckDB's views.
+"""Immutable results as parquet files, read through views.
 
 A published generation is a function of the run's settings, its seed and the journal alone, and
 its ``generations`` file is written last: what has no such file is invisible, so a process killed

@@ -1,4 +1,4 @@
-"""SQL over the views, for reading only.
+"""Read-only SQL over the views.
 
 Three walls keep a query from the store's files and from the rest of the disk: the statement must
 be one SELECT, its plan must not write (DuckDB 2 accepts ``WITH x AS (COPY … TO …)``), and the

@@ -1,4 +1,4 @@
-"""Which files make up the store: one explicit list per table, from one look at the folders.
+"""Visible files of the store: one explicit list for each table.
 
 Markers are listed first: runs in ``final/runs``, then generations in ``live/generations``, then
 the tables. A generation without its marker stays invisible; listing final before live leaves

@@ -1,4 +1,4 @@
-"""Retention: which runs are old enough to go, and how they go.
+"""Retention of runs: those old enough to go, and their removal.
 
 A run's row in ``runs`` decides whether readers see it, so it goes first; what a kill leaves behind
 is invisible then and is removed by the next maintenance. Decisions, rewards, the state of production

@@ -1,4 +1,4 @@
-"""Records as rows of tables: pure, so that publishing a generation twice writes the same bytes."""
+"""Records as rows of tables."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Tables of the society: thoughts, what they predicted, preferences, and what came of them."""
+"""Tables of RLP and SAO: thoughts, predictions, preferences and audits."""
 
 from tasks.store.tables.columns import Column, Table
 

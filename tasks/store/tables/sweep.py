@@ -1,4 +1,4 @@
-"""Which files may go: live files of runs finished for a day, and leftovers of killed writers."""
+"""Sweep of live files of finished runs, and of what killed writers left."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The registry of tables: what every column is called, is and means.
+"""Registry of tables: names, types and meanings of all columns.
 
 Field ids are the contract between versions: a parquet column is found by its id, so columns may
 be added (new id, NULL in old files), renamed and widened (i32 → i64 → f64) without a new

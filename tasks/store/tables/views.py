@@ -1,4 +1,4 @@
-"""The views that people query: each table, and what follows from them.
+"""Views for queries: the tables, and what follows from them.
 
 Money comes from ``attempts`` alone: adding up evaluations would count twice. Means that compare
 candidates come from ``estimates`` alone, where the run itself wrote them. Raw means, called so, are

@@ -1,13 +1,15 @@
-"""One system at run time: choose an arm for a request, learn from what came of it.
+"""Bandit of one system at run time.
 
 ``Bandit`` joins the store with the deciding core. Its propensities are a version of a policy that
-all processes share: whoever finds the version stale makes the next one, and everybody reads it. It
+all processes share: the first to find the version stale makes the next one, and all read it. It
 blocks, so async code calls it from a thread; it holds no lock across disk or network.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,60 +17,51 @@ from convergence_core.bandit import Encoder, GaussianArms, Policy
 from convergence_core.errors import NoArmsError
 from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json, canonical_json
-from tasks.serving.evidence import Folder, TrafficEvidence, design_of, evidence_of
+from tasks.serving.answers import RewardOutcome, RuntimeSelection
+from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.linear_arms import Contextual
-from tasks.serving.offers import decision_id, gaussian_arms, prob_best
+from tasks.serving.offers import arm_id_of, decision_id, gaussian_arms, prob_best
 from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
-from tasks.serving.rewards import RewardOutcome, RewardWrite
-from tasks.serving.settings import ServingSettings, stored_settings
+from tasks.serving.rewards import Reward, RewardUpdate
+from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
-from tasks.store.runtime.rows import (
-    Group,
-    NewDecision,
-    StoredArm,
-    StoredPolicy,
-)
+from tasks.store.runtime.rows import Group, NewDecision, StoredArm, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard
-from tasks.store.runtime.writes import (
-    NewReward,
-    is_outdated,
-    log_decision,
-)
+from tasks.store.runtime.writes import is_outdated, log_decision
 
 OTHERS_PATIENCE = 2.0
 """How many times as stale a version may be that another process is about to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The arm that serves a request."""
+class ArmRequest:
+    """A request that needs an arm."""
 
-    decision_id: str
-    arm_id: str
-    params: Mapping[str, Json]
-    propensity: float
-    sampled_value: float
-    """A draw of the chosen arm's mean."""
-    version: int
-    is_fresh: bool
-    """Whether the arm was drawn for this request, not kept from an earlier one."""
-    arms: tuple[StoredArm, ...]
-    """All arms on offer, as the policy saw them."""
+    user_id: str
+    context: Mapping[str, Json] | None = None
+    """Features of the request."""
+    key: str | None = None
+    """Name of the request; asked again under it, it is answered alike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A policy version ready to choose by."""
+@dataclass(frozen=True, kw_only=True)  # without slots, for its cache
+class PolicyVersion:
+    """A version of a policy, ready to choose by."""
 
     group: Group
     policy: Policy
-    version: int
+    number: int
     """0: contextual arms have a policy for each request."""
     arms: tuple[StoredArm, ...]
     moments: tuple[np.ndarray, np.ndarray] | None = None
     """Means and standard deviations of the arms; ``None``: they are Beta."""
+
+    @cached_property
+    def arms_state(self) -> tuple[dict[str, Any], ...]:
+        """The arms as callers see them."""
+        return tuple(arm.state for arm in self.arms)
 
 
 class Bandit:
@@ -80,7 +73,7 @@ class Bandit:
         system: str,
         agent_type: str = "default",
         *,
-        settings: ServingSettings | None = None,
+        settings: RuntimeConfig | None = None,
         seed: int | None = None,
     ) -> None:
         """Serve what is on offer in the store.
@@ -93,14 +86,14 @@ class Bandit:
             seed: same seed and same rewards, same choices; ``None``: from the system's entropy.
         """
         self.system, self.agent_type = system, agent_type
-        self.settings = settings or stored_settings(store, system)
+        self.settings = settings or read_settings(system, store.settings_text(system))
         self._store = store
-        self._folder = Folder(
+        self._folder = EvidenceFold(
             store, alpha=self.settings.alpha, min_effect=self.settings.min_effect
         )
         self._rng = np.random.default_rng(seed)
         self._mutex = threading.Lock()
-        self._served: Served | None = None
+        self._version: PolicyVersion | None = None
         self._is_current = False
         """Whether it was in force when last looked at."""
         self._patience = 1.0
@@ -112,7 +105,7 @@ class Bandit:
         *,
         context: Mapping[str, Json] | None = None,
         request_key: str | None = None,
-    ) -> Selection:
+    ) -> RuntimeSelection:
         """Choose an arm and log the decision durably.
 
         Args:
@@ -121,34 +114,22 @@ class Bandit:
             request_key: name of the request; asked again under it, it is answered alike.
 
         Raises:
-            NoArmsError: nothing is on offer.
+            NoArmsError: there is neither an arm on offer nor a default.
             RequestReusedError: the name stands for another request.
             StoreWriteError: the decision could not be logged.
         """
-        return performed(self._store, self.selecting(user_id, context, request_key))
+        request = ArmRequest(user_id=user_id, context=context, key=request_key)
+        return performed(self._store, ArmSelection(lambda: self, request))
 
-    def selecting(
-        self,
-        user_id: str,
-        context: Mapping[str, Json] | None = None,
-        request_key: str | None = None,
-    ) -> Operation[Selection]:
-        """Return ``select`` as an operation."""
-        return _Selecting(self, user_id, context, request_key)
-
-    def update(self, decision_id: str, reward: float) -> RewardOutcome:
-        """Take in the reward of a decision; durable when this returns.
+    def update(self, decision_id: str | None, reward: float) -> RewardOutcome:
+        """Take in the reward of a decision by the stored settings; durable when this returns.
 
         Raises:
             ValueError: the reward is not in [0, 1].
             StoreWriteError: it could not be stored.
         """
-        new = NewReward(system=self.system, decision_id=decision_id, reward=reward)
-        return performed(self._store, self.updating(new))
-
-    def updating(self, new: NewReward) -> Operation[RewardOutcome]:
-        """Return ``update`` as an operation."""
-        return RewardWrite(new, self._store.now_us, self.settings.terms)
+        given = Reward(decision_id=decision_id, reward=reward)
+        return performed(self._store, RewardUpdate(self._store, self.system, given))
 
     def n_on_offer(self) -> int:
         """Return how many arms are on offer."""
@@ -192,79 +173,94 @@ class Bandit:
         with self._mutex:
             return float(self._rng.random())
 
-    def ask(
-        self,
-        user_id: str,
-        context: Mapping[str, Json] | None,
-        request_key: str | None,
-        uniform: float,
-    ) -> tuple[Served, NewDecision]:
+    def default(self) -> RuntimeSelection | None:
+        """Return what serves without arms on offer, ``None`` if there is no default."""
+        if not self.settings.default_arms:
+            return None
+        arm = self.settings.default_arms[0]
+        arm_id = arm.arm_id or arm_id_of(arm.params)
+        return RuntimeSelection(decision_id=None, arm_id=arm_id, params=arm.params)
+
+    def propose(self, request: ArmRequest, uniform: float) -> tuple[PolicyVersion, NewDecision]:
         """Return a policy and a decision by it, not logged yet.
 
         The policy is the one that was in force when last looked at, without another look: ``log`` sees
         in the transaction whether it still is.
+
+        Raises:
+            NoArmsError: too few arms are on offer.
         """
-        served = self._served if self._is_current else None
-        if served is None:
-            served = self._current(user_id, context)
-        choice = served.policy.choose(uniform)
+        least = self.settings.min_arms
+        if least > 1 and self.n_on_offer() < least:
+            raise NoArmsError(
+                f"`{self.system}` has fewer than {least} arms and no default. Give "
+                "`default_arms`, or lower `min_arms`."
+            )
+        version = self._version if self._is_current else None
+        if version is None:
+            version = self._current(request)
+        choice = version.policy.choose(uniform)
         now = self._store.now_us()
         expires = self.settings.expires_after_s
-        return served, NewDecision(
+        context = request.context
+        return version, NewDecision(
             decision_id=decision_id(now),
-            user_id=user_id,
-            arm_id=served.arms[choice.arm].arm_id,
-            version=served.version,
+            user_id=request.user_id,
+            arm_id=version.arms[choice.arm].arm_id,
+            version=version.number,
             propensity=choice.propensity,
             context_json=None if context is None else canonical_json(dict(context)),
             created_us=now,
             expires_us=None if expires is None else now + int(expires * 1e6),
-            unit=self._unit(user_id, context),
-            request_key=request_key,
+            unit=self._unit(request),
+            request_key=request.key,
         )
 
-    def log(self, connection: Connection, served: Served, new: NewDecision) -> NewDecision | None:
+    def log(
+        self, connection: Connection, version: PolicyVersion, new: NewDecision
+    ) -> NewDecision | None:
         """Log a decision; ``None``: its policy is not in force any more, and nothing is logged."""
-        group = served.group
-        if served.version and is_outdated(
+        group = version.group
+        if version.number and is_outdated(
             connection,
             group.group_id,
             revision=group.revision,
-            stale_at=served.policy.stale_at(self._patience),
+            stale_at=version.policy.stale_at(self._patience),
         ):
             self._is_current = False
             return None
         return log_decision(connection, group.group_id, new)
 
-    def answer(self, served: Served, logged: NewDecision) -> Selection:
+    def answer(self, version: PolicyVersion, logged: NewDecision) -> RuntimeSelection:
         """Return what a logged decision means for its request."""
-        arm = next((a for a in served.arms if a.arm_id == logged.arm_id), None)
-        if arm is None:  # kept from before this process learned of it
-            arm = next(
-                a for a in self._store.arms(served.group.group_id) if a.arm_id == logged.arm_id
-            )
+        known = {arm.arm_id: place for place, arm in enumerate(version.arms)}
+        place = known.get(logged.arm_id)
+        if place is None:  # kept from before this process learned of it
+            stored = self._store.arms(version.group.group_id)
+            arm = next(one for one in stored if one.arm_id == logged.arm_id)
+        else:
+            arm = version.arms[place]
         with self._mutex:
-            if served.moments is None or arm not in served.arms:
+            if version.moments is None or place is None:
                 sampled = float(self._rng.beta(max(arm.alpha, 0.5), max(arm.beta, 0.5)))
             else:
-                means, sds = served.moments
-                place = served.arms.index(arm)
+                means, sds = version.moments
                 sampled = float(self._rng.normal(means[place], sds[place]))
-        return Selection(
+        return RuntimeSelection(
             decision_id=logged.decision_id,
             arm_id=logged.arm_id,
             params=arm.params,
             propensity=logged.propensity,
             sampled_value=sampled,
-            version=logged.version,
-            is_fresh=logged.is_fresh,
-            arms=served.arms,
+            policy_version=logged.version,
+            fresh=logged.is_fresh,
+            arms_state=version.arms_state,
         )
 
-    def _unit(self, user_id: str, context: Mapping[str, Json] | None) -> str | None:
+    def _unit(self, request: ArmRequest) -> str | None:
         if self.settings.sticky == "user":
-            return f"user:{user_id}"
-        session = (context or {}).get("session_id")
+            return f"user:{request.user_id}"
+        session = (request.context or {}).get("session_id")
         if self.settings.sticky == "session" and session is not None:
             return f"session:{session}"
         return None
@@ -275,19 +271,19 @@ class Bandit:
             raise NoArmsError(f"nothing is on offer for `{self.system}` / `{self.agent_type}`")
         return group
 
-    def _current(self, user_id: str, context: Mapping[str, Json] | None) -> Served:
+    def _current(self, request: ArmRequest) -> PolicyVersion:
         """Return the policy in force, making the next version if it is stale."""
         while True:
-            group, served = self._group(), self._served
+            group, version = self._group(), self._version
             if group.kind == "linear":
-                return self._for_request(group, user_id, context)
+                return self._for_request(group, request)
             if (
-                served is not None
-                and served.group.revision == group.revision
-                and not served.policy.is_stale(group.n, patience=self._patience)
+                version is not None
+                and version.group.revision == group.revision
+                and not version.policy.is_stale(group.n, patience=self._patience)
             ):
                 self._is_current = True
-                return served
+                return version
             found = self._stored(group) if group.version else None
             if found is None or found.policy.is_stale(group.n, patience=self._patience):
                 found = self._made(group)
@@ -295,22 +291,20 @@ class Bandit:
                 # once, all but one work in vain.
                 self._patience = OTHERS_PATIENCE if found is None else 1.0
             if found is not None:
-                self._served, self._is_current = found, True
+                self._version, self._is_current = found, True
                 return found
 
-    def _for_request(
-        self, group: Group, user_id: str, context: Mapping[str, Json] | None
-    ) -> Served:
+    def _for_request(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
         if self._contextual is None:
             encoder = Encoder(n_features=self.settings.n_features, pooling=self.settings.pooling)
             self._contextual = Contextual(self._store, group.group_id, self.agent_type, encoder)
         arms = self._on_offer(self._store.arms(group.group_id))
-        believed = self._contextual.believed(arms, user_id, context)
-        return Served(
+        believed = self._contextual.believed(arms, request.user_id, request.context)
+        return PolicyVersion(
             group=group,
             policy=Policy.of(believed.propensities, n=group.n, explore=self.settings.floor),
-            version=0,
+            number=0,
             arms=arms,
             moments=(believed.means, believed.sds),
         )
@@ -332,21 +326,21 @@ class Bandit:
     def _gaussian(self, arms: Sequence[StoredArm]) -> GaussianArms:
         return gaussian_arms(arms, mean=self.settings.reward_mean, sd=self.settings.reward_sd)
 
-    def _stored(self, group: Group) -> Served | None:
+    def _stored(self, group: Group) -> PolicyVersion | None:
         """Return the latest stored version, ``None`` if arms changed since it was made."""
         policy = self._store.policy(group.group_id, group.version)
         arms = tuple(a for a in self._store.arms(group.group_id) if not a.is_retired)
         if policy.design.get("revision") != group.revision:
             return None
-        return Served(
+        return PolicyVersion(
             group=group,
             policy=Policy.of(policy.shares, n=policy.n),
-            version=policy.version,
+            number=policy.version,
             arms=arms,
             moments=self._moments(group, arms),
         )
 
-    def _made(self, group: Group) -> Served | None:
+    def _made(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None``: another process was first."""
         everyone = self._store.arms(group.group_id)
         arms = self._on_offer(everyone)
@@ -355,7 +349,7 @@ class Bandit:
             contest = self._folder.contest(group.group_id, everyone)
         explore = self.settings.floor
         if group.n < group.explore_until:
-            explore = max(explore, self.settings.explore_after_alarm)
+            explore = max(explore, EXPLORE_AFTER_ALARM)
         shares = self._shares(group, everyone, contest)
         policy = Policy.of(self._held_back(group, arms, shares), n=group.n, explore=explore)
         out = [] if contest is None else np.flatnonzero(contest.eliminated).tolist()
@@ -371,10 +365,10 @@ class Bandit:
         )
         if not self._store.save_policy(group.group_id, stored):
             return None
-        return Served(
+        return PolicyVersion(
             group=replace(group, version=stored.version),
             policy=policy,
-            version=stored.version,
+            number=stored.version,
             arms=arms,
             moments=self._moments(group, arms),
         )
@@ -411,36 +405,45 @@ class Bandit:
         return prob_best(arms, group.trust)
 
 
-class _Selecting(Operation[Selection]):
-    """A choice of an arm."""
+class ArmSelection(Operation[RuntimeSelection]):
+    """The choice of an arm; where too few are on offer, the default serves and nothing is logged."""
 
-    def __init__(
-        self,
-        bandit: Bandit,
-        user_id: str,
-        context: Mapping[str, Json] | None,
-        request_key: str | None,
-    ) -> None:
-        self._bandit = bandit
-        self._request = (user_id, context, request_key)
-        self._served: Served | None = None
-        self._new: NewDecision | None = None
+    def __init__(self, bandit: Callable[[], Bandit], request: ArmRequest) -> None:
+        """Choose by the bandit that serves when it is prepared."""
+        self._bandit_of, self._request = bandit, request
+        self._bandit: Bandit | None = None
+        self._uniform = 0.0
+        self._proposed: tuple[PolicyVersion, NewDecision] | None = None
         self._logged: NewDecision | None = None
-        self._uniform = bandit.uniform()
+        self._default: RuntimeSelection | None = None
 
     def prepare(self) -> None:
         """Choose by the policy in force."""
-        self._served, self._new = self._bandit.ask(*self._request, self._uniform)
+        bandit = self._bandit_of()
+        # Prepared again by the same bandit, it chooses by the same random number.
+        if bandit is not self._bandit:
+            self.system = bandit.system
+            self._bandit, self._uniform = bandit, bandit.uniform()
+        self._default, self.writes, self.is_outdated = None, True, False
+        try:
+            self._proposed = bandit.propose(self._request, self._uniform)
+        except NoArmsError:
+            self._default, self.writes = bandit.default(), False
+            if self._default is None:
+                raise
 
     def write(self, connection: Connection) -> None:
         """Log the decision, unless its policy is outdated."""
-        assert self._served is not None  # noqa: S101 - prepared
-        assert self._new is not None  # noqa: S101 - prepared
-        self._logged = self._bandit.log(connection, self._served, self._new)
+        assert self._bandit is not None  # noqa: S101 - prepared
+        assert self._proposed is not None  # noqa: S101 - prepared
+        self._logged = self._bandit.log(connection, *self._proposed)
         self.is_outdated = self._logged is None
 
-    def result(self) -> Selection:
+    def result(self) -> RuntimeSelection:
         """Return the arm."""
-        assert self._served is not None  # noqa: S101 - prepared
+        if self._default is not None:
+            return self._default
+        assert self._bandit is not None  # noqa: S101 - prepared
+        assert self._proposed is not None  # noqa: S101 - prepared
         assert self._logged is not None  # noqa: S101 - written
-        return self._bandit.answer(self._served, self._logged)
+        return self._bandit.answer(self._proposed[0], self._logged)

@@ -1,0 +1,352 @@
+"""Clients of the HTTP service from one definition of each call.
+
+A call is a function that returns what is sent and how the answer is read; ``Endpoint`` makes it a
+method of both clients with the function's own signature.
+"""
+
+import asyncio
+import functools
+import os
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from urllib.parse import quote
+
+import httpx
+
+from convergence_core.errors import ConfigurationError, ConvergenceError, InfrastructureFault
+from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
+from tasks.serving.answers import Arm, Decision, Gates, RewardOutcome, Selection
+
+_AGAIN = frozenset({429, 503})
+_LONGEST_WAIT_S = 30.0
+
+Outcome = httpx.Response | httpx.RequestError
+_FAILURES = (httpx.TransportError, httpx.DecodingError)
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+class ServiceRefusedError(ConvergenceError):
+    """The service refused a request, or could not be reached."""
+
+    def __init__(self, status: int | None, detail: str) -> None:
+        """Keep the HTTP status; ``None``: there was no answer."""
+        self.status, self.detail = status, detail
+        super().__init__(f"the service refused: {detail}" if status else f"no answer: {detail}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceCall(Generic[Answer]):
+    """One request, and what its answer means."""
+
+    read: Callable[[dict[str, Any]], Answer]
+    request: Mapping[str, Any]
+    """As ``httpx`` takes it."""
+    meant: frozenset[int] = frozenset()
+    """Statuses of answers that are no refusals."""
+
+    def answer(self, outcome: Outcome) -> Answer:
+        """Return the answer.
+
+        Raises:
+            ServiceRefusedError: it is a refusal, or there was none.
+        """
+        if isinstance(outcome, httpx.RequestError):
+            raise ServiceRefusedError(None, str(outcome) or type(outcome).__name__) from outcome
+        try:
+            found = outcome.json()
+        except ValueError:
+            found = {}
+        status = outcome.status_code
+        fits = outcome.is_success or (status in self.meant and "success" in found)
+        if not fits or not isinstance(found, dict):
+            detail = found.get("detail") if isinstance(found, dict) else None
+            raise ServiceRefusedError(status, str(detail or f"HTTP {status}"))
+        return self.read(found)
+
+
+class Endpoint(Generic[P, Answer]):
+    """A call as a method of both clients."""
+
+    def __init__(self, call: Callable[P, ServiceCall[Answer]]) -> None:
+        self._call = call
+        self.__doc__ = call.__doc__
+
+    @overload
+    def __get__(self, client: "Client", owner: type) -> Callable[P, Answer]: ...
+
+    @overload
+    def __get__(
+        self, client: "AsyncClient", owner: type
+    ) -> Callable[P, Coroutine[Any, Any, Answer]]: ...
+
+    def __get__(self, client: Any, owner: type) -> Any:
+        """Return the method of a client; of the class, the call itself."""
+        if client is None:
+            return self._call
+
+        @functools.wraps(self._call)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client._answer(self._call(*args, **kwargs))
+
+        return method
+
+
+def _select(
+    system: str,
+    *,
+    user_id: str,
+    agent_type: str | None = None,
+    context: Mapping[str, Any] | None = None,
+    request_key: str | None = None,
+) -> ServiceCall[Selection]:
+    """Choose an arm for a request; the decision is durable when this returns.
+
+    Raises:
+        ServiceRefusedError: it was refused, or there was no answer.
+    """
+    return ServiceCall(
+        read=_reads(Selection),
+        request=_request(
+            "POST", system, "select",
+            json=_given(user_id=user_id, agent_type=agent_type, context=context),
+            headers={"Idempotency-Key": request_key or uuid.uuid4().hex},
+        ),
+    )  # fmt: skip
+
+
+def _update(
+    system: str,
+    *,
+    user_id: str,
+    decision_id: str,
+    reward: float | None = None,
+    signals: Mapping[str, float] | None = None,
+    engagement_score: float | None = None,
+    grading_score: float | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    cost: float | None = None,
+) -> ServiceCall[RewardOutcome]:
+    """Give the reward of a decision; durable when this returns.
+
+    Raises:
+        ServiceRefusedError: it was refused, or there was no answer.
+    """
+    body = _given(
+        user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
+        engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
+        cost=cost,
+    )  # fmt: skip
+    # Not found: nobody's reward; a conflict: another one came first.
+    return ServiceCall(
+        read=_reads(RewardOutcome),
+        request=_request("POST", system, "update", json=body),
+        meant=frozenset({404, 409}),
+    )
+
+
+def _arms(system: str, *, agent_type: str | None = None) -> ServiceCall[list[Arm]]:
+    """List arms, those retired included."""
+    request = _request("GET", system, "arms", params=_given(agent_type=agent_type))
+    read = _reads(Arm)
+    return ServiceCall(read=lambda found: [read(one) for one in found["arms"]], request=request)
+
+
+def _offer(
+    system: str,
+    arm_id: str,
+    params: Mapping[str, Any],
+    *,
+    agent_type: str | None = None,
+    prior: tuple[float, float] | None = None,
+    cost: float | None = None,
+) -> ServiceCall[Arm]:
+    """Put an arm on offer, with a night's mean and standard deviation of its reward if known.
+
+    ``cost`` is what a request of it costs, until updates tell it.
+    """
+    night = None if prior is None else {"mean": prior[0], "sd": prior[1]}
+    body = _given(params=dict(params), agent_type=agent_type, prior=night, cost=cost)
+    request = _request("PUT", system, "arms", arm_id, json=body)
+    return ServiceCall(read=_reads(Arm), request=request)
+
+
+def _retire(system: str, arm_id: str, *, agent_type: str | None = None) -> ServiceCall[bool]:
+    """Take an arm off offer; return whether it was on."""
+    request = _request("DELETE", system, "arms", arm_id, params=_given(agent_type=agent_type))
+    return ServiceCall(read=lambda found: bool(found["retired"]), request=request)
+
+
+def _decision(system: str, *, user_id: str, decision_id: str) -> ServiceCall[Decision]:
+    """Return a user's decision and its reward."""
+    request = _request("GET", system, "decisions", decision_id, params=_given(user_id=user_id))
+    return ServiceCall(read=_reads(Decision), request=request)
+
+
+def _gates(system: str) -> ServiceCall[Gates]:
+    """Return the evidence of the traffic, every look of a gate, and the champion."""
+    return ServiceCall(read=_reads(Gates), request=_request("GET", system, "gates"))
+
+
+class _Calls(ABC):
+    """Calls and settings that both clients share."""
+
+    select = Endpoint(_select)
+    update = Endpoint(_update)
+    arms = Endpoint(_arms)
+    offer = Endpoint(_offer)
+    retire = Endpoint(_retire)
+    decision = Endpoint(_decision)
+    gates = Endpoint(_gates)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_env: str | None = None,
+        retries: int = 3,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """Ask a service.
+
+        Args:
+            url: root of its paths.
+            token: the bearer token.
+            token_env: environment variable that holds it.
+            retries: how often a request is sent again that may pass by itself.
+            timeout_s: of one answer.
+
+        Raises:
+            ConfigurationError: there is no token.
+        """
+        secret = token or (os.environ.get(token_env, "") if token_env else "")
+        if not secret:
+            raise ConfigurationError.of(
+                "token_env",
+                "must name an environment variable that holds the token",
+                "Export the token that `convergence serve` was given, or give `token`.",
+                value=str(token_env),
+            )
+        self._retries = retries
+        headers = {"Authorization": f"Bearer {secret}", "Accept-Encoding": ", ".join(CODINGS)}
+        self._open({"base_url": url, "headers": headers, "timeout": timeout_s})
+
+    @abstractmethod
+    def _open(self, settings: dict[str, Any]) -> None:
+        """Open the HTTP client."""
+
+    def _wait_s(self, attempt: int, outcome: Outcome) -> float | None:
+        """Return the seconds until a request is sent again; ``None``: it is not."""
+        if attempt >= self._retries or isinstance(outcome, httpx.DecodingError):
+            return None
+        wait_s = 0.05 * 2.0**attempt
+        if isinstance(outcome, httpx.Response):
+            if outcome.status_code not in _AGAIN:
+                return None
+            asked = outcome.headers.get("retry-after", "")
+            wait_s = max(wait_s, float(asked) if asked.isdigit() else 0.0)
+        return min(wait_s, _LONGEST_WAIT_S)
+
+
+class Client(_Calls):
+    """Client of synchronous code. Thread-safe."""
+
+    def _open(self, settings: dict[str, Any]) -> None:
+        self._http = httpx.Client(**settings, event_hooks={"response": [_limit]})
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _answer(self, call: ServiceCall[Answer]) -> Answer:
+        attempt = 0
+        while True:
+            try:
+                outcome: Outcome = self._http.request(**call.request)
+            except _FAILURES as error:
+                outcome = error
+            wait_s = self._wait_s(attempt, outcome)
+            if wait_s is None:
+                return call.answer(outcome)
+            time.sleep(wait_s)
+            attempt += 1
+
+
+class AsyncClient(_Calls):
+    """Client of asynchronous code, with the methods of ``Client``."""
+
+    def _open(self, settings: dict[str, Any]) -> None:
+        async def limit(response: httpx.Response) -> None:
+            _limit(response)
+
+        self._http = httpx.AsyncClient(**settings, event_hooks={"response": [limit]})
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.aclose()
+
+    async def _answer(self, call: ServiceCall[Answer]) -> Answer:
+        attempt = 0
+        while True:
+            try:
+                outcome: Outcome = await self._http.request(**call.request)
+            except _FAILURES as error:
+                outcome = error
+            wait_s = self._wait_s(attempt, outcome)
+            if wait_s is None:
+                return call.answer(outcome)
+            await asyncio.sleep(wait_s)
+            attempt += 1
+
+
+def _request(method: str, system: str, *rest: str, **more: Any) -> dict[str, Any]:
+    path = "/".join(quote(part, safe="") for part in (system, *rest))
+    return {"method": method, "url": f"/v1/systems/{path}", **more}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _reads(kind: type[Answer]) -> Callable[[Mapping[str, Any]], Answer]:
+    """Return what makes a value of an answer; members that a later service adds are left out."""
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    return lambda found: kind(**{name: found[name] for name in known if name in found})
+
+
+def _limit(response: httpx.Response) -> None:
+    """Limit what is read of an answer; a hook of the HTTP client.
+
+    Raises:
+        httpx.DecodingError: reading it, or its head, shows that it is no answer of the service.
+    """
+    message = f"the answer has more than {MAX_RESPONSE_BYTES:,} bytes"
+    try:
+        limit_body(response, MAX_RESPONSE_BYTES, lambda: httpx.DecodingError(message))
+    except InfrastructureFault as fault:
+        raise httpx.DecodingError(str(fault)) from None

@@ -1,0 +1,220 @@
+"""Systems served from one store, by the settings that it keeps.
+
+A request is an ``Operation``: Python's functions perform each by itself, the HTTP service many to a
+commit.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convergence_core.bandit.priors import nightly_prior
+from convergence_core.errors import NoArmsError
+from convergence_core.records import Json
+from tasks.serving.answers import Arm, Decision, as_dict
+from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
+from tasks.serving.offers import offer_of
+from tasks.serving.rewards import Reward, RewardUpdate
+from tasks.serving.settings import RuntimeArm, RuntimeConfig, read_settings
+from tasks.store.runtime.promotions import champion_of, looks
+from tasks.store.runtime.rows import ArmOffer, Group
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import alarms, guards
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A system's settings as they were read, and the bandits that serve by them."""
+
+    text: str | None
+    config: RuntimeConfig
+    bandits: dict[str, Bandit]
+
+
+class Systems:
+    """All systems of one store. Thread-safe."""
+
+    def __init__(self, store: RuntimeStore) -> None:
+        self.store = store
+        self._mutex = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    def configure(self, config: RuntimeConfig) -> None:
+        """Keep a system's settings and put its default arms on offer.
+
+        Raises:
+            ArmChangedError: an arm of that name has other parameters.
+            StoreWriteError: nothing is kept.
+        """
+        if config.default_arms:
+            self.offer(config.system, config.default_arms, config=config)
+        self.store.save_settings(config.system, config.model_dump(mode="json"))
+
+    def offer(
+        self,
+        system: str,
+        arms: Sequence[RuntimeArm],
+        agent_type: str | None = None,
+        *,
+        config: RuntimeConfig | None = None,
+    ) -> list[str]:
+        """Put arms on offer, live; return their names.
+
+        Raises:
+            ArmChangedError: an arm of that name has other parameters; nothing is offered.
+        """
+        config = config or self.config(system)
+        offers = [_offer(arm, config) for arm in arms]
+        kind = agent_type or config.agent_type
+        self.store.offer(system, kind, offers, trust=config.prior_trust, kind=config.kind)
+        return [offer.arm_id for offer in offers]
+
+    def config(self, system: str) -> RuntimeConfig:
+        """Return a system's settings; the defaults if it was never configured."""
+        return self._latest(system).config
+
+    def bandit(self, system: str, agent_type: str | None = None) -> Bandit:
+        """Return the bandit of an agent type, by the latest settings."""
+        known = self._latest(system)
+        name = agent_type or known.config.agent_type
+        with self._mutex:
+            if name not in known.bandits:
+                known.bandits[name] = Bandit(
+                    self.store, system, name, settings=known.config, seed=known.config.seed
+                )
+            return known.bandits[name]
+
+    def selection(
+        self,
+        system: str,
+        *,
+        user_id: str,
+        agent_type: str | None = None,
+        context: Mapping[str, Json] | None = None,
+        request_key: str | None = None,
+    ) -> ArmSelection:
+        """Return the choice of an arm; without enough arms the first default serves.
+
+        Raises, when performed:
+            NoArmsError: there is neither an arm nor a default.
+            RequestReusedError: the key stands for another request.
+        """
+        request = ArmRequest(user_id=user_id, context=context, key=request_key)
+        return ArmSelection(lambda: self.bandit(system, agent_type), request)
+
+    def update(self, system: str, given: Reward) -> RewardUpdate:
+        """Return the taking in of a reward.
+
+        Raises, when performed:
+            ValueError: the reward or a signal is not in [0, 1].
+        """
+        return RewardUpdate(self.store, system, given, lambda: self.config(system).reward_metrics)
+
+    def arms(self, system: str, agent_type: str | None = None) -> list[Arm]:
+        """Return all arms with their posteriors, those retired included.
+
+        Raises:
+            NoArmsError: nothing was ever offered there.
+        """
+        kinds = self._agent_types(system)
+        if not kinds or agent_type not in {None, *kinds}:
+            raise NoArmsError(f"nothing was ever offered for `{system}`")
+        return [
+            Arm(
+                **arm.state, params=dict(arm.params), run_id=arm.run_id, retired=arm.is_retired,
+                agent_type=kind,
+            )
+            for kind in (kinds if agent_type is None else [agent_type])
+            for arm in self.store.arms(self.known_group(system, kind).group_id)
+        ]  # fmt: skip
+
+    def retire(self, system: str, arm_id: str, agent_type: str | None = None) -> bool:
+        """Take an arm off offer, live; return whether it was on.
+
+        Raises:
+            NoArmsError: no arm of that name was ever offered there.
+        """
+        group = self.known_group(system, agent_type)
+        if arm_id not in {arm.arm_id for arm in self.store.arms(group.group_id)}:
+            raise NoArmsError(f"no arm `{arm_id}` was ever offered for `{system}`")
+        return self.store.retire(system, agent_type or self.config(system).agent_type, arm_id)
+
+    def reset_priors(self, system: str, agent_type: str | None = None) -> None:
+        """Take the nightly priors out of all arms; what rewards taught stays.
+
+        Raises:
+            NoArmsError: nothing was ever offered there.
+        """
+        self.known_group(system, agent_type)
+        self.store.drop_priors(system, agent_type or self.config(system).agent_type)
+
+    def known_group(self, system: str, agent_type: str | None) -> Group:
+        """Return a group.
+
+        Raises:
+            NoArmsError: nothing was ever offered there.
+        """
+        kind = agent_type or self.config(system).agent_type
+        group = self.store.group(system, kind)
+        if group is None:
+            raise NoArmsError(f"nothing was ever offered for `{system}` / `{kind}`")
+        return group
+
+    def decision(self, system: str, user_id: str, decision_id: str) -> Decision | None:
+        """Return a user's decision and its reward, ``None`` if there is none of that id."""
+        found = self.store.decision(decision_id)
+        if found is None or found.system != system or found.user_id != user_id:
+            return None
+        return Decision(**as_dict(found, Decision))
+
+    def gates(self, system: str) -> dict[str, Any] | None:
+        """Return the evidence of the traffic, every look of a gate, and the champion.
+
+        ``None``: the system is not known.
+        """
+        kinds = self._agent_types(system)
+        found, champion = looks(self.store, system), champion_of(self.store, system)
+        if not kinds and not found and champion is None:
+            return None
+        evidence, quality, watched = {}, {}, []
+        for kind in kinds:
+            group = self.known_group(system, kind)
+            watched += [
+                {**as_dict(one), "agent_type": kind} for one in guards(self.store, group.group_id)
+            ]
+            bandit = self.bandit(system, kind)
+            if bandit.settings.mode == "quality" and bandit.n_on_offer():
+                quality[kind] = [as_dict(arm) for arm in bandit.quality()]
+            try:
+                evidence[kind] = as_dict(bandit.evidence())
+            except NoArmsError:
+                continue  # one arm has none to be compared with
+        return {
+            "evidence": evidence,
+            "quality": quality,
+            "guards": watched,
+            "alarms": [as_dict(alarm) for alarm in alarms(self.store, system)],
+            "looks": [as_dict(look) for look in found],
+            "champion": None if champion is None else as_dict(champion),
+        }
+
+    def _agent_types(self, system: str) -> list[str]:
+        return [kind for name, kind in self.store.systems() if name == system]
+
+    def _latest(self, system: str) -> _Known:
+        text = self.store.settings_text(system)
+        with self._mutex:
+            known = self._known.get(system)
+            if known is None or known.text != text:
+                known = self._known[system] = _Known(text, read_settings(system, text), {})
+            return known
+
+
+def _offer(arm: RuntimeArm, config: RuntimeConfig) -> ArmOffer:
+    prior = None
+    if arm.prior_mean is not None and arm.prior_sd is not None:
+        prior = nightly_prior(
+            arm.prior_mean, arm.prior_sd, discount=config.prior_discount, most=config.prior_most
+        )
+    return offer_of(arm.params, arm.arm_id, prior, arm.cost)
