@@ -1,4 +1,4 @@
-"""The story as Prefect flows: optimize, and one generation after the other."""
+"""Prefect flows: optimize, generation, sao, fold, maintain, notify."""
 
 from convergence_core.packages import check_packages
 from tasks.prefect_support.settings import prepare

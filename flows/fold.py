@@ -1,4 +1,4 @@
-"""Production comes home: what requests taught goes to the tables and to the list of looks."""
+"""Export runtime decisions and rewards; update the gates."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The nightly optimization: generation after generation, then an honest look at the winner."""
+"""Optimization: generation after generation, then a final look at the winner."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Preferences: a model writes prompts, has them answered twice and judges the answers."""
+"""SAO: synthetic preference data with judge audits."""
 
 from prefect import flow, runtime
 

@@ -108,9 +108,9 @@ def show_result(run: Run, result: RunResult) -> None:
     _show_text(run, "report", report_markdown(result), run.label)
     page = result.files.get("report.html")
     if page is not None:
-        place = report_place(run, Path(page).resolve())
+        location = report_location(run, Path(page).resolve())
         title = f"Report of {run.label}, on the machine that made it"
-        _show_text(run, "report-page", place, title)
+        _show_text(run, "report-page", location, title)
 
 
 def show_rounds(run: Run) -> None:
@@ -125,7 +125,7 @@ def show_rounds(run: Run) -> None:
         )
 
 
-def report_place(run: Run, page: Path) -> str:
+def report_location(run: Run, page: Path) -> str:
     """Return where a report lies and what shows it; browsers follow no link from here to a file."""
     command = shlex.join(
         [

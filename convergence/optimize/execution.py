@@ -1,4 +1,4 @@
-"""Execute the flow of a prepared run in this process, for the command line and for Python."""
+"""Execution of a prepared run: its flow, on a server that is there or is started."""
 
 import contextlib
 from collections.abc import Iterator
@@ -75,10 +75,10 @@ def _prefect_server() -> Iterator[None]:
             raise
         except Exception as error:
             # A server that cannot write answers with an error of its own, which says nothing of it.
-            told = full_disk()
-            if told is None:
+            problem = full_disk()
+            if problem is None:
                 raise
-            raise PrefectServerError(told) from error
+            raise PrefectServerError(problem) from error
 
 
 def _import_what_a_run_needs() -> None:

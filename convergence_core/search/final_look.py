@@ -36,7 +36,7 @@ def finalists(
     cases = sorted(held_out, key=lambda case_id: sha256_hex(f"final:{case_id}"))
     # The first repeat number that the search never asks.
     repeat = study.schedule.repeats + study.schedule.n_again
-    places: list[tuple[str, int, Role]] = [
+    cells: list[tuple[str, int, Role]] = [
         *((case_id, 0, "holdout") for case_id in cases[: quota.n_holdout]),
         *((case_id, repeat, "fresh") for case_id in study.case_order[: quota.n_fresh]),
     ]
@@ -45,7 +45,7 @@ def finalists(
             candidate=candidate,
             cells=tuple(
                 Cell(candidate_id=candidate_id, case_id=case_id, repeat=number, role=role)
-                for case_id, number, role in places
+                for case_id, number, role in cells
             ),
             label=f"finally {study.space.label(candidate.params, n=3)}",
         )

@@ -1,6 +1,6 @@
-"""Is the service of this container alive? Exit code 0: ``HEALTH_URL`` answers, or there is none.
+"""Health check of a container: exit code 0 where ``HEALTH_URL`` answers.
 
-A refusal (401 of the HTTP API, which wants a token for everything) is a sign of life as well.
+Or where there is none. A refusal (401 of the HTTP API, which wants a token for everything) is a sign of life as well.
 """
 
 import os

@@ -35,25 +35,25 @@ class Notified:
         return self.webhook_env is not None or self.slack_env is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Planned:
     """One deployment."""
 
-    entrypoint: str
-    """Dotted name of its flow: importable wherever the package is installed."""
+    flow_name: str
+    """Of its flow, which is that of the function and of its module."""
     name: str
-    description: str
     parameters: Mapping[str, Any]
     cron: str | None = None
     """``None``: started by hand."""
     is_active: bool = True
     """Whether its schedule is on; an inactive one can be switched on on Prefect's page."""
+    description: str = ""
     tags: tuple[str, ...] = ()
 
     @property
-    def flow_name(self) -> str:
-        """Name of its flow, which is that of the function."""
-        return self.entrypoint.rpartition(".")[2]
+    def entrypoint(self) -> str:
+        """Dotted name of its flow: importable wherever the package is installed."""
+        return f"flows.{self.flow_name}.{self.flow_name}"
 
     @property
     def full_name(self) -> str:
@@ -85,55 +85,22 @@ def plan(
         suffix: appended to each name, so that several systems have deployments of their own.
     """
     of_config, of_store = {"config": str(config)}, {"store": str(store)}
+    addresses = {"webhook_env": notified.webhook_env, "slack_env": notified.slack_env}
     planned = [
-        Planned(
-            entrypoint="flows.optimize.optimize",
-            name="nightly",
-            description=f"Optimize {system} every night; parameters override its configuration.",
-            parameters=of_config,
-            cron=cron,
-        ),
-        Planned(
-            entrypoint="flows.optimize.optimize",
-            name="adhoc",
-            description=f"Optimize {system} now, with the parameters of your choice.",
-            parameters={**of_config, "resume": "never"},
-        ),
-        Planned(
-            entrypoint="flows.fold.fold",
-            name="hourly",
-            description=f"Export the decisions and rewards of {system}; update its gates.",
-            parameters={**of_store, "drift_events": True},
-            cron="0 * * * *",
-        ),
-        Planned(
-            entrypoint="flows.maintain.maintain",
-            name="daily",
-            description=f"Sweep, check and, with keep_days, thin out the store of {system}.",
-            parameters={**of_store, "keep_days": keep_days},
-            cron="30 4 * * *",
-        ),
-        Planned(
-            entrypoint="flows.sao.sao",
-            name="weekly",
-            description=f"Write preferences for {system}, on the evidence of its newest run.",
-            parameters=of_config,
-            cron="0 5 * * 0",
-            is_active=writes_preferences,
-        ),
-    ]
+        Planned("optimize", "nightly", of_config, cron, description=
+                f"Optimize {system} every night; parameters override its configuration."),
+        Planned("optimize", "adhoc", {**of_config, "resume": "never"}, description=
+                f"Optimize {system} now, with the parameters of your choice."),
+        Planned("fold", "hourly", {**of_store, "drift_events": True}, "0 * * * *", description=
+                f"Export the decisions and rewards of {system}; update its gates."),
+        Planned("maintain", "daily", {**of_store, "keep_days": keep_days}, "30 4 * * *", description=
+                f"Sweep, check and, with keep_days, thin out the store of {system}."),
+        Planned("sao", "weekly", of_config, "0 5 * * 0", is_active=writes_preferences, description=
+                f"Write preferences for {system}, on the evidence of its newest run."),
+    ]  # fmt: skip
     if notified:
-        planned.append(
-            Planned(
-                entrypoint="flows.notify.notify",
-                name=ALERTS,
-                description=f"Tell people what happened to {system}; automations start it.",
-                parameters={
-                    "webhook_env": notified.webhook_env,
-                    "slack_env": notified.slack_env,
-                },
-            )
-        )
+        text = f"Tell people what happened to {system}; automations start it."
+        planned.append(Planned("notify", ALERTS, addresses, description=text))
     tags = ("convergence", f"system:{system}")
     return tuple(
         replace(one, name=f"{one.name}{suffix}", tags=(*tags, one.name)) for one in planned

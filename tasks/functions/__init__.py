@@ -1,1 +1,1 @@
-"""Functions of the user: found by name, called in threads, event loops or processes."""
+"""User functions: found by name, called in threads, event loops or processes."""

@@ -1,4 +1,4 @@
-"""How a function of the user wants to be called, found out by its signature."""
+"""Call forms: what a user's function takes, by its signature."""
 
 import inspect
 from collections.abc import Mapping, Set as AbstractSet

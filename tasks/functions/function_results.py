@@ -1,4 +1,4 @@
-"""What a function's result means: a value, or an envelope that says more than its value."""
+"""Results of functions: a value, or an envelope with costs and metrics."""
 
 import sys
 from collections.abc import Mapping

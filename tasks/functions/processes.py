@@ -1,4 +1,4 @@
-"""Pool of child processes: fresh interpreters that answer messages and end with this one.
+"""Pool of child processes, which answer messages and end with this process.
 
 A child that hangs is killed, one that ends fails its own call alone, and the next call has another.
 Children are no forks, so threads and the user's ``__main__`` do not matter to them; what they print

@@ -1,9 +1,9 @@
-"""Where functions of the user run: threads, an event loop of their own, or processes.
+"""Workers of user functions: threads, or an event loop of their own.
 
-All three keep one rule: of ``n_workers`` places, a call holds one until its work has really
-ended. A call that outlives its time-out is given up by its caller, and still holds its place, for
-a thread cannot be killed. When every place is held by such a call, further calls fail at once
-instead of waiting for ever. Threads are daemons: a hung one does not keep the process alive.
+Both keep one rule: of ``n_workers`` slots, a call holds one until its work has really ended. A call
+that outlives its time-out is given up by its caller, and still holds its slot, for a thread cannot
+be killed. When every slot is held by such a call, further calls fail at once instead of waiting for
+ever. Threads are daemons: a hung one does not keep the process alive.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class WorkTimeoutError(Exception):
 
 
 class WorkersHungError(Exception):
-    """All places are held by calls that outlived their time-out, and none of them came free."""
+    """All slots are held by calls that outlived their time-out, and none of them came free."""
 
 
 def failure_of(error: BaseException, *, skip_frames: int = 1) -> WorkerFailure:
@@ -119,7 +119,7 @@ class _Call:
 
 
 class _Pool(ABC, Generic[W]):
-    """Places, waiters and time-outs; subclasses say where the work runs.
+    """Slots, waiters and time-outs; subclasses say where the work runs.
 
     ``run`` belongs to one event loop at a time; everything but ``_complete`` runs in it.
     """
@@ -130,20 +130,20 @@ class _Pool(ABC, Generic[W]):
         self._n_busy = 0
         self._n_hung = 0
         self._is_lost = False
-        """Whether all places hung for so long that nobody waits for one any more."""
+        """Whether all slots hung for so long that nobody waits for one any more."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._done: deque[tuple[_Call, WorkOutcome]] = deque()
         self._wake_scheduled = False
         self._closed = False
 
     async def run(self, work: W, timeout_s: float) -> WorkOutcome:
-        """Run the work when a place is free, and return how it ended.
+        """Run the work when a slot is free, and return how it ended.
 
         Raises:
             WorkTimeoutError: it went on for longer than ``timeout_s`` from its start.
-            WorkersHungError: every place is held by a call that outlived its time-out twice.
+            WorkersHungError: every slot is held by a call that outlived its time-out twice.
         """
-        await self._take_place()
+        await self._take_slot()
         loop = asyncio.get_running_loop()
         call = _Call(loop, timeout_s)
         self._start(work, call)
@@ -164,7 +164,7 @@ class _Pool(ABC, Generic[W]):
 
     @abstractmethod
     def _start(self, work: W, call: _Call) -> None:
-        """Begin work in a free place."""
+        """Begin work in a free slot."""
 
     def _cancel(self, call: _Call) -> None:
         """Ask work that is given up to end early, where that is possible."""
@@ -173,7 +173,7 @@ class _Pool(ABC, Generic[W]):
     async def _shut_down(self) -> None:
         """Let the workers end."""
 
-    async def _take_place(self) -> None:
+    async def _take_slot(self) -> None:
         if self._closed:
             raise RuntimeError(f"the {self._name} pool is closed")
         if self._n_busy < self.n_workers:
@@ -187,11 +187,11 @@ class _Pool(ABC, Generic[W]):
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self._pass_place_on()
+                self._pass_slot_on()
             raise
 
-    def _pass_place_on(self) -> None:
-        """Give a place that became free to the next waiter, or to nobody."""
+    def _pass_slot_on(self) -> None:
+        """Give a slot that became free to the next waiter, or to nobody."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -241,7 +241,7 @@ class _Pool(ABC, Generic[W]):
             self._is_lost = False
             if not call.loop.is_closed() and not call.future.done():
                 call.future.set_result(outcome)
-            self._pass_place_on()
+            self._pass_slot_on()
 
 
 class ThreadPool(_Pool[Work]):
@@ -271,7 +271,7 @@ class ThreadPool(_Pool[Work]):
 
 
 class LoopPool(_Pool[AsyncWork]):
-    """An event loop in a daemon thread of its own, so that a call that blocks blocks no other room.
+    """An event loop in a daemon thread of its own, so that a call that blocks blocks nothing else.
 
     All calls share the loop: clients that a function keeps between calls stay in one loop.
     """

@@ -1,4 +1,4 @@
-"""Notices to people: short texts for a webhook, or for one that takes Slack's form.
+"""Notices to people: short texts for a webhook, or for Slack's form of one.
 
 An address is a secret, for whoever has it may write there. So it is named by its environment
 variable, read where it is used, and no error shows it.

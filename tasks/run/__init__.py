@@ -1,1 +1,1 @@
-"""A run from its opening to its conclusion."""
+"""Runs, from their opening to their conclusion."""

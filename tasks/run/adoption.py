@@ -59,7 +59,7 @@ def concluded_by(
 
     Args:
         config: path of the configuration.
-        run_id: the run that it was told to take; one that this process holds open has not ended.
+        run_id: the run among its parameters; one that this process holds open has not ended.
         flow_run_id: the flow run.
     """
     if config is None or flow_run_id is None or (run_id is not None and is_open(run_id)):

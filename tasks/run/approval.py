@@ -1,4 +1,4 @@
-"""A night that waits for a person: suspended on Prefect's page until somebody says yes or no.
+"""Approval by a person, for which a flow run is suspended on Prefect's page.
 
 A suspended flow run holds no process, no worker's slot and no lease. When it is answered, Prefect
 runs it again from its first line; what it has finished is found (``concluded_by``), not repeated.

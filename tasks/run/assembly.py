@@ -1,4 +1,4 @@
-"""A run put together: what evaluates, what decides, and what is known so far."""
+"""Assembly of a run: what evaluates, what decides, and what is known so far."""
 
 from contextlib import ExitStack
 from dataclasses import replace

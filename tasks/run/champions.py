@@ -1,4 +1,7 @@
-"""The champion that a run is compared with: read once when it begins, so that a resume sees the same."""
+"""Champion that a run is compared with.
+
+Read once when the run begins, so that a resumed run has the same.
+"""
 
 import json
 from collections.abc import Mapping

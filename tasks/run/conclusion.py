@@ -1,4 +1,4 @@
-"""End of a run: its final look, its result, its result files, and the promotion gate."""
+"""End of a run: final look, result, result files, promotion gate."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Where a run writes: looked at before it is paid for."""
+"""Destinations of a run, checked before anything is paid."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Upkeep of a store: sweep, retention, integrity, catalogue. Safe beside runs and readers."""
+"""Upkeep of a store: sweep, retention, integrity, catalog.
+
+Safe beside runs and readers.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs opened: begun anew, or gone on with where they were left."""
+"""Opener of runs: begun anew, or gone on with where they were left."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ from tasks.version import code_version
 Limits: TypeAlias = Mapping[str, float | None]
 """Limits by their key, e.g. ``max_usd``, in place of those under ``budget``; ``None``: as they are."""
 Notices: TypeAlias = Callable[[str], OnNotice]
-"""Returns what is told of budget and providers, for a system of that name."""
+"""Returns the listener to notices of a system of that name."""
 Resume: TypeAlias = Literal["auto", "never"]
 """Whether a scheduled run goes on with one that was left."""
 
@@ -343,7 +343,7 @@ def _successor(
 
 
 def _facts(loaded: Loaded) -> dict[str, str]:
-    """Return what should be remembered about the world the run was made in."""
+    """Return what the rewards depend on, for the run's tags."""
     return {"python": platform.python_version(), **loaded.facts}
 
 

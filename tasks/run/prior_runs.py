@@ -1,4 +1,4 @@
-"""Earlier runs of the same system: which ones a run starts from, and what they left.
+"""Earlier runs of the same system, and what a run takes over from them.
 
 A run remembers its earlier runs by id and number of committed generations, so that resumed it sees
 the same past, whatever has run or gone on since.

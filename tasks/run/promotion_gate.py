@@ -1,4 +1,4 @@
-"""Promotion gate: the candidate handed over against the champion, on held-out cases."""
+"""Promotion gate: the winner against the champion, on held-out cases."""
 
 from convergence_core.config.models import PromotionConfig
 from convergence_core.gate import PairedGate

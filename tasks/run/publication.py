@@ -1,4 +1,4 @@
-"""A generation made durable: its tables with the commit marker last, then the run moves on."""
+"""Publication of a generation: its tables, the commit marker last."""
 
 from collections.abc import Sequence
 

@@ -25,7 +25,7 @@ OnNotice: TypeAlias = Callable[[RunNotice], None]
 
 
 class Caller(TypedDict, total=False):
-    """What the program that opens a run puts in place of parts of its configuration, and is told."""
+    """What the program that opens a run puts in place of parts of its configuration; its listeners."""
 
     mock_url: str | None
     """Server that answers in place of all chat models."""
@@ -35,11 +35,11 @@ class Caller(TypedDict, total=False):
     """The user's evaluator."""
     on_event: Listener | None
     on_notice: OnNotice | None
-    """Told of budget and providers alone; ``None``: ``on_event`` is."""
+    """Listens to notices of budget and providers alone; ``None``: ``on_event`` does."""
 
 
 def notify_of(caller: Caller) -> OnNotice | None:
-    """Return what is told of budget and providers."""
+    """Return the listener to notices of budget and providers."""
     return caller.get("on_notice") or caller.get("on_event")
 
 

@@ -174,8 +174,8 @@ def _facts(record: RunRecord, past: PriorRuns | None, search: SearchState) -> di
     facts = dict(record.tags)
     if past is not None:
         lines = (past.describe(), past.describe_agreement(search))
-        told = "; ".join(line for line in lines if line is not None)
-        facts |= {"earlier runs": told} if told else {}
+        text = "; ".join(line for line in lines if line is not None)
+        facts |= {"earlier runs": text} if text else {}
     for newest in ancestors(record)[:1]:
         facts["goes on from"] = label_of(record.name, newest)
     return facts | {

@@ -1,4 +1,4 @@
-"""An open run: a study connected to its store, its journal, its calls and its learners.
+"""Open run: a study connected to its store, journal, calls and learners.
 
 ``convergence_core.search.study`` decides; this makes what it decides happen and durable. Flow and
 task parameters carry a run's id only, so that nothing heavy and no secret reaches Prefect

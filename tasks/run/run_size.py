@@ -1,4 +1,4 @@
-"""How large a run of a configuration is."""
+"""Size of a run: its schedule, and the calls of its judges."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""Rounds of preferences without an optimization: of a system that earlier runs know already.
+"""Rounds of preferences without an optimization.
 
-Such a run is one of the system's in the store, with a tag, and holds rounds only: each is saved as a
+Of a system that earlier runs know already. Such a run is one of the system's in the store, with a tag, and holds rounds only: each is saved as a
 generation without evaluations. It takes the evidence of the newest run that has any, and goes on where
 the system's last rounds left trust, alarms and drift.
 """
@@ -39,7 +39,7 @@ def open_rounds(
     Args:
         config: path of the configuration.
         flow_run_id: the flow run's, remembered by a tag.
-        notices: told of budget and providers, and why there are no preferences.
+        notices: returns the listener to notices of budget, providers and disabled learners.
 
     Raises:
         ConfigurationError: no configuration is named, or it is wrong or asks for no preferences.

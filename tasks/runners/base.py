@@ -1,4 +1,4 @@
-"""Runners by name; ``processes``: a worker process of this machine for each slot."""
+"""Runners by name; ``processes``: worker processes of this machine."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""What a process needs to evaluate candidates of a run: target, metrics, and a session on them."""
+"""Dependencies of evaluation: target, metrics, and a session on them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Worker: a session for each run, opened at its first work item and kept for the next.
+"""Worker: a session for each run, kept from one work item to the next.
 
 The session is the same as in the process of the run, with an equal part of its limits, on the same
 journal. Work items of one process are executed one after the other.

@@ -1,4 +1,4 @@
-"""Pool of a run's workers, on whatever runner, under the limits of the run.
+"""Pool of a run's workers, on any runner, under the limits of the run.
 
 As many work items are under way at once as there are workers. Each takes an equal part of what is
 left of the budget with it; where that was too little for all of its cells, those that were not asked
@@ -47,7 +47,7 @@ class WorkerPool:
             journal: knows what a lost worker has spent.
             before: what finished runs have spent that this one goes on from.
             on_cell: called with each evaluation, one at a time, once its candidate is done.
-            on_warning: told when a limit of the budget comes near.
+            on_warning: called when a limit of the budget comes near.
         """
         self.runner = runner
         self._spec = spec
@@ -122,7 +122,7 @@ class WorkerPool:
                     self._on_warning(BudgetWarned(text=text, share=share))
 
     def _recount(self) -> None:
-        """Take what is spent from the journal: a worker that is lost told nobody."""
+        """Take what is spent from the journal: a lost worker has not reported it."""
         self._journal.abandon(self._spec.run_id)  # nobody else is at a call of this run
         spent = self._before + Spent.of(self._journal.totals(self._spec.run_id))
         seconds = self._budget.spent.seconds
