@@ -1,4 +1,4 @@
-"""JSON values: conversion of Python results, dotted paths into them, text out of them."""
+"""JSON values: conversion of Python results, dotted paths, and texts of values."""
 
 import dataclasses
 import datetime

@@ -95,11 +95,10 @@ def journal_url(configuration: Configuration, secrets: Secrets) -> SecretStr | N
         return None
     url = secrets.get(name, key="storage.journal")
     if not url.get_secret_value().startswith(("postgresql://", "postgres://")):
-        raise ConfigurationError(
-            [Problem(key="storage.journal", rule="must name a variable that holds a URL of Postgres",
-                     value=f"{name}, whose value is none",
-                     fix=f"Set {name} to a URL such as postgresql://db.example.com:5432/journal.")]
-        )  # fmt: skip
+        rule = "must name a variable that holds a URL of Postgres"
+        fix = f"Set {name} to a URL such as postgresql://db.example.com:5432/journal."
+        value = f"{name}, whose value is none"
+        raise ConfigurationError.of("storage.journal", rule, fix, value=value)
     return url
 
 

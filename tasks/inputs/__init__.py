@@ -1,1 +1,1 @@
-"""What a run is given: configuration, test cases, prices, environment."""
+"""Inputs of a run: configuration, test cases, prices, environment, target and metrics."""

@@ -1,13 +1,15 @@
-"""Reads test-case files: JSON, JSONL, YAML, CSV and parquet, with positions for messages."""
+"""Test-case files: JSON, JSONL, YAML, CSV and parquet, with positions for messages."""
 
 import csv
 import io
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,6 @@ from tasks.secrets.redaction import one_line
 LIST_KEYS = ("test_cases", "cases")
 """Under which a JSON or YAML file may hold its list."""
 
-SUFFIXES = {
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class RawCase:
@@ -44,7 +35,7 @@ class RawCase:
 
 @dataclass(frozen=True, slots=True)
 class RawCases:
-    """What a file holds."""
+    """The test cases of a file, and what is wrong with others."""
 
     cases: tuple[RawCase, ...]
     problems: tuple[Problem, ...] = ()
@@ -88,10 +79,17 @@ class Reporter:
             column=column,
         )
 
+    def error(self, rule: str, fix: str, **place: Any) -> FileProblem:
+        """Return the error of a file that cannot be read; see ``problem``."""
+        return FileProblem(self.problem(rule, fix, **place))
+
     def below(self, problem: Problem) -> Problem:
         """Return a problem of a place in the file's document as one of this file."""
         dot = "." if problem.key and not problem.key.startswith("[") else ""
         return replace(problem, key=f"{self.key}{dot}{problem.key}")
+
+
+# -- bytes and texts
 
 
 def read_bytes(path: Path, report: Reporter) -> bytes:
@@ -105,22 +103,22 @@ def read_bytes(path: Path, report: Reporter) -> bytes:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_given_pipe(path, mode)):
             rule, fix = "must name a file, not a pipe or a device", "Name a regular file."
-            raise FileProblem(report.problem(rule, fix, value=where))
+            raise report.error(rule, fix, value=where)
         content = path.read_bytes()
     except FileNotFoundError:
         rule, fix = "must name a file that exists", "Paths start from the configuration's folder."
-        raise FileProblem(report.problem(rule, fix, value=where)) from None
+        raise report.error(rule, fix, value=where) from None
     except IsADirectoryError:
         rule, fix = "must name a file, not a folder", "Name a file in it."
-        raise FileProblem(report.problem(rule, fix, value=where)) from None
+        raise report.error(rule, fix, value=where) from None
     except (OSError, ValueError) as error:  # ValueError: a path with the character 0
         code = getattr(error, "errno", None)
-        why = os.strerror(code) if code else str(error)
+        reason = os.strerror(code) if code else str(error)
         rule, fix = "must name a file that can be read", "Check its permissions."
-        raise FileProblem(report.problem(rule, fix, value=f"{where} ({why})")) from None
+        raise report.error(rule, fix, value=f"{where} ({reason})") from None
     if not content:
         rule, fix = "must name a file that is not empty", "The file has 0 bytes; write it again."
-        raise FileProblem(report.problem(rule, fix, value=where))
+        raise report.error(rule, fix, value=where)
     return content
 
 
@@ -140,10 +138,8 @@ def decode(content: bytes, report: Reporter) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         value = f"byte 0x{content[error.start]:02x}"
-        fix = "Save the file as UTF-8."
-        raise FileProblem(
-            report.problem("must be UTF-8 text", fix, value=value, line=line)
-        ) from None
+        rule, fix = "must be UTF-8 text", "Save the file as UTF-8."
+        raise report.error(rule, fix, value=value, line=line) from None
 
 
 def read_cases(path: Path, report: Reporter) -> RawCases:
@@ -152,26 +148,22 @@ def read_cases(path: Path, report: Reporter) -> RawCases:
     Raises:
         FileProblem: it cannot be read at all; problems of single cases are in the result.
     """
-    kind = SUFFIXES.get(path.suffix.lower())
-    if kind is None:
+    suffix = path.suffix.lower()
+    if suffix != ".parquet" and suffix not in _READERS:
         rule = "must be a .json, .jsonl, .yaml, .csv or .parquet file"
         fix = "Rename it by what it holds, or convert it."
-        raise FileProblem(report.problem(rule, fix, value=repr(path.name)))
+        raise report.error(rule, fix, value=repr(path.name))
     content = read_bytes(path, report)
-    if kind == "parquet":
+    if suffix == ".parquet":
         return _parquet(path, report)
     text = decode(content, report)
     if not text.strip():
         rule, fix = "must name a file that is not empty", "It holds white space only."
-        raise FileProblem(report.problem(rule, fix, value=repr(str(path))))
-    readers: dict[str, Callable[[str, Reporter], RawCases]] = {
-        "json": _json,
-        "jsonl": _jsonl,
-        "yaml": _yaml,
-        "csv": lambda text, report: _csv(text, report, ","),
-        "tsv": lambda text, report: _csv(text, report, "\t"),
-    }
-    return readers[kind](text, report)
+        raise report.error(rule, fix, value=repr(str(path)))
+    return _READERS[suffix](text, report)
+
+
+# -- JSON
 
 
 def load_json(text: str, report: Reporter, *, line: int = 1) -> Any:
@@ -185,12 +177,12 @@ def load_json(text: str, report: Reporter, *, line: int = 1) -> Any:
     except json.JSONDecodeError as error:
         rule, fix = f"must be valid JSON: {error.msg}", "Correct the text at this place."
         at = {"line": line + error.lineno - 1, "column": error.colno}
-        raise FileProblem(report.problem(rule, fix, **at)) from None  # type: ignore[arg-type]
+        raise report.error(rule, fix, **at) from None
     except _TwiceError as error:
-        raise FileProblem(_twice(error, report, line=line)) from None
+        raise FileProblem(_twice(error, report, line)) from None
     except (ValueError, RecursionError) as error:
         rule, fix = f"must be valid JSON: {error}", "JSON has finite numbers of moderate size."
-        raise FileProblem(report.problem(rule, fix, line=line)) from None
+        raise report.error(rule, fix, line=line) from None
 
 
 def _refuse_constant(name: str) -> float:
@@ -209,9 +201,7 @@ def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _twice(
-    error: _TwiceError, report: Reporter, *, line: int | None = None, column: int | None = None
-) -> Problem:
+def _twice(error: _TwiceError, report: Reporter, line: int, column: int | None = None) -> Problem:
     rule = f"must not have the key {shown_key(str(error))} twice in one object"
     return report.problem(rule, "Remove or rename one of them.", line=line, column=column)
 
@@ -224,14 +214,11 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
     """
     if isinstance(data, list):
         return data, ""
-    if isinstance(data, dict):
-        for key in LIST_KEYS:
-            if isinstance(data.get(key), list):
-                return data[key], key
+    for key in LIST_KEYS:
+        if isinstance(data, dict) and isinstance(data.get(key), list):
+            return data[key], key
     rule = "must hold a list of test cases, or a mapping with `test_cases:`"
-    raise FileProblem(
-        report.problem(rule, 'Write `[{"input": …, "expected": …}]`.', value=shown(data))
-    )
+    raise report.error(rule, 'Write `[{"input": …, "expected": …}]`.', value=shown(data))
 
 
 def _json(text: str, report: Reporter) -> RawCases:
@@ -243,9 +230,8 @@ def _json(text: str, report: Reporter) -> RawCases:
             raise
         return RawCases((), tuple(problems))
     places = _places(text, _starts(text, key))
-    return RawCases(
-        tuple(RawCase(value, *place) for value, (_, *place) in zip(found, places, strict=True))
-    )
+    pairs = zip(found, places, strict=True)
+    return RawCases(tuple(RawCase(value, line, column) for value, (_, line, column) in pairs))
 
 
 def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
@@ -268,48 +254,41 @@ def _twice_in_cases(text: str, report: Reporter) -> list[Problem]:
         try:
             _STRICT_DECODER.raw_decode(text, start)
         except _TwiceError as error:
-            problems.append(_twice(error, report, line=line, column=column))
+            problems.append(_twice(error, report, line, column))
     return problems
 
 
 _DECODER = json.JSONDecoder()
 _STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_of_pairs)
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def _starts(text: str, key: str) -> Iterator[int]:
-    """Yield where each element of the list of cases begins, in a text that is valid JSON."""
-    position = _skip(text, 0)
-    if key:
-        position = _find_list(text, position, key)
-    position = _skip(text, position + 1)
-    while text[position] != "]":
-        yield position
+def _starts(text: str, key: str) -> list[int]:
+    """Return where each element of the list of cases begins, in a text that is valid JSON."""
+    begin = _skip(text, 0)
+    if key:  # the last such key counts
+        begin = [start for name, start in _members(text, begin) if name == key][-1]
+    return [start for _, start in _members(text, begin)]
+
+
+def _members(text: str, begin: int) -> Iterator[tuple[str, int]]:
+    """Yield the name of each member of a JSON object or list, empty in a list, and its start."""
+    position = _skip(text, begin + 1)
+    while text[position] not in "]}":
+        name = ""
+        if text[begin] == "{":
+            name, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)  # over the colon
+        yield name, position
         _, position = _DECODER.raw_decode(text, position)
         position = _skip(text, position)
         if text[position] == ",":
             position = _skip(text, position + 1)
-
-
-def _find_list(text: str, position: int, key: str) -> int:
-    """Return where the list under a key of the outermost object begins; the last such key counts."""
-    found = -1
-    position = _skip(text, position + 1)
-    while text[position] != "}":
-        name, position = _DECODER.raw_decode(text, position)
-        position = _skip(text, _skip(text, position) + 1)  # over the colon
-        start = position
-        _, position = _DECODER.raw_decode(text, position)
-        found = start if name == key else found
-        position = _skip(text, position)
-        if text[position] == ",":
-            position = _skip(text, position + 1)
-    return found
 
 
 def _skip(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
+    found = _SPACE.match(text, position)
+    return position if found is None else found.end()
 
 
 def _jsonl(text: str, report: Reporter) -> RawCases:
@@ -324,16 +303,17 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
     return RawCases(tuple(cases), tuple(problems))
 
 
+# -- YAML and tables
+
+
 def _yaml(text: str, report: Reporter) -> RawCases:
     source = read_yaml(text, report.file)
     if source.problems:
-        return RawCases((), tuple(report.below(problem) for problem in source.problems))
+        return RawCases((), tuple(map(report.below, source.problems)))
     found, key = _cases_of(source.data, report)
-    cases = []
-    for i, value in enumerate(found):
-        at = source.position((key, i) if key else (i,), of_key=False)
-        cases.append(RawCase(value, at.line if at else None, at.column if at else None))
-    return RawCases(tuple(cases))
+    places = [source.position((key, i) if key else (i,), of_key=False) for i in range(len(found))]
+    pairs = zip(found, places, strict=True)
+    return RawCases(tuple(RawCase(value, *(place or ())) for value, place in pairs))
 
 
 def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
@@ -355,31 +335,22 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
                 fix = "Put cells that hold commas or line breaks in double quotes."
                 problems.append(report.problem(rule, fix, value=f"{len(row)} cells", line=line))
             else:
-                cases.append(
-                    RawCase(_of_row(dict(zip(names, row, strict=True)), is_typed=False), line)
-                )
+                case = _of_row(dict(zip(names, row, strict=True)), is_typed=False)
+                cases.append(RawCase(case, line))
     except csv.Error as error:
         rule, fix = f"must be valid CSV: {error}", "Check the double quotes before this line."
         problems.append(report.problem(rule, fix, line=reader.line_num))
     return RawCases(tuple(cases), tuple(problems))
 
 
-def _column_problems(names: list[str], report: Reporter) -> list[Problem]:
-    problems = []
+def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         rule, fix = f"must not have two columns `{name}`", "Rename one of them."
-        problems.append(report.problem(rule, fix, line=1))
+        yield report.problem(rule, fix, line=1)
     if not any(name == "input" or name.startswith("input.") for name in names):
         rule = "must have a column `input`, or columns `input.…`"
-        problems.append(
-            report.problem(
-                rule,
-                "Name the columns in the first line.",
-                value=one_line(", ".join(names), 80, redacted_text),
-                line=1,
-            )
-        )
-    return problems
+        value = one_line(", ".join(names), 80, redacted_text)
+        yield report.problem(rule, "Name the columns in the first line.", value=value, line=1)
 
 
 def _of_row(row: Mapping[str, Any], *, is_typed: bool) -> dict[str, Any]:
@@ -389,27 +360,24 @@ def _of_row(row: Mapping[str, Any], *, is_typed: bool) -> dict[str, Any]:
         value = _decoded(cell, is_part=not is_typed and ("." in name or name == "expected"))
         if value is None or value == "":
             continue
-        first, *rest = name.split(".") if name.startswith(("input.", "expected.")) else [name]
+        *parents, last = name.split(".") if name.startswith(("input.", "expected.")) else [name]
         here = case
-        for part in (first, *rest)[:-1]:
+        for part in parents:
             if not isinstance(here.get(part), dict):
                 here[part] = {}
             here = here[part]
-        here[(first, *rest)[-1]] = value
-    if isinstance(case.get("tags"), str):
-        case["tags"] = [
-            tag.strip() for tag in case["tags"].replace(";", ",").split(",") if tag.strip()
-        ]
-    if isinstance(case.get("weight"), str):
-        case["weight"] = _as_number(case["weight"])
+        here[last] = value
+    tags, weight = case.get("tags"), case.get("weight")
+    if isinstance(tags, str):
+        case["tags"] = [tag.strip() for tag in tags.replace(";", ",").split(",") if tag.strip()]
+    if isinstance(weight, str):
+        case["weight"] = _as_number(weight)
     return case
 
 
 def _decoded(cell: Any, *, is_part: bool) -> Any:
     """Decode JSON objects and lists in a cell; in parts of a case without types any JSON."""
-    if not isinstance(cell, str):
-        return cell
-    text = cell.strip()
+    text = cell.strip() if isinstance(cell, str) else ""
     if text[:1] in ("{", "[") or (is_part and text):
         try:
             return json.loads(text, parse_constant=_refuse_constant)
@@ -432,9 +400,8 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     try:
         rows = pl.read_parquet(path).to_dicts()
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
-        told = one_line(str(error), 200, redacted_text)
-        rule, fix = f"must be a parquet file: {told}", "Write it again."
-        raise FileProblem(report.problem(rule, fix, value=repr(str(path)))) from None
+        rule = f"must be a parquet file: {one_line(str(error), 200, redacted_text)}"
+        raise report.error(rule, "Write it again.", value=repr(str(path))) from None
     cases: list[RawCase] = []
     problems: list[Problem] = []
     for number, row in enumerate(rows, start=1):
@@ -445,3 +412,13 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
             problems.append(report.problem(rule, "Convert the column to text or numbers."))
     return RawCases(tuple(cases), tuple(problems))
+
+
+_READERS: dict[str, Callable[[str, Reporter], RawCases]] = {
+    **dict.fromkeys((".jsonl", ".ndjson"), _jsonl),
+    **dict.fromkeys((".yaml", ".yml"), _yaml),
+    ".json": _json,
+    ".csv": partial(_csv, delimiter=","),
+    ".tsv": partial(_csv, delimiter="\t"),
+}
+"""Suffix → reader of a text."""

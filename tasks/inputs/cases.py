@@ -1,4 +1,4 @@
-"""Raw test cases → ``Case``: checks of each, ids, the held-out share, and the cases' hash."""
+"""Test cases: checks of each, ids, the held-out share, and the hash of all."""
 
 import difflib
 from collections import Counter
@@ -27,8 +27,8 @@ def build_cases(
     A case without an id gets one from its content.
     """
     builder = _Builder(evaluation, report)
-    for index, case in enumerate(raw):
-        builder.add(index, case)
+    for case in raw:
+        builder.add(case)
         if len(builder.problems) >= _MAX_PROBLEMS:
             break
     if not raw:
@@ -45,10 +45,10 @@ def split_holdout(
     Which cases are held out depends on their ids and groups alone; each side has at least one, and
     a group lies whole on one of them.
     """
-    n_units = len({_unit(case) for case in cases})
+    sizes = Counter(_unit(case) for case in cases)
+    n_units = len(sizes)
     if share <= 0 or n_units < 2:
         return tuple(cases), ()
-    sizes = Counter(_unit(case) for case in cases)
     ranked = sorted(sizes, key=lambda unit: sha256_hex(f"holdout:{unit}"))
     wanted = max(1, round(share * len(cases)))
     held: set[str] = set()
@@ -86,50 +86,53 @@ def hash_of(cases: Sequence[Case]) -> str:
 
 
 class _Builder:
+    """Checks raw cases one after the other."""
+
     def __init__(self, evaluation: EvaluationConfig, report: Reporter) -> None:
+        self.cases: list[Case] = []
+        self.problems: list[Problem] = []
         self._metrics = evaluation.metrics
         self._report = report
         self._id_to_place: dict[str, str] = {}
-        self.cases: list[Case] = []
-        self.problems: list[Problem] = []
+        self._index = -1
+        self._raw = RawCase(None)
+        """The case that is being checked."""
 
-    def add(self, index: int, raw: RawCase) -> None:
+    def add(self, raw: RawCase) -> None:
+        self._index += 1
+        self._raw = raw
         n_before = len(self.problems)
         if not isinstance(raw.value, dict):
-            self._add(index, raw, "", "must be a mapping", "Write `{input: …}`.", raw.value)
+            self._refuse("", "must be a mapping", "Write `{input: …}`.", raw.value)
             return
         try:
             value = to_json(raw.value)
         except NotJsonError as error:
             fix = "Use texts, numbers, lists and mappings."
-            self._add(index, raw, "", f"must be made of JSON values: {error}", fix)
+            self._refuse("", f"must be made of JSON values: {error}", fix)
             return
         assert isinstance(value, dict)  # noqa: S101 - a mapping stays one
-        self._check_keys(index, raw, value)
+        self._check_keys(value)
         if value.get("input") is None:
-            self._add(index, raw, ".input", "is required", "Add `input:`, what is asked.")
-        weight = value.get("weight", 1.0)
+            self._refuse(".input", "is required", "Add `input:`, what is asked.")
+        weight, tags = value.get("weight", 1.0), _tags(value.get("tags"))
         if not _is_positive(weight):
             rule = f"must be a number above 0 and at most {MAX_WEIGHT:,}"
-            fix = "Write e.g. 1, or remove the case."
-            self._add(index, raw, ".weight", rule, fix, weight)
-        tags = _tags(value.get("tags"))
+            self._refuse(".weight", rule, "Write e.g. 1, or remove the case.", weight)
         if tags is None:
             fix = "Write e.g. `[easy, english]`."
-            self._add(index, raw, ".tags", "must be a list of texts", fix, value.get("tags"))
+            self._refuse(".tags", "must be a list of texts", fix, value.get("tags"))
         group = value.get("group")
         if isinstance(group, int) and not isinstance(group, bool):
             group = str(group)
         if group is not None and (not isinstance(group, str) or not group.strip()):
             fix = "Write one name for all cases that are alike, or remove it."
-            self._add(index, raw, ".group", "must be a text that is not empty", fix, group)
+            self._refuse(".group", "must be a text that is not empty", fix, group)
         description = value.get("description") or ""
         if not isinstance(description, str):
-            self._add(
-                index, raw, ".description", "must be a text", "Put it in quotes.", description
-            )
-        self._check_expected(index, raw, value)
-        case_id = self._id(index, raw, value)
+            self._refuse(".description", "must be a text", "Put it in quotes.", description)
+        self._check_expected(value)
+        case_id = self._id(value)
         if len(self.problems) == n_before:
             assert case_id is not None and tags is not None  # noqa: S101, PT018 - no problem
             self.cases.append(
@@ -144,17 +147,14 @@ class _Builder:
                 )
             )
 
-    def _check_keys(self, index: int, raw: RawCase, value: dict[str, Any]) -> None:
-        """Refuse misspelt keys; others, such as further columns of a table, are nobody's."""
+    def _check_keys(self, value: dict[str, Any]) -> None:
+        """Refuse misspelt keys; others, such as further columns of a table, are left alone."""
         for key in value:
-            if key not in CASE_KEYS and (
-                near := difflib.get_close_matches(key.lower(), CASE_KEYS, 1, 0.75)
-            ):
-                self._add(
-                    index, raw, f".{key}", "is not a known key", f"Did you mean `{near[0]}`?"
-                )
+            near = difflib.get_close_matches(key.lower(), CASE_KEYS, 1, 0.75)
+            if near and key not in CASE_KEYS:
+                self._refuse(f".{key}", "is not a known key", f"Did you mean `{near[0]}`?")
 
-    def _id(self, index: int, raw: RawCase, value: dict[str, Any]) -> str | None:
+    def _id(self, value: dict[str, Any]) -> str | None:
         written = value.get("id")
         if written is None:
             content = [value.get("input"), value.get("expected")]
@@ -165,44 +165,36 @@ class _Builder:
             rule, fix = "must be unique", "Give each case an id of its own."
         else:
             fix = "Write e.g. `id: refund-1`, or leave it out."
-            self._add(index, raw, ".id", "must be a text that is not empty", fix, written)
+            self._refuse(".id", "must be a text that is not empty", fix, written)
             return None
         if case_id in self._id_to_place:
             at = ".id" if written is not None else ""
             rule += f", but {self._id_to_place[case_id]} has the same"
-            self._add(index, raw, at, rule, fix, *([case_id] if at else []))
+            self._refuse(at, rule, fix, *([case_id] if at else []))
             return None
-        place = f"case {index + 1}" if raw.line is None else f"line {raw.line}"
-        self._id_to_place[case_id] = place
+        line = self._raw.line
+        self._id_to_place[case_id] = f"case {self._index + 1}" if line is None else f"line {line}"
         return case_id
 
-    def _check_expected(self, index: int, raw: RawCase, value: dict[str, Any]) -> None:
+    def _check_expected(self, value: dict[str, Any]) -> None:
         for name, metric in self._metrics.items():
             if not needs_expected(metric):
                 continue
-            at, expected = ".expected", value.get("expected", MISSING)
-            if not isinstance(expected, Missing) and metric.expected_field is not None:
-                at, expected = (
-                    f".expected.{metric.expected_field}",
-                    pick(expected, metric.expected_field),
-                )
+            at, path, expected = ".expected", metric.expected_field, value.get("expected", MISSING)
+            if not isinstance(expected, Missing) and path is not None:
+                at, expected = f".expected.{path}", pick(expected, path)
             if isinstance(expected, Missing):
                 fix = f"Add it, or give metric `{name}` another type."
-                self._add(index, raw, at, f"is required by metric `{name}`", fix)
+                self._refuse(at, f"is required by metric `{name}`", fix)
             elif (wrong := check_expected(metric, expected)) is not None:
                 fix = f"Metric `{name}` of type `{metric.type}` compares with it."
-                self._add(index, raw, at, wrong, fix, expected)
+                self._refuse(at, wrong, fix, expected)
 
-    def _add(self, index: int, raw: RawCase, at: str, rule: str, fix: str, *value: Any) -> None:
+    def _refuse(self, at: str, rule: str, fix: str, *value: Any) -> None:
+        written = shown(value[0]) if value else ""
+        line, column, at = self._raw.line, self._raw.column, f"[{self._index}]{at}"
         self.problems.append(
-            self._report.problem(
-                rule,
-                fix,
-                value=shown(value[0]) if value else "",
-                line=raw.line,
-                column=raw.column,
-                at=f"[{index}]{at}",
-            )
+            self._report.problem(rule, fix, value=written, line=line, column=column, at=at)
         )
 
 

@@ -1,6 +1,5 @@
-"""What a run reaches outside: secrets, prices, and where its requests really go."""
+"""Environment of a run: secrets, prices, and the server that answers."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,25 +14,17 @@ _PLACEHOLDER = "offline"
 """What is sent in place of every key when nobody outside is asked."""
 
 
-class _AnyName(Mapping[str, str]):
+class _AnyName(dict[str, str]):
     """An environment in which every variable is set, and to nothing worth hiding."""
 
-    def __getitem__(self, name: str) -> str:
+    def get(self, key: str, default: object = None, /) -> str:  # noqa: ARG002 - whatever is asked
+        """Return the same for every name."""
         return _PLACEHOLDER
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The outside of one run."""
+    """What one run reaches outside of its process."""
 
     secrets: Secrets
     prices: PriceTable
@@ -42,7 +33,7 @@ class Environment:
 
     @classmethod
     def of(cls, configuration: Configuration, *, mock_url: str | None = None) -> Self:
-        """Return the world of a configuration, checked before anything is paid.
+        """Return the environment of a configuration, checked before anything is paid.
 
         From here on, nothing that this process logs or fails with shows its secrets.
 
@@ -52,19 +43,19 @@ class Environment:
         prices = prices_of(configuration)
         if mock_url is None:
             check_environment(configuration)
-            world = cls(secrets=Secrets(), prices=prices)
+            environment = cls(secrets=Secrets(), prices=prices)
         else:
             journal_url(configuration, Secrets())  # the journal is the real one
-            world = cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
-        hide(world.redactor(configuration))
-        return world
+            environment = cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
+        hide(environment.redactor(configuration))
+        return environment
 
     @classmethod
     def unchecked(cls, configuration: Configuration) -> Self:
-        """Return the world of a configuration whose keys may not be set; for validation."""
-        world = cls(secrets=Secrets(), prices=prices_of(configuration))
-        hide(world.redactor(configuration))
-        return world
+        """Return the environment of a configuration whose keys may not be set; for validation."""
+        environment = cls(secrets=Secrets(), prices=prices_of(configuration))
+        hide(environment.redactor(configuration))
+        return environment
 
     def redactor(self, configuration: Configuration) -> Redactor:
         """Return what keeps this configuration's secrets out of every text."""

@@ -47,11 +47,9 @@ def make_target(
     workers = loaded.configuration.optimization.execution.parallel_workers
     environment = environment or Environment.unchecked(loaded.configuration)
     if environment.mock_url is not None and api.kind not in CHAT_KINDS:
-        raise ConfigurationError(
-            [Problem(key="api.kind", rule="must be a chat model to be run offline", value=api.kind,
-                     fix="Leave out `--offline`: functions and endpoints of your own are asked "
-                     "as they are.")]
-        )  # fmt: skip
+        rule = "must be a chat model to be run offline"
+        fix = "Leave out `--offline`: functions and endpoints of your own are asked as they are."
+        raise ConfigurationError.of("api.kind", rule, fix, value=api.kind)
     if api.kind == "function":
         return _function_target(loaded, environment, local_function, workers)
     if api.kind == "http":
@@ -86,10 +84,8 @@ def _function_target(
     elif api.function is not None:
         function, path = load_function(api.function, loaded.base_dir, key=_FUNCTION), api.function
     else:
-        raise ConfigurationError(
-            [Problem(key=_FUNCTION, rule="is required", value="",
-                     fix="Pass `local_function=` as when the run began, or write `function:`.")]
-        )  # fmt: skip
+        fix = "Pass `local_function=` as when the run began, or write `function:`."
+        raise ConfigurationError.of(_FUNCTION, "is required", fix)
     process_path = None
     if api.workers == "processes":
         process_path = path or importable_path(function)

@@ -1,8 +1,8 @@
-"""What a run should remember of the world it was made in, beside its configuration and cases.
+"""Facts of a run: hashes of what its rewards depend on beside configuration and cases.
 
-The hash of each of the user's Python files that the configuration names, and whatever the target's
-module tells about the data it reads: each function of it without arguments whose name ends in
-``_sha256`` is called once. Rewards of runs with different facts do not compare.
+These are the hash of each of the user's Python files that the configuration names,
+and whatever the target's module reports about the data it reads: each function of it without
+arguments whose name ends in ``_sha256`` is called once. Rewards of runs with different facts do not compare.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from convergence_core.config import Configuration
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from tasks.functions.user_functions import load_function
 
 _SUFFIX = "_sha256"
@@ -22,7 +22,7 @@ def facts_of(configuration: Configuration, base_dir: Path) -> dict[str, str]:
     """Return the facts by name.
 
     Raises:
-        ConfigurationError: the target's module cannot be imported, or cannot tell.
+        ConfigurationError: the target's module cannot be imported, or its hash cannot be computed.
     """
     facts = {
         f"sha256 of {source}": hashlib.sha256((base_dir / source).read_bytes()).hexdigest()
@@ -32,8 +32,8 @@ def facts_of(configuration: Configuration, base_dir: Path) -> dict[str, str]:
     function = configuration.api.function
     if function is not None:
         module = getattr(load_function(function, base_dir, key="api.function"), "__module__", "")
-        for name, tell in _tellers(module):
-            facts[name] = _told(name, tell)
+        for name, hash_function in _hash_functions(module):
+            facts[name] = _hash_of(name, hash_function)
     return dict(sorted(facts.items()))
 
 
@@ -49,20 +49,22 @@ def _files(configuration: Configuration) -> Iterator[str]:
         yield str(Path(*custom.module.split(".")).with_suffix(".py"))
 
 
-def _tellers(module_name: str) -> Iterator[tuple[str, Callable[[], object]]]:
+def _hash_functions(module_name: str) -> Iterator[tuple[str, Callable[[], object]]]:
     module = sys.modules.get(module_name)
     for name, value in sorted(vars(module).items()) if module is not None else ():
-        is_teller = name.endswith(_SUFFIX) and not name.startswith("_")
+        is_hash = name.endswith(_SUFFIX) and not name.startswith("_")
         is_own = inspect.isfunction(value) and value.__module__ == module_name
-        if is_teller and is_own and not inspect.signature(value).parameters:
+        if is_hash and is_own and not inspect.signature(value).parameters:
             yield name, value
 
 
-def _told(name: str, tell: Callable[[], object]) -> str:
+def _hash_of(name: str, function: Callable[[], object]) -> str:
     try:
-        return str(tell())
+        return str(function())
     except Exception as error:
-        raise ConfigurationError(
-            [Problem(key="api.function", rule=f"its module's `{name}()` must return a hash",
-                     value=f"{type(error).__name__}: {error}", fix="Mend it, or rename it.")]
-        ) from error  # fmt: skip
+        rule, value = (
+            f"its module's `{name}()` must return a hash",
+            f"{type(error).__name__}: {error}",
+        )
+        fix = "Mend it, or rename it."
+        raise ConfigurationError.of("api.function", rule, fix, value=value) from error

@@ -1,4 +1,4 @@
-"""Loads a configuration with all files it names; the problems of all of them are told at once."""
+"""Loader of configurations with all files they name; reports all problems at once."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,7 +66,7 @@ class Loaded:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a run should remember of the world it was made in; see ``tasks.inputs.facts``."""
+        """Hashes of what its rewards depend on beside cases; see ``tasks.inputs.facts``."""
         rubrics = {
             f"sha256 of the rubric of {name}": sha256_hex(text)
             for name, text in self.rubrics.items()
@@ -159,7 +159,7 @@ class _Loader:
         self._problems: list[Problem] = []
 
     def load(self) -> Loaded:
-        space_config = self._configuration.search_space
+        configuration = self._configuration
         templates = self._templates()
         texts = self._texts()
         schemas = self._schemas()
@@ -169,16 +169,16 @@ class _Loader:
         self._check_request(templates)
         space = None
         if texts is not None:
-            known = texts
-            space = self._collect(lambda: build_space(space_config, known))
+            space = self._collect(partial(build_space, configuration.search_space, texts))
         if space is not None and texts is not None:
             self._check_judges(space, texts, cases)
         if self._problems or space is None or texts is None:
             raise ConfigurationError(list(dict.fromkeys(self._problems)))
-        share = self._configuration.evaluation.test_cases.holdout
-        search_cases, holdout_cases = split_holdout(cases, share)
+        search_cases, holdout_cases = split_holdout(
+            cases, configuration.evaluation.test_cases.holdout
+        )
         return Loaded(
-            configuration=self._configuration,
+            configuration=configuration,
             base_dir=self._base_dir,
             config_path=self._path,
             space=space,
@@ -192,38 +192,7 @@ class _Loader:
             rubrics=rubrics,
         )
 
-    def _check_judges(
-        self, space: Space, texts: Mapping[str, str], cases: tuple[Case, ...]
-    ) -> None:
-        configuration = self._configuration
-        found = [
-            *judge.problems(configuration),
-            *judge.champion_problems(configuration, space, texts),
-            *judge.label_problems(configuration, cases),
-        ]
-        self._problems += map(self._source.located, found)
-        if judge.judge_configs(configuration) and not configuration.storage.keep_text:
-            self._problem(
-                ("storage", "keep_text"),
-                "must be true with a metric of type `llm_judge`: its verdicts are read from text",
-                "Remove it, or measure by another type.",
-                value="false",
-            )
-
-    def _rubrics(self) -> dict[str, str]:
-        rubrics: dict[str, str] = {}
-        for name, metric in self._configuration.evaluation.metrics.items():
-            if metric.rubric_path is None:
-                continue
-            at: KeyPath = ("evaluation", "metrics", name, "rubric_path")
-            text = self._read_text(metric.rubric_path, at)
-            if text is None:
-                continue
-            if not text.strip():
-                fix = "Say in words what a good answer is."
-                self._problem(at, "must not be empty", fix, value=repr(metric.rubric_path))
-            rubrics[name] = text
-        return rubrics
+    # -- problems
 
     def _collect(self, load: Callable[[], T]) -> T | None:
         """Return what ``load`` returns, or keep its problems."""
@@ -238,64 +207,68 @@ class _Loader:
     def _problem(self, path: KeyPath, rule: str, fix: str, *, value: str = "") -> None:
         self._problems.append(self._source.problem(path, rule, fix, value=value))
 
+    # -- files
+
     def _read_text(self, named: str, path: KeyPath) -> str | None:
         """Return a file's text; a problem stands where the configuration names the file."""
         file = self._base_dir / named
-        at = self._source.position(path, of_key=False) if self._source.values else None
+        report = Reporter(file=str(file), key="")
         try:
-            report = Reporter(file=str(file), key="")
             return decode(read_bytes(file, report), report)
         except FileProblem as error:
             found = error.problem
+        if self._source.values and self._source.position(path, of_key=False) is not None:
             self._problem(path, found.rule, found.fix, value=found.value or repr(str(file)))
-            if at is None:
-                self._problems[-1] = found
-            return None
+        else:
+            self._problems.append(found)
+        return None
 
     def _texts(self) -> dict[str, str] | None:
-        texts: dict[str, str] = {}
-        is_well = True
+        texts: dict[str, str | None] = {}
         for name, parameter in self._configuration.search_space.parameters.items():
-            if not isinstance(parameter, TextParam):
-                continue
-            for i, variant in enumerate(parameter.variants):
-                if not is_text_path(variant):
-                    texts[variant] = variant
-                    continue
+            for i, variant in enumerate(
+                parameter.variants if isinstance(parameter, TextParam) else ()
+            ):
                 at: KeyPath = ("search_space", "parameters", name, "variants", i)
-                text = self._read_text(variant, at)
-                is_well = is_well and text is not None
-                texts[variant] = text or ""
-        return texts if is_well else None
+                is_path = is_text_path(variant)
+                texts[variant] = self._read_text(variant, at) if is_path else variant
+        known = {variant: text for variant, text in texts.items() if text is not None}
+        return known if len(known) == len(texts) else None
 
     def _templates(self) -> dict[str, str]:
         templates: dict[str, str] = {}
         for name, config in self._configuration.search_space.templates.items():
             at: KeyPath = ("search_space", "templates", name, "path")
-            text = self._read_text(config.path, at)
-            if text is not None:
+            if (text := self._read_text(config.path, at)) is not None:
                 templates[name] = text
         return templates
+
+    def _rubrics(self) -> dict[str, str]:
+        rubrics: dict[str, str] = {}
+        for name, metric in self._configuration.evaluation.metrics.items():
+            at: KeyPath = ("evaluation", "metrics", name, "rubric_path")
+            path = metric.rubric_path
+            text = None if path is None else self._read_text(path, at)
+            if text is not None:
+                rubrics[name] = text
+                if not text.strip():
+                    fix = "Say in words what a good answer is."
+                    self._problem(at, "must not be empty", fix, value=repr(path))
+        return rubrics
 
     def _schemas(self) -> dict[str, Json]:
         schemas: dict[str, Json] = {}
         for name, metric in self._configuration.evaluation.metrics.items():
-            schema = metric.json_schema
-            if schema is None:
-                continue
             at: KeyPath = ("evaluation", "metrics", name, "schema")
-            value: Json = schema
+            schema: Json = metric.json_schema
             if isinstance(schema, str):
                 text = self._read_text(schema, at)
                 report = Reporter(file=str(self._base_dir / schema), key=dotted(at))
-                if text is None:
-                    continue
-                value = self._collect(partial(load_json, text, report))
-                if value is None:
-                    continue
-            if (wrong := check_schema(value)) is not None:
-                self._problem(at, wrong, "See json-schema.org for its rules.")
-            schemas[name] = value
+                schema = None if text is None else self._collect(partial(load_json, text, report))
+            if schema is not None:
+                schemas[name] = schema
+                if (wrong := check_schema(schema)) is not None:
+                    self._problem(at, wrong, "See json-schema.org for its rules.")
         return schemas
 
     def _cases(self) -> tuple[Case, ...]:
@@ -327,6 +300,26 @@ class _Loader:
                 at = self._source.values[path]
                 return RawCase(value, at.line, at.column)
         return RawCase(value)
+
+    # -- checks over several files
+
+    def _check_judges(
+        self, space: Space, texts: Mapping[str, str], cases: tuple[Case, ...]
+    ) -> None:
+        configuration = self._configuration
+        found = [
+            *judge.problems(configuration),
+            *judge.champion_problems(configuration, space, texts),
+            *judge.label_problems(configuration, cases),
+        ]
+        self._problems += map(self._source.located, found)
+        if judge.judge_configs(configuration) and not configuration.storage.keep_text:
+            self._problem(
+                ("storage", "keep_text"),
+                "must be true with a metric of type `llm_judge`: its verdicts are read from text",
+                "Remove it, or measure by another type.",
+                value="false",
+            )
 
     def _check_templates(self, templates: Mapping[str, str], cases: tuple[Case, ...]) -> None:
         """Check that every template is used, and what the placeholders of all of them name."""

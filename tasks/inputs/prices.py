@@ -1,4 +1,4 @@
-"""The price table: the dated one that is shipped, with the configuration's own prices on top."""
+"""Price table: the dated one that is shipped, with the configuration's own on top."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,7 +10,7 @@ import yaml
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.errors import CandidateFault, ConfigurationError, Problem
+from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.ports import Target
 from tasks.inputs.shipped_files import shipped
 from tasks.metrics.judge.factory import judge_configs, llm_of
@@ -48,9 +48,8 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
     unknown: dict[str, None] = {}
     case = loaded.cases[0]
     rng = np.random.default_rng(0)
-    baseline = loaded.space.baseline()
-    probes = [loaded.space.sample(rng) for _ in range(N_PROBES)]
-    for params in [baseline, *probes] if baseline is not None else probes:
+    probes = [loaded.space.baseline(), *(loaded.space.sample(rng) for _ in range(N_PROBES))]
+    for params in (probe for probe in probes if probe is not None):
         try:
             worst = target.worst_case(params, case)
             request = target.request(params, case)
@@ -85,17 +84,12 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
         example = "{input: 0.15, output: 0.6}"
         if configuration.api.kind not in CHAT_KINDS:
             example = "{request: 0.002}"
-        raise ConfigurationError(
-            [
-                Problem(
-                    key="budget.max_usd",
-                    rule=f"needs to know what every call may cost, but not for {names}",
-                    value=f"{budget.max_usd:g}",
-                    fix=f"Write `prices: {{{unknown[0]}: {example}}}` and, for a chat, a "
-                    "`max_tokens`; or `allow_unknown_prices: true` under `budget`.",
-                )
-            ]
+        rule = f"needs to know what every call may cost, but not for {names}"
+        fix = (
+            f"Write `prices: {{{unknown[0]}: {example}}}` and, for a chat, a `max_tokens`; or "
+            "`allow_unknown_prices: true` under `budget`."
         )
+        raise ConfigurationError.of("budget.max_usd", rule, fix, value=f"{budget.max_usd:g}")
     if configuration.api.kind not in CHAT_KINDS and not judge_configs(configuration):
         return None  # most functions and endpoints of one's own cost nothing by the call
     return f"The price of {names} is unknown: these calls are counted, and their dollars are not."

@@ -1,4 +1,4 @@
-"""Files that come with this version: in the package when installed, in ``data/`` in a checkout."""
+"""Shipped files: in the package when installed, in ``data/`` in a checkout."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The folder of a configuration's store, brought up to date with its address on object storage."""
+"""Store folder of a configuration, brought up to date with its object storage."""
 
 from pathlib import Path
 

@@ -1,17 +1,16 @@
-"""How an answer compares with what was expected: pure functions of two JSON values.
+"""Comparisons of an answer with what was expected: functions of two JSON values.
 
 Each takes (result, expected) and returns a number. ``CandidateFault`` says that the answer is of
 a form that cannot be compared, ``ValueError`` that the expected value is.
 """
 
-import functools
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from convergence_core.config import MetricConfig
-from convergence_core.config.evaluation import SimilarityMethod
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
 from tasks.json_values import as_text
@@ -30,15 +29,16 @@ def comparison(config: MetricConfig, schema: Json = None) -> Comparison:
         config: a metric of a type that compares.
         schema: the JSON Schema of type ``json_schema``; ``None``: each case's ``expected``.
     """
-    makers: dict[str, Callable[[MetricConfig], Comparison]] = {
-        "exact_match": exact_match,
-        "contains": contains,
-        "regex": regex,
-        "numeric": numeric,
-        "json_schema": lambda _: json_schema(schema),
-        "similarity": similarity,
+    if config.type == "json_schema":
+        return partial(_fits_schema, None if schema is None else canonical_json(schema))
+    comparisons: dict[str, Callable[[MetricConfig, Json, Json], float]] = {
+        "exact_match": _exact_match,
+        "contains": _contains,
+        "regex": _regex,
+        "numeric": _numeric,
+        "similarity": _similarity,
     }
-    return makers[config.type](config)
+    return partial(comparisons[config.type], config)
 
 
 def needs_expected(config: MetricConfig) -> bool:
@@ -66,102 +66,69 @@ def check_expected(config: MetricConfig, expected: Json) -> str | None:
     return None
 
 
-def exact_match(config: MetricConfig) -> Comparison:
+def _exact_match(config: MetricConfig, result: Json, expected: Json) -> float:
     """1 if the two are equal: JSON by value, a number and a text by how they are written."""
-    tidy = _tidy(config)
-
-    def compare(result: Json, expected: Json) -> float:
-        return float(_equal(result, expected, tidy))
-
-    return compare
+    return float(_equal(result, expected, config))
 
 
-def contains(config: MetricConfig) -> Comparison:
+def _contains(config: MetricConfig, result: Json, expected: Json) -> float:
     """1 if the result's text holds the expected text, or all of a list of them."""
-    tidy = _tidy(config)
-
-    def compare(result: Json, expected: Json) -> float:
-        text = tidy(as_text(result))
-        return float(all(tidy(part) in text for part in _expected_texts(expected)))
-
-    return compare
+    text = _tidy(config, result)
+    return float(all(_tidy(config, part) in text for part in _expected_texts(expected)))
 
 
-def regex(config: MetricConfig) -> Comparison:
+def _regex(config: MetricConfig, result: Json, expected: Json) -> float:
     """1 if the pattern, or else the expected text as a pattern, is found in the result's text."""
-
-    def compare(result: Json, expected: Json) -> float:
-        source = expected if config.pattern is None else config.pattern
-        pattern = _pattern(source, case_sensitive=config.case_sensitive)
-        return float(pattern.search(as_text(result)) is not None)
-
-    return compare
+    source = expected if config.pattern is None else config.pattern
+    pattern = _pattern(source, case_sensitive=config.case_sensitive)
+    return float(pattern.search(as_text(result)) is not None)
 
 
-def numeric(config: MetricConfig) -> Comparison:
+def _numeric(config: MetricConfig, result: Json, expected: Json) -> float:
     """1 if the result is a number within the tolerance of the expected one."""
-    absolute = config.tolerance or 0.0
-    relative = config.relative_tolerance or 0.0
-
-    def compare(result: Json, expected: Json) -> float:
-        target = _expected_number(expected)
-        number = _number(result)
-        if number is None:
-            told = one_line(as_text(result), 100, redacted_text)
-            raise CandidateFault(f"the answer is not a number: {told!r}", error_type="not_numeric")
-        return float(abs(number - target) <= max(absolute, relative * abs(target)))
-
-    return compare
+    target = _expected_number(expected)
+    number = _number(result)
+    if number is None:
+        written = one_line(as_text(result), 100, redacted_text)
+        raise CandidateFault(f"the answer is not a number: {written!r}", error_type="not_numeric")
+    tolerance = max(config.tolerance or 0.0, (config.relative_tolerance or 0.0) * abs(target))
+    return float(abs(number - target) <= tolerance)
 
 
-def json_schema(schema: Json) -> Comparison:
+def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float:
     """1 if the result, or the JSON in its text, is valid under the schema.
 
     A text that is no JSON is not valid. References lead nowhere but into the schema itself.
     """
-    fixed = None if schema is None else canonical_json(schema)
-
-    def compare(result: Json, expected: Json) -> float:
-        validator = _validator(canonical_json(expected) if fixed is None else fixed)
-        if isinstance(result, str):
-            try:
-                result = json.loads(result)
-            except ValueError:
-                return 0.0
-        return float(validator.is_valid(result))
-
-    return compare
+    validator = _validator(canonical_json(expected) if schema_json is None else schema_json)
+    if isinstance(result, str):
+        try:
+            result = json.loads(result)
+        except ValueError:
+            return 0.0
+    return float(validator.is_valid(result))
 
 
-def similarity(config: MetricConfig) -> Comparison:
+def _similarity(config: MetricConfig, result: Json, expected: Json) -> float:
     """How alike the two texts are, in [0, 1], by a string distance of jellyfish.
 
     An edit distance d becomes 1 - d / (length of the longer text).
     """
     import jellyfish  # noqa: PLC0415 - only those who measure it pay for it
 
-    tidy = _tidy(config)
-    methods: dict[SimilarityMethod, Callable[[str, str], float]] = {
-        "levenshtein": _share_kept(jellyfish.levenshtein_distance),
-        "damerau_levenshtein": _share_kept(jellyfish.damerau_levenshtein_distance),
-        "jaro_winkler": jellyfish.jaro_winkler_similarity,
-        "jaccard": _jaccard,
-    }
-    method = methods[config.method]
-
-    def compare(result: Json, expected: Json) -> float:
-        a, b = tidy(as_text(result)), tidy(as_text(expected))
-        # Two empty texts are equal, which a distance divided by their length cannot say.
-        return 1.0 if a == b else float(method(a, b))
-
-    return compare
-
-
-def _share_kept(distance: Callable[[str, str], int]) -> Callable[[str, str], float]:
-    def share(a: str, b: str) -> float:
-        return 1.0 - distance(a, b) / max(len(a), len(b))
-
-    return share
+    a, b = _tidy(config, result), _tidy(config, expected)
+    if a == b:  # two empty texts, whose distance has no length to be divided by, among others
+        return 1.0
+    longest = max(len(a), len(b))
+    match config.method:
+        case "levenshtein":
+            return 1.0 - jellyfish.levenshtein_distance(a, b) / longest
+        case "damerau_levenshtein":
+            return 1.0 - jellyfish.damerau_levenshtein_distance(a, b) / longest
+        case "jaro_winkler":
+            return float(jellyfish.jaro_winkler_similarity(a, b))
+        case "jaccard":
+            return _jaccard(a, b)
 
 
 def _jaccard(a: str, b: str) -> float:
@@ -172,21 +139,18 @@ def _jaccard(a: str, b: str) -> float:
     return len(words & others) / len(union) if union else 1.0
 
 
-def _tidy(config: MetricConfig) -> Callable[[str], str]:
-    def tidy(text: str) -> str:
-        text = text.strip() if config.strip else text
-        return text if config.case_sensitive else text.casefold()
-
-    return tidy
+def _tidy(config: MetricConfig, value: Json) -> str:
+    text = as_text(value).strip() if config.strip else as_text(value)
+    return text if config.case_sensitive else text.casefold()
 
 
-def _equal(a: Json, b: Json, tidy: Callable[[str], str]) -> bool:
+def _equal(a: Json, b: Json, config: MetricConfig) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key], tidy) for key in a)
+        return a.keys() == b.keys() and all(_equal(a[key], b[key], config) for key in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_equal(x, y, tidy) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(_equal(x, y, config) for x, y in zip(a, b, strict=True))
     if isinstance(a, str) or isinstance(b, str):
-        return tidy(as_text(a)) == tidy(as_text(b))
+        return _tidy(config, a) == _tidy(config, b)
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
@@ -225,7 +189,7 @@ def _pattern(source: Json, *, case_sensitive: bool) -> re.Pattern[str]:
     return _compiled(source, case_sensitive)
 
 
-@functools.lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def _compiled(source: str, case_sensitive: bool) -> re.Pattern[str]:
     try:
         return re.compile(source, 0 if case_sensitive else re.IGNORECASE)
@@ -233,7 +197,7 @@ def _compiled(source: str, case_sensitive: bool) -> re.Pattern[str]:
         raise ValueError(f"must be a regular expression: {error}") from error
 
 
-@functools.lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def _validator(schema_json: str) -> Any:
     import jsonschema  # noqa: PLC0415 - only those who measure it pay for it
     from referencing import Registry, Resource  # noqa: PLC0415 - as above

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Literal
 
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.ports import Metric
@@ -14,36 +15,18 @@ from tasks.metrics.user_evaluators import UserEvaluator
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyMs:
-    """Milliseconds from sending the request to the last byte of the answer."""
+class ReplyMetric:
+    """A number of the reply itself."""
 
     name: str
-
-    async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
-        """Return the reply's latency."""
-        return reply.latency_ms
-
-
-@dataclass(frozen=True, slots=True)
-class FirstTokenMs:
-    """Milliseconds from sending the request to the first piece of a streamed answer."""
-
-    name: str
+    field: Literal["latency_ms", "first_token_ms", "cost_usd"]
+    """``latency_ms`` is from sending the request to the last byte of the answer, ``first_token_ms``
+    to the first piece of a streamed one; ``cost_usd`` is what the call cost."""
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:  # noqa: ARG002 - protocol
-        """Return the reply's time to its first token, ``None`` when it was not streamed."""
-        return reply.first_token_ms
-
-
-@dataclass(frozen=True, slots=True)
-class CostUsd:
-    """US dollars that the call cost."""
-
-    name: str
-
-    async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:  # noqa: ARG002 - protocol
-        """Return the reply's cost, ``None`` when the target does not know it."""
-        return reply.cost_usd
+        """Return the number, ``None`` when it is unknown."""
+        value: float | None = getattr(reply, self.field)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +119,8 @@ class FunctionMetric:
 
 
 OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {
-    "latency_ms": LatencyMs,
-    "cost_usd": CostUsd,
-    "first_token_ms": FirstTokenMs,
+    "latency_ms": partial(ReplyMetric, field="latency_ms"),
+    "cost_usd": partial(ReplyMetric, field="cost_usd"),
+    "first_token_ms": partial(ReplyMetric, field="first_token_ms"),
     "success_rate": SuccessRate,
 }

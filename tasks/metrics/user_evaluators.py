@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from convergence_core.config.secrecy import shown
-from convergence_core.errors import ConfigurationError, EvaluatorFault, Problem
+from convergence_core.errors import ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Params, Reply
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
 from tasks.functions.workers import (
@@ -173,7 +173,11 @@ class _Arguments:
             or len(positional) > len(_NAMES)
             or not (positional or takes_positions)
         ):
-            raise ConfigurationError([_signature_problem(function, key)])
+            rule = (
+                "must take (result, expected, params, metric) or (prediction, expected, context)"
+            )
+            fix = f"Known arguments are {', '.join((*_NAMES, *_MORE_NAMES))}."
+            raise ConfigurationError.of(key, rule, fix, value=describe(function))
         self._n_positional = len(positional) or len(_NAMES)
         self.wants_metric = self._n_positional == len(_NAMES)
 
@@ -198,12 +202,3 @@ class _Arguments:
                 "reply": {"result": reply.value, **numbers},
             }
         return (), {name: offered[name] for name in self._names}
-
-
-def _signature_problem(function: UserFunction, key: str) -> Problem:
-    return Problem(
-        key=key,
-        rule="must take (result, expected, params, metric) or (prediction, expected, context)",
-        value=describe(function),
-        fix="Known arguments are " + ", ".join((*_NAMES, *_MORE_NAMES)) + ".",
-    )

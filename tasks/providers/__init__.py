@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config import ApiConfig, LlmConfig
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
 from tasks.http.clients import ClientSettings
 from tasks.providers.chat import ChatSettings, Provider
@@ -78,7 +78,7 @@ def make_llm(
     if endpoint is None:
         rule = f"is required by models of `{kind}`"
         fix = "Add `endpoint:` with the URL of your resource."
-        raise ConfigurationError([Problem(key=f"{key}.endpoint", rule=rule, value="", fix=fix)])
+        raise ConfigurationError.of(f"{key}.endpoint", rule, fix)
 
     def headers() -> Mapping[str, str]:
         if variable is None:

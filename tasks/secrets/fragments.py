@@ -1,4 +1,4 @@
-"""Pieces of secrets in texts: runs of their characters, in the spellings that texts have.
+"""Fragments of secrets in texts: runs of their characters, in any spelling.
 
 A piece of a secret is written where somebody cut a text, or wrapped it, or shows only the ends of
 a key. Eight characters in a row are taken for a piece: fewer are found in other texts by chance.

@@ -1,4 +1,4 @@
-"""Secrets stay out of whatever this process writes: logs, warnings, tracebacks, raised errors.
+"""Redaction of whatever this process writes: logs, warnings, tracebacks, errors.
 
 Texts that we store pass a run's own ``Redactor``. What other libraries say does not: their loggers,
 their warnings, an error that nobody caught. So from the moment at which a secret is known, the

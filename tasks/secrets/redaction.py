@@ -1,4 +1,4 @@
-"""Secrets: read from the environment when they are used, kept out of every text that is stored.
+"""Secrets: read from the environment at use, kept out of every text that is stored.
 
 A configuration holds names of environment variables only. ``Secrets`` reads a value at the moment
 a request is made; ``Redactor`` replaces values, and what looks like a key of somebody, in all
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import SecretStr
 
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
 from tasks.secrets.fragments import (
     LEAST_BASE64,
@@ -107,7 +107,9 @@ class Secrets(_Closed):
         """
         found = self.find(name)
         if found is None:
-            raise ConfigurationError([_unset(name, key)])
+            rule = f"needs the environment variable {name}, which is not set"
+            fix = f"Set it before you start, e.g. `export {name}=…`."
+            raise ConfigurationError.of(key, rule, fix)
         return found
 
     def find(self, name: str) -> SecretStr | None:
@@ -124,15 +126,6 @@ class Secrets(_Closed):
         return Secret(
             ENV_REFERENCE.sub(lambda match: self.get(match[1], key=key).get_secret_value(), text)
         )
-
-
-def _unset(name: str, key: str) -> Problem:
-    return Problem(
-        key=key,
-        rule=f"needs the environment variable {name}, which is not set",
-        value="",
-        fix=f"Set it before you start, e.g. `export {name}=…`.",
-    )
 
 
 class Redactor(_Closed):

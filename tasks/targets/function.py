@@ -13,7 +13,6 @@ from convergence_core.errors import (
     ConfigurationError,
     EndpointDownError,
     InfrastructureFault,
-    Problem,
 )
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
@@ -204,11 +203,9 @@ def importable_path(function: UserFunction) -> str:
     name = getattr(function, "__qualname__", "<")
     module = getattr(function, "__module__", None)
     if module is None or "<" in name:
-        raise ConfigurationError(
-            [Problem(key="api.workers", rule="must be `threads` for a function without an importable name",
-                     value=describe(function),
-                     fix="Define it by `def` at the top of a module, or write `workers: threads`.")]
-        )  # fmt: skip
+        rule = "must be `threads` for a function without an importable name"
+        fix = "Define it by `def` at the top of a module, or write `workers: threads`."
+        raise ConfigurationError.of("api.workers", rule, fix, value=describe(function))
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is not None and (module == "__main__" or module.startswith("convergence_user_")):
         return f"{Path(file).resolve()}:{name}"

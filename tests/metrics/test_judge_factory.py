@@ -76,8 +76,8 @@ def judges_of(
 
 def test_several_votes_need_a_temperature():
     quality = {"votes": 3}
-    assert problems(judged_by(quality=quality)) == []
-    assert problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": None}})) == []
+    assert [*problems(judged_by(quality=quality))] == []
+    assert not [*problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": None}}))]
     (problem,) = problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": 0}}))
     assert problem.key == "evaluation.metrics.quality.votes"
     assert "`evaluation.metrics.quality.llm.temperature` is 0" in str(problem)

@@ -1,7 +1,8 @@
-"""From a configuration to its judges: what is wrong with them, and the judges themselves."""
+"""Judges of a configuration, and checks of them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from convergence_core.budget.prices import PriceTable
@@ -49,55 +50,37 @@ def _key(name: str) -> str:
     return dotted(("evaluation", "metrics", name))
 
 
-def problems(configuration: Configuration) -> list[Problem]:
-    """Return what is wrong with the judges of a configuration that keeps its section's rules."""
-    found: list[Problem] = []
+def problems(configuration: Configuration) -> Iterator[Problem]:
+    """Yield what is wrong with the judges of a configuration that keeps its section's rules."""
     for name, metric in judge_configs(configuration).items():
-        key = _key(name)
+        key, path = _key(name), metric.label_field
         llm, at = llm_of(configuration, metric), _key_of_llm(name, metric)
         if metric.votes > 1 and llm is not None and llm.temperature == 0:
-            found.append(
-                Problem(
-                    key=f"{key}.votes",
-                    rule=f"must be 1 while `{at}.temperature` is 0: equal votes add nothing",
-                    value=str(metric.votes),
-                    fix=f"Write `votes: 1`, or e.g. `temperature: 0.7` under `{at}`.",
-                )
-            )
-        path = metric.label_field
+            rule = f"must be 1 while `{at}.temperature` is 0: equal votes add nothing"
+            fix = f"Write `votes: 1`, or e.g. `temperature: 0.7` under `{at}`."
+            yield Problem(key=f"{key}.votes", rule=rule, value=str(metric.votes), fix=fix)
         if path is not None and not is_label_path(path):
             rule = "must be a dotted path that begins with `input` or `expected`"
-            found.append(
-                Problem(
-                    key=f"{key}.label_field",
-                    rule=rule,
-                    value=f"`{path}`",
-                    fix="Write e.g. `expected.label`.",
-                )
-            )
-    return found
+            fix = "Write e.g. `expected.label`."
+            yield Problem(key=f"{key}.label_field", rule=rule, value=f"`{path}`", fix=fix)
 
 
 def champion_problems(
     configuration: Configuration, space: Space, texts: Mapping[str, str]
-) -> list[Problem]:
-    """Return what is wrong with the champions that pairs are compared with.
+) -> Iterator[Problem]:
+    """Yield what is wrong with the champions that pairs are compared with.
 
     Args:
         configuration: its sections' rules hold.
         space: of the configuration.
         texts: text variant as written → its text.
     """
-    found: list[Problem] = []
     for name, metric in judge_configs(configuration).items():
-        if metric.mode == "pairwise":
-            found += _champion(name, metric, space, texts)[1]
-    return found
+        yield from _champion(name, metric, space, texts)[1]
 
 
-def label_problems(configuration: Configuration, cases: Sequence[Case]) -> list[Problem]:
-    """Return what is wrong with the labels in the test cases: none at all, or of a wrong form."""
-    found: list[Problem] = []
+def label_problems(configuration: Configuration, cases: Sequence[Case]) -> Iterator[Problem]:
+    """Yield what is wrong with the labels in the test cases: none at all, or of a wrong form."""
     for name, metric in judge_configs(configuration).items():
         path = metric.label_field
         if path is None or metric.mode == "pairwise" or not is_label_path(path):
@@ -105,18 +88,16 @@ def label_problems(configuration: Configuration, cases: Sequence[Case]) -> list[
         labels = {case.case_id: label_at(case, path) for case in cases}
         known = {key: label for key, label in labels.items() if not isinstance(label, Missing)}
         bad = [key for key, label in known.items() if not is_label(metric.mode, label)]
-        key = f"{_key(name)}.label_field"
-        form = _FORMS[metric.mode]
+        key, form = f"{_key(name)}.label_field", _FORMS[metric.mode]
         if cases and not known:
             rule = "must lead to a label in at least one test case"
             fix = f"Write {form} there, or remove `label_field`."
-            found.append(Problem(key=key, rule=rule, value=f"`{path}`", fix=fix))
+            yield Problem(key=key, rule=rule, value=f"`{path}`", fix=fix)
         elif bad:
             rule = f"must lead to {form} wherever it leads anywhere"
             value = one_line(canonical_json(known[bad[0]]), 60, redacted_text)
             fix = f"Correct the label of {len(bad)} of {len(cases)} cases, e.g. {bad[0]!r}."
-            found.append(Problem(key=key, rule=rule, value=value, fix=fix))
-    return found
+            yield Problem(key=key, rule=rule, value=value, fix=fix)
 
 
 def make_judges(
@@ -143,7 +124,7 @@ def make_judges(
     """
     from tasks.providers import split_model  # noqa: PLC0415 - brings httpx, which reports do not need
 
-    wrong = problems(configuration) + champion_problems(configuration, space, texts)
+    wrong = [*problems(configuration), *champion_problems(configuration, space, texts)]
     if wrong:
         raise ConfigurationError(wrong)
     key_to_llm: dict[str, tuple[LLM, asyncio.Semaphore]] = {}
@@ -163,9 +144,7 @@ def make_judges(
             model=split_model(config.model)[1],
             prices=prices,
             rubric=rubrics.get(name),
-            champion=_champion(name, metric, space, texts)[0]
-            if metric.mode == "pairwise"
-            else None,
+            champion=_champion(name, metric, space, texts)[0],
             slots=slots,
         )
     return judges
@@ -174,11 +153,12 @@ def make_judges(
 def _champion(
     name: str, metric: MetricConfig, space: Space, texts: Mapping[str, str]
 ) -> tuple[Params | None, list[Problem]]:
-    """Return the champion's canonical parameters, or why there are none."""
+    """Return the canonical parameters of a pair's champion, or why there are none."""
+    if metric.mode != "pairwise":
+        return None, []
     key = f"{_key(name)}.champion"
     if not isinstance(metric.champion, dict):
-        baseline = space.baseline()
-        if baseline is not None:
+        if (baseline := space.baseline()) is not None:
             return baseline, []
         rule = "`default` needs parameters with a `default`, and no parameter has one"
         fix = "Write `default:` of the parameters under `search_space`, or the champion's values."
@@ -190,19 +170,11 @@ def _champion(
     }
     wrong = space.validate(written)
     if wrong:
-        return None, [_moved(problem, key) for problem in wrong]
+        keys = [f"{key}.{dotted((problem.key,))}" if problem.key else key for problem in wrong]
+        return None, [replace(p, key=moved) for p, moved in zip(wrong, keys, strict=True)]
     try:
         return space.canonical(written), []  # type: ignore[arg-type]  # validated above
     except ValueError as error:
         fix = "Write a value for each parameter that is active."
         rule = f"must be a point of the search space: {error}"
         return None, [Problem(key=key, rule=rule, value="", fix=fix)]
-
-
-def _moved(problem: Problem, key: str) -> Problem:
-    return Problem(
-        key=f"{key}.{dotted((problem.key,))}" if problem.key else key,
-        rule=problem.rule,
-        value=problem.value,
-        fix=problem.fix,
-    )

@@ -1,9 +1,9 @@
-"""The judge: a chat model that measures an answer, asked and paid like any other call."""
+"""LLM judge: a chat model that measures answers, through paid calls."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
@@ -26,7 +26,7 @@ from tasks.metrics.judge.prompts import (
     judge_messages,
     response_format,
 )
-from tasks.metrics.judge.verdicts import UnreadableVerdictError, Verdict, read_verdict, worth
+from tasks.metrics.judge.verdicts import UnreadableVerdictError, read_verdict, worth
 
 PURPOSE: Final = "judge"
 UNREADABLE: Final = "judge_unreadable"
@@ -50,7 +50,7 @@ class VoteSummary:
 
 
 def call_count(config: MetricConfig) -> int:
-    """Return the calls that one judgement makes at most, retries left out."""
+    """Return the most calls that one judgement makes, retries left out."""
     return config.votes * (2 if config.mode == "pairwise" else 1)
 
 
@@ -101,7 +101,7 @@ class LlmJudge:
         self._slots = slots or asyncio.Semaphore(llm_config.parallel_workers)
         self._model = model
         # A compatible endpoint may be that of another provider, at other prices.
-        self._seller = provider_of(llm.provider, llm.base_url)
+        self._billed_by = provider_of(llm.provider, llm.base_url)
         options: dict[str, Json] = {"max_tokens": llm_config.max_tokens}
         if llm_config.temperature is not None:
             options["temperature"] = llm_config.temperature
@@ -147,8 +147,7 @@ class LlmJudge:
             )
         if self.mode == "pairwise":
             return await self._compared(answer, case, params, asker)
-        votes = await self._votes([_Question(self._messages(case, answer))], asker)
-        return self._together(votes)
+        return self._summary(await self._votes([(self._messages(case, answer), "A")], asker))
 
     async def aclose(self) -> None:
         """Close the model's connections; safe to call twice."""
@@ -173,11 +172,11 @@ class LlmJudge:
             return VoteSummary(value=1.0)
         if other == answer:
             return VoteSummary(value=0.5)
-        questions = [
-            _Question(self._messages(case, answer, other), candidate="A"),
-            _Question(self._messages(case, other, answer), candidate="B"),
+        questions: list[_Question] = [
+            (self._messages(case, answer, other), "A"),
+            (self._messages(case, other, answer), "B"),
         ]
-        return self._together(await self._votes(questions, asker))
+        return self._summary(await self._votes(questions, asker))
 
     # -- votes
 
@@ -192,36 +191,35 @@ class LlmJudge:
         Raises:
             EvaluatorFault: a call failed in a way that may heal, or the budget is spent.
         """
-        n_votes = self._config.votes
+        n_votes, n = self._config.votes, len(questions)
         asked = [(question, vote) for vote in range(n_votes) for question in questions]
         ended = await asyncio.gather(
-            *(self._said(question, vote, asker) for question, vote in asked),
+            *(self._vote(question, vote, asker) for question, vote in asked),
             return_exceptions=True,
         )
         errors = [end for end in ended if isinstance(end, BaseException)]
-        for error in sorted(errors, key=lambda error: isinstance(error, EvaluationFault)):
-            raise error
-        said = [end for end in ended if not isinstance(end, BaseException)]
-        n = len(questions)
-        return [said[n * vote : n * (vote + 1)] for vote in range(n_votes)]
+        if errors:
+            raise min(errors, key=lambda error: isinstance(error, EvaluationFault))
+        parts = [end for end in ended if not isinstance(end, BaseException)]
+        return [parts[n * vote : n * (vote + 1)] for vote in range(n_votes)]
 
-    async def _said(self, question: "_Question", vote: int, asker: Asker) -> "float | _Unread":
+    async def _vote(self, question: "_Question", vote: int, asker: Asker) -> "float | _Unread":
+        messages, candidate = question
         try:
             async with self._slots:
-                reply = await asker.ask(self._call(question.messages, vote))
+                reply = await asker.ask(self._call(messages, vote))
         except CandidateFault as fault:  # the journal keeps it: asking again gives the same
             return _Unread(self._failed("the judge refused", fault))
         except InfrastructureFault as fault:
             raise self._failed("the judge gave no answer", fault) from fault
         try:
-            verdict: Verdict = read_verdict(self.mode, reply.value)
+            return worth(read_verdict(self.mode, reply.value), candidate=candidate)
         except UnreadableVerdictError as error:
             text = f"metric `{self._name}`: the judge's reply cannot be read: {error}"
             details = as_text(reply.value)
             return _Unread(EvaluatorFault(text, error_type=UNREADABLE, details=details))
-        return worth(verdict, candidate=question.candidate)
 
-    def _together(self, votes: "Sequence[Sequence[float | _Unread]]") -> VoteSummary:
+    def _summary(self, votes: "Sequence[Sequence[float | _Unread]]") -> VoteSummary:
         """Return the mean of the votes that could be read.
 
         Raises:
@@ -235,11 +233,10 @@ class LlmJudge:
             parts = {part for part in vote if not isinstance(part, _Unread)}
             if failed:
                 unread.append(failed[0])
-            elif len(parts) == 1:
-                values += parts
             else:
-                values.append(0.5)
-                n_inconsistent += 1
+                is_consistent = len(parts) == 1
+                values.append(parts.pop() if is_consistent else 0.5)
+                n_inconsistent += not is_consistent
         if 2 * len(values) < len(votes):
             raise unread[0].fault
         return VoteSummary(
@@ -298,7 +295,7 @@ class LlmJudge:
             repeat=vote,
             credential=self._llm_config.api_key_env,
             worst=WorstCase(
-                usd=self._prices.worst_case(self._seller, self._model, n_prompt, limit),
+                usd=self._prices.worst_case(self._billed_by, self._model, n_prompt, limit),
                 tokens=None if n_prompt is None else n_prompt + limit,
             ),
             timeout_s=self._llm_config.timeout_seconds,
@@ -328,17 +325,13 @@ class LlmJudge:
 
     def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
         """Return what a call cost, and by which price."""
-        cost_usd = self._prices.cost(self._seller, self._model, usage)
-        version = self._prices.version_of(self._seller, self._model)
+        cost_usd = self._prices.cost(self._billed_by, self._model, usage)
+        version = self._prices.version_of(self._billed_by, self._model)
         return cost_usd, None if cost_usd is None else version
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What is asked, and which answer in it is the candidate's."""
-
-    messages: list[dict[str, Json]]
-    candidate: Literal["A", "B"] = "A"
+_Question: TypeAlias = tuple[list[dict[str, Json]], Literal["A", "B"]]
+"""The messages of a question, and which answer in it is the candidate's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A person's own judgement of a case: where it lies, what it means, and hiding it from the judge."""
+"""Labels: people's own judgements of cases, which are hidden from the judge."""
 
 import copy
 

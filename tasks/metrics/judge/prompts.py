@@ -1,4 +1,4 @@
-"""What a judge is asked: fixed templates around a rubric, a case and the answers.
+"""Prompts of judges: fixed templates around a rubric, a case and the answers.
 
 Answers come from the system under test, so they may hold anything: instructions, verdicts, the
 look of our own lines. Each is therefore fenced by a mark that is a hash of all that the message

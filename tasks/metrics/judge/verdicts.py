@@ -1,4 +1,4 @@
-"""What a judge said: one JSON object read out of its reply, and what the verdict is worth.
+"""Verdicts of judges: one JSON object read out of a reply, and its worth.
 
 Forgiving about the wrapping, strict about the content: a reply may fence its object or talk
 around it, but it must hold exactly one object, with a verdict in range. Whatever else it is, it
