@@ -9,7 +9,7 @@ is quick and silent.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from convergence.compat.old_names import install
+from convergence.compat import install
 from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:

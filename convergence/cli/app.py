@@ -1,4 +1,4 @@
-"""The Typer application: which commands there are, in the order in which help lists them."""
+"""The Typer application: its commands, in the order in which help lists them."""
 
 from typing import Annotated
 
@@ -10,7 +10,6 @@ from convergence.cli import (
     console,
     datasets,
     decide,
-    environment,
     estimate,
     look,
     mock,
@@ -77,5 +76,5 @@ app.command(rich_help_panel=NIGHTLY)(operate.up)
 app.command(rich_help_panel=NIGHTLY)(operate.deploy)
 app.command(rich_help_panel=NIGHTLY)(operate.down)
 app.add_typer(store.app, rich_help_panel=NIGHTLY)
-app.command(rich_help_panel=HELP)(environment.doctor)
-app.command(rich_help_panel=HELP)(environment.version)
+app.command(rich_help_panel=HELP)(operate.doctor)
+app.command(rich_help_panel=HELP)(operate.version)

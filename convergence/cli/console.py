@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from tasks.report.blocks import Block, Inline
+
 
 _Item = TypeVar("_Item")
 
@@ -213,6 +215,40 @@ def table_of(
     """Return a plain table with a row per item; ``columns`` is heading → cell."""
     rows = [[cell(item) for cell in columns.values()] for item in items]
     return simple_table([*columns], rows, right=right)
+
+
+def show_block(block: "Block") -> None:
+    """Print a block of a report; plots, captions and folded tables are the page's alone."""
+    from tasks.report import blocks  # noqa: PLC0415 - with its only user
+
+    match block:
+        case blocks.Heading():
+            answer(f"\n{block.text}", style="bold")
+        case blocks.Paragraph() if block.kind != "caption":
+            answer(_line(block.parts))
+        case blocks.Bullets():
+            for item in block.items:
+                answer(f"  * {_line(item)}")
+        case blocks.Grid() if not block.folded:
+            rows = [[_cell(cell) for cell in row] for row in block.rows]
+            right = [name for i, name in enumerate(block.columns) if i in block.numeric]
+            show(simple_table(block.columns, rows, right=right))
+        case _:
+            pass
+
+
+def _line(parts: "tuple[Inline, ...]") -> str:
+    from tasks.report.blocks import Code  # noqa: PLC0415 - as above
+
+    return "".join(f"`{part.text}`" if isinstance(part, Code) else _cell(part) for part in parts)
+
+
+def _cell(part: "Inline") -> str:
+    from tasks.report import blocks, phrases  # noqa: PLC0415 - as above
+
+    if isinstance(part, str):
+        return part
+    return phrases.short(part.text) if isinstance(part, blocks.LongText) else part.text
 
 
 def short_path(path: Path) -> str:

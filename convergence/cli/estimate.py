@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from convergence.cli import console, options
 
 if TYPE_CHECKING:
-    from convergence.cost_estimate.estimate import RoleEstimate, RunEstimate
+    from convergence.cost_estimate.call_quotes import RoleEstimate
+    from convergence.cost_estimate.estimate import RunEstimate
     from convergence.cost_estimate.ranges import Range
 
 

@@ -182,12 +182,29 @@ def _run(
     if as_json:
         console.answer_json(result.to_json())
     else:
-        from convergence.cli.summary import show  # noqa: PLC0415 - brings Rich
-
         show(result)
     code = exit_code_of(result)
     if code:
         raise typer.Exit(code)
+
+
+def show(result: "RunResult") -> None:
+    """Print what was found, what it rests on, and where to read more."""
+    from tasks.report import phrases  # noqa: PLC0415 - with its only user
+    from tasks.report.document import summary  # noqa: PLC0415 - as above
+
+    price = "" if result.cost_usd is None else f", {phrases.usd(result.cost_usd)}"
+    console.answer(f"\n{result.label}: {result.status}, {result.reason}", style="bold")
+    console.answer(f"{phrases.heading(result)}{price}")
+    for block in summary(result):
+        console.show_block(block)
+    if result.gate is not None and result.gate.decision == "promote":
+        console.answer(f"\nAdopt it: convergence promote {result.label}")
+    if result.files:
+        console.answer("\nFiles", style="bold")
+        for path in dict.fromkeys(result.files.values()):
+            console.answer(f"  {console.short_path(Path(path))}")
+    console.answer(f"\nMore: convergence report {result.label}")
 
 
 def exit_code_of(result: "RunResult") -> int:

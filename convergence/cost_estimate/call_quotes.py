@@ -1,14 +1,15 @@
-"""What one call would cost: from earlier calls where there are any, else from its request.
+"""Quotes of single calls: by earlier calls where there are any, else by their request.
 
-Of a request that nobody has sent yet, 4 bytes are expected to make a token, and 6 at most on
+Of a request that was never sent, 4 bytes are expected to make a token, and 6 at most on
 average; half of the longest answer is expected, and none at least. The most is what the budget
 would reserve, at the dearest point that a search along each parameter finds.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -70,40 +71,73 @@ class Quote:
     def tokens(self, past: CallHistory | None) -> Range:
         """Return the tokens of such a call."""
         if past is not None and past.counts_tokens:
-            return past.prompt.plus(past.answer)
-        guess = self.prompt.plus(self.answer)
-        most = self.worst_tokens
-        return Range(
-            low=guess.low, expected=guess.expected, high=None if most is None else float(most)
-        )
+            return past.prompt + past.answer
+        return replace(self.prompt + self.answer, high=self.worst_tokens)
 
     def usd(self, past: CallHistory | None, *, batch: bool = False) -> Range:
         """Return the price of such a call."""
         if self.price is None:
             return UNKNOWN
-        if past is None or not past.counts_tokens:
-            return Range(
-                low=self._cost(self.prompt.low, self.answer.low, batch=batch),
-                expected=self._cost(self.prompt.expected, self.answer.expected, batch=batch),
-                high=self.worst_usd,
-            )
-        prompt, answer, cached = past.prompt, past.answer, past.cached_tokens
+        known = past if past is not None and past.counts_tokens else None
+        prompt, answer = (
+            (self.prompt, self.answer) if known is None else (known.prompt, known.answer)
+        )
+        cached = 0.0 if known is None else known.cached_tokens
+        price = partial(_price_of, self.price, batch=batch)
         return Range(
-            low=self._cost(prompt.low, answer.low, cached=cached, batch=batch),
-            expected=self._cost(prompt.expected, answer.expected, cached=cached, batch=batch),
-            high=self._cost(prompt.high, answer.high, batch=batch),
+            low=price(prompt.low, answer.low, cached),
+            expected=price(prompt.expected, answer.expected, cached),
+            high=self.worst_usd if known is None else price(prompt.high, answer.high, 0.0),
         )
 
-    def _cost(
-        self, prompt: float | None, answer: float | None, *, batch: bool, cached: float = 0
-    ) -> float | None:
-        assert self.price is not None  # noqa: S101 - asked for priced calls only
-        usage = Usage(
-            prompt_tokens=None if prompt is None else round(prompt),
-            completion_tokens=None if answer is None else round(answer),
-            cached_tokens=round(cached),
-        )
-        return self.price.cost(usage, batch=batch)
+
+def _price_of(
+    price: Price, prompt: float | None, answer: float | None, cached: float, *, batch: bool
+) -> float | None:
+    usage = Usage(
+        prompt_tokens=None if prompt is None else round(prompt),
+        completion_tokens=None if answer is None else round(answer),
+        cached_tokens=round(cached),
+    )
+    return price.cost(usage, batch=batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleEstimate:
+    """What calls of one role would be."""
+
+    role: Literal["evaluation", "judge", "thought", "prediction", "total"]
+    """Named as the ledger names the purpose of a call."""
+    name: str = ""
+    """Provider of the target, metric of the judge, model of thoughts."""
+    calls: Range
+    tokens: Range
+    usd: Range
+    basis: str = ""
+    """Where tokens and dollars of one call come from."""
+    unknown: str | None = None
+    """Why dollars are unknown, and what to write; ``None``: they are known."""
+
+
+OF_REQUESTS = "bounds of the requests"
+
+
+def basis(past: CallHistory | None) -> str:
+    """Return where the tokens of a call come from, in words."""
+    if past is None or not past.counts_tokens:
+        return OF_REQUESTS
+    return calibrated(past)
+
+
+def calibrated(past: CallHistory) -> str:
+    """Return what numbers of earlier calls rest on."""
+    runs = "1 earlier run" if past.n_runs == 1 else f"{past.n_runs:,} earlier runs"
+    return f"calibrated by {past.n_calls:,} calls of {runs}"
+
+
+def no_price(model: str | None) -> str:
+    """Return that a model has no price, and what to do about it."""
+    return f"no price is known for {model}. Write it under `prices:`."
 
 
 class TargetQuotes:
@@ -133,8 +167,9 @@ class TargetQuotes:
 
     def over(self, part: Callable[[Quote], Range]) -> Range:
         """Return a part of a call: its mean over what a run draws, its ends over all."""
-        drawn, ends = over([*map(part, self._drawn)]), over([*map(part, self.all)])
-        return Range(low=ends.low, expected=drawn.expected, high=ends.high)
+        return replace(
+            over([*map(part, self.all)]), expected=over([*map(part, self._drawn)]).expected
+        )
 
     def _quote(self, params: Params, case: Case) -> Quote | None:
         """Return the quote of one call; ``None``: it would be refused before it is sent."""
@@ -209,16 +244,15 @@ def judge_quotes(
     price = world.prices.find(seller, model)
     rubric = loaded.rubrics.get(name, metric.rubric or "")
     n_shown = 2 if metric.mode == "pairwise" else 1
-    answers = target.over(lambda quote: quote.answer).times(
-        Range(low=n_shown, expected=n_shown, high=n_shown * OTHER_TOKENIZER)
-    )
+    shown = Range(low=n_shown, expected=n_shown, high=n_shown * OTHER_TOKENIZER)
+    answers = target.over(lambda quote: quote.answer) * shown
     quotes = []
     for case in target.cases:
         blocks = [("INPUT", as_text(case.input))]
         if case.expected is not None:
             blocks.append(("REFERENCE", as_text(case.expected)))
         messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
-        prompt = _prompt(prompt_bound([*messages])).plus(answers)
+        prompt = _prompt(prompt_bound([*messages])) + answers
         most = None if prompt.high is None else round(prompt.high)
         quotes.append(
             Quote(

@@ -1,4 +1,4 @@
-"""What a run would cost, before it costs anything: calls, tokens and dollars by role.
+"""Cost estimate of a run: calls, tokens and dollars by role.
 
 Calls follow from the plan of the run: the least when early stopping ends it as soon as it may, the
 most when every planned cell is asked. Tokens and dollars of one call come from earlier runs of the
@@ -8,22 +8,26 @@ themselves; see ``convergence.cost_estimate.call_quotes``. Nothing is called and
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from convergence.cost_estimate.call_quotes import (
+    OF_REQUESTS,
     CallHistory,
+    RoleEstimate,
     TargetQuotes,
+    basis,
+    calibrated,
     history_of,
     judge_quotes,
+    no_price,
 )
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
-from convergence.cost_estimate.rlp_quotes import thought_costs
+from convergence.cost_estimate.rlp_quotes import thought_roles
 from convergence.cost_estimate.run_forecast import Forecast, forecast
 from convergence_core.budget import dollars
 from convergence_core.config import Configuration, MetricConfig
 from convergence_core.ports import Target
-from convergence_core.records import Json
 
 if TYPE_CHECKING:
     from tasks.inputs.environment import Environment
@@ -41,35 +45,6 @@ _HISTORY = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoleEstimate:
-    """What calls of one role would be."""
-
-    role: Literal["evaluation", "judge", "thought", "prediction", "total"]
-    """Named as the ledger names the purpose of a call."""
-    name: str = ""
-    """Provider of the target, metric of the judge, model of thoughts."""
-    calls: Range
-    tokens: Range
-    usd: Range
-    basis: str = ""
-    """Where tokens and dollars of one call come from."""
-    unknown: str | None = None
-    """Why dollars are unknown, and what to write; ``None``: they are known."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Return a JSON value."""
-        return {
-            "role": self.role,
-            "name": self.name,
-            "calls": self.calls.to_json(),
-            "tokens": self.tokens.to_json(),
-            "usd": self.usd.to_json(),
-            "basis": self.basis,
-            "unknown": self.unknown,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
     """What a run would be."""
 
@@ -81,15 +56,9 @@ class RunEstimate:
     """What the numbers leave out, and what would stop the run."""
     price_version: str
 
-    def to_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
-        return {
-            "system": self.system,
-            "roles": [role.to_json() for role in self.roles],
-            "total": self.total.to_json(),
-            "notes": list(self.notes),
-            "price_version": self.price_version,
-        }
+        return asdict(self)
 
 
 def estimate(loaded: "Loaded") -> RunEstimate:
@@ -134,23 +103,24 @@ def estimate_from(
     cells = _cells(plan, configuration)
     metrics = configuration.evaluation.metrics
     judges = {name: metric for name, metric in metrics.items() if metric.type == "llm_judge"}
-    asked = cells
-    if plan.champion_calls:
-        # A champion may have to answer cases that no cell of its own asks.
-        asked = cells.plus(Range(low=0, expected=0, high=plan.champion_calls))
+    # A champion may have to answer cases that no cell of its own asks.
+    asked = cells + Range(low=0, expected=0, high=plan.champion_calls)
     quotes = TargetQuotes(loaded, world, target)
-    roles = [_target_role(configuration, target.provider, quotes, asked, past.get("evaluation"))]
-    for name, metric in judges.items():
-        judge = _judge_role(
-            loaded, world, (name, metric), quotes, cells=cells, past=past.get("judge")
-        )
-        roles.append(judge)
-    roles += _thought_roles(loaded, world, plan, past)
+    roles = [
+        _target_role(configuration, target.provider, quotes, asked, past.get("evaluation")),
+        *(
+            _judge_role(loaded, world, judge, quotes, cells=cells, past=past.get("judge"))
+            for judge in judges.items()
+        ),
+        *thought_roles(loaded, world, plan, past),
+    ]
     total = _total(roles, configuration)
+    budget = configuration.budget
+    usd = total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd)
     return RunEstimate(
         system=configuration.api.name,
         roles=tuple(roles),
-        total=_capped(total, configuration),
+        total=replace(total, tokens=total.tokens.at_most(budget.max_tokens), usd=usd),
         notes=tuple(_notes(total, plan, configuration)),
         price_version=world.prices.version,
     )
@@ -176,28 +146,27 @@ def _target_role(
     past: CallHistory | None,
 ) -> RoleEstimate:
     """Return what the calls of the target cost."""
+    unknown = None
     if quotes.is_chat:
         batch = configuration.api.batch_prices
         usd = quotes.over(lambda quote: quote.usd(past, batch=batch))
-        calibrated = past is not None and past.counts_tokens
-        basis = _basis(past) if calibrated else "bounds of the requests"
-        unknown = _why_unknown(quotes, calibrated=calibrated)
+        rests_on = basis(past)
+        unknown = _why_unknown(quotes, calibrated=rests_on != OF_REQUESTS)
     elif past is not None and past.usd.expected is not None:
-        usd, basis, unknown = past.usd, _basis(past), None
+        usd, rests_on = past.usd, calibrated(past)
     else:
         usd = quotes.over(lambda quote: Range.fixed(quote.worst_usd))
-        basis, unknown = "price of a request", None
+        rests_on = "price of a request"
         if usd.high is None:
-            kind = configuration.api.kind
-            basis = ""
+            kind, rests_on = configuration.api.kind, ""
             unknown = f"what a call costs is not told. Write `prices: {{{kind}: {{request: …}}}}`."
     return RoleEstimate(
         role="evaluation",
         name=provider,
         calls=calls,
-        tokens=calls.times(quotes.over(lambda quote: quote.tokens(past))),
-        usd=UNKNOWN if unknown is not None else calls.times(usd),
-        basis=basis,
+        tokens=calls * quotes.over(lambda quote: quote.tokens(past)),
+        usd=UNKNOWN if unknown is not None else calls * usd,
+        basis=rests_on,
         unknown=unknown,
     )
 
@@ -207,7 +176,7 @@ def _why_unknown(quotes: TargetQuotes, *, calibrated: bool) -> str | None:
         return f"no request can be made: {quotes.refused}"
     nameless = sorted({str(quote.model) for quote in quotes.all if quote.price is None})
     if nameless:
-        return f"no price is known for {', '.join(nameless)}. Write it under `prices:`."
+        return no_price(", ".join(nameless))
     if calibrated:
         return None
     if any(quote.prompt.high is None for quote in quotes.all):
@@ -230,67 +199,33 @@ def _judge_role(
     from tasks.metrics.judge import call_count  # noqa: PLC0415 - brings clients
 
     name, metric = judge
-    calls = cells.times(Range.fixed(call_count(metric)))
+    calls = cells * Range.fixed(call_count(metric))
     quotes = judge_quotes(loaded, world, name, metric, target)
-    calibrated = past is not None and past.counts_tokens
     unknown = None
     if any(quote.price is None for quote in quotes):
-        unknown = f"no price is known for {quotes[0].model}. Write it under `prices:`."
-    elif not calibrated and any(quote.worst_usd is None for quote in quotes):
+        unknown = no_price(quotes[0].model)
+    elif basis(past) == OF_REQUESTS and any(quote.worst_usd is None for quote in quotes):
         unknown = "how long the answers are that it judges is not known before the first run."
+    usd = calls * over([quote.usd(past) for quote in quotes])
     return RoleEstimate(
         role="judge",
         name=name,
         calls=calls,
-        tokens=calls.times(over([quote.tokens(past) for quote in quotes])),
-        usd=UNKNOWN if unknown is not None else calls.times(over([q.usd(past) for q in quotes])),
-        basis=_basis(past) if calibrated else "bounds of the requests",
+        tokens=calls * over([quote.tokens(past) for quote in quotes]),
+        usd=UNKNOWN if unknown is not None else usd,
+        basis=basis(past),
         unknown=unknown,
     )
 
 
-def _thought_roles(
-    loaded: "Loaded", world: "Environment", plan: Forecast, past: Mapping[str, CallHistory]
-) -> Iterator[RoleEstimate]:
-    """Return what thoughts and what is predicted with them cost."""
-    roles: tuple[Literal["thought", "prediction"], ...] = ("thought", "prediction")
-    found = thought_costs(loaded, world, plan, past)
-    for role in roles:
-        costs = found.get(role)
-        if costs is None:
-            continue
-        unknown = None
-        if costs.usd.expected is None:
-            unknown = f"no price is known for {costs.model}. Write it under `prices:`."
-        yield RoleEstimate(
-            role=role,
-            name=costs.model,
-            calls=costs.calls,
-            tokens=costs.tokens,
-            usd=costs.usd,
-            basis=_basis(past.get(role)) if costs.is_calibrated else "bounds of the requests",
-            unknown=unknown,
-        )
-
-
 def _total(roles: list[RoleEstimate], configuration: Configuration) -> RoleEstimate:
-    calls = tokens = usd = Range.fixed(0)
-    for role in roles:
-        calls, tokens, usd = calls.plus(role.calls), tokens.plus(role.tokens), usd.plus(role.usd)
-    unknown = next((role.unknown for role in roles if role.unknown is not None), None)
-    calls = calls.at_most(configuration.budget.max_calls)
-    return RoleEstimate(role="total", calls=calls, tokens=tokens, usd=usd, unknown=unknown)
-
-
-def _capped(total: RoleEstimate, configuration: Configuration) -> RoleEstimate:
-    """Return the total within the limits at which the run stops."""
-    budget = configuration.budget
+    nothing = Range.fixed(0)
     return RoleEstimate(
         role="total",
-        calls=total.calls,
-        tokens=total.tokens.at_most(budget.max_tokens),
-        usd=total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd),
-        unknown=total.unknown,
+        calls=sum((r.calls for r in roles), nothing).at_most(configuration.budget.max_calls),
+        tokens=sum((role.tokens for role in roles), nothing),
+        usd=sum((role.usd for role in roles), nothing),
+        unknown=next((role.unknown for role in roles if role.unknown is not None), None),
     )
 
 
@@ -329,15 +264,6 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
         shown = dollars(amount or 0) if key == "max_usd" else f"{amount:,.0f} tokens"
         word = "will probably stop the run early" if likely else "may stop the run early"
         yield (f"budget.{key}={limit:.12g} {word}: {shown} {'expected' if likely else 'at most'}.")
-    if (
-        total.unknown is not None
-        and budget.max_usd is not None
-        and not budget.allow_unknown_prices
-    ):
+    is_refused = budget.max_usd is not None and not budget.allow_unknown_prices
+    if total.unknown is not None and is_refused:
         yield f"budget.max_usd={budget.max_usd:.12g} refuses calls whose price is unknown."
-
-
-def _basis(past: CallHistory | None) -> str:
-    assert past is not None  # noqa: S101 - asked when there is one
-    runs = "1 earlier run" if past.n_runs == 1 else f"{past.n_runs:,} earlier runs"
-    return f"calibrated by {past.n_calls:,} calls of {runs}"

@@ -1,10 +1,8 @@
-"""Numbers that are not known yet: the least, what is expected, and the most."""
+"""Ranges of unknown numbers: the least, what is expected, and the most."""
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from convergence_core.records import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,21 +18,13 @@ class Range:
         """Return the range of a number that is known, or of which nothing is."""
         return cls(low=number, expected=number, high=number)
 
-    def times(self, other: "Range") -> "Range":
+    def __mul__(self, other: "Range") -> "Range":
         """Return the product, end by end."""
-        return Range(
-            low=_product(self.low, other.low),
-            expected=_product(self.expected, other.expected),
-            high=_product(self.high, other.high),
-        )
+        return self._with(other, _product)
 
-    def plus(self, other: "Range") -> "Range":
+    def __add__(self, other: "Range") -> "Range":
         """Return the sum, end by end."""
-        return Range(
-            low=_sum(self.low, other.low),
-            expected=_sum(self.expected, other.expected),
-            high=_sum(self.high, other.high),
-        )
+        return self._with(other, _sum)
 
     def at_most(self, limit: float | None) -> "Range":
         """Return the range under a limit that is kept; it bounds even what is unknown."""
@@ -44,9 +34,14 @@ class Range:
         high = limit if self.high is None else min(self.high, limit)
         return Range(low=low, expected=expected, high=high)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the numbers by name."""
-        return {"low": self.low, "expected": self.expected, "high": self.high}
+    def _with(
+        self, other: "Range", fold: Callable[[float | None, float | None], float | None]
+    ) -> "Range":
+        return Range(
+            low=fold(self.low, other.low),
+            expected=fold(self.expected, other.expected),
+            high=fold(self.high, other.high),
+        )
 
 
 UNKNOWN = Range()

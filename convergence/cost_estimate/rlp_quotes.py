@@ -1,4 +1,4 @@
-"""What thoughts and their predictions would cost: each form of asking, at its cheapest and dearest.
+"""Quotes of thoughts and their predictions, for each form of asking.
 
 Which form a server can stand is known after its probe alone, so the most is that of the dearest form
 that the configuration allows. What is expected is that of weights written as JSON, which any model can
@@ -8,11 +8,20 @@ policy may choose to think nothing.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from convergence.cost_estimate.call_quotes import BYTES_EXPECTED, BYTES_MOST, CallHistory, Quote
+from convergence.cost_estimate.call_quotes import (
+    BYTES_EXPECTED,
+    BYTES_MOST,
+    CallHistory,
+    Quote,
+    RoleEstimate,
+    basis,
+    no_price,
+)
 from convergence.cost_estimate.ranges import Range, over
 from convergence.cost_estimate.run_forecast import Forecast
 from convergence_core.budget import Price, prompt_bound
@@ -36,19 +45,6 @@ MOST_SEEN: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoleCosts:
-    """Calls of one role, in a whole run."""
-
-    calls: Range
-    tokens: Range
-    usd: Range
-    """Unknown: no price is known for the model."""
-    model: str
-    is_calibrated: bool
-    """Whether tokens of a call are those of earlier runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionForm:
     """One form of asking for predictions."""
 
@@ -60,10 +56,10 @@ class PredictionForm:
     """Longest answer, in tokens."""
 
 
-def thought_costs(
+def thought_roles(
     loaded: "Loaded", world: "Environment", plan: Forecast, past: Mapping[str, CallHistory]
-) -> dict[str, RoleCosts]:
-    """Return what ``thought`` and ``prediction`` calls would cost; empty where nobody thinks.
+) -> list[RoleEstimate]:
+    """Return what ``thought`` and ``prediction`` calls would cost; empty where RLP is off.
 
     Args:
         loaded: the configuration, its space and its cases.
@@ -73,78 +69,67 @@ def thought_costs(
     """
     configuration = loaded.configuration
     if configuration.llm is None or not configuration.society.thinks:
-        return {}
+        return []
     from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
-    from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - as above
 
     rlp, llm = configuration.society.rlp, configuration.llm
     if rlp.model_name is not None:
         llm = llm.model_copy(update={"model": rlp.model_name})
     seller, model = billing_provider(llm)
-    price = world.prices.find(seller, model)
+    quote = partial(_quote, model, world.prices.find(seller, model))
     history = _history(loaded.space, plan, configuration.optimization.seed)
     n_thinking = max(0, plan.n_generations - 1)  # the first has nothing to think about
     speaks = 1.0 - 1.0 / (len(rlp.strategies) + 1)
+    n_most = n_thinking * rlp.n_thoughts
     thoughts = _role(
-        Range(
-            low=0, expected=n_thinking * rlp.n_thoughts * speaks, high=n_thinking * rlp.n_thoughts
-        ),
+        "thought",
+        Range(low=0, expected=n_most * speaks, high=n_most),
         [
-            _quote(model, price, prompt, rlp.thought_length, more=MOST * rlp.thought_length)
+            quote(prompt, rlp.thought_length, more=MOST * rlp.thought_length)
             for prompt in _thinking_prompts(loaded.space, history, rlp.strategies)
         ],
-        past.get("thought"),
+        past,
     )
-    forms = _forms(loaded.space, history, rlp)
-    allowed = [forms[rung] for rung in allowed_channels(rlp.use_logprobs)]
-    usual = (
-        forms["elicited"] if "elicited" in allowed_channels(rlp.use_logprobs) else forms["chat"]
-    )
-    expected = _role(
-        Range.fixed(n_thinking * speaks * usual.n_calls),
-        [_quote(model, price, usual.prompt, usual.answer, more=rlp.thought_length)],
-        past.get("prediction"),
-    )
-    ends = [
-        _role(
-            Range.fixed(n_thinking * form.n_calls),
-            [_quote(model, price, form.prompt, form.answer, more=rlp.thought_length)],
-            past.get("prediction"),
-        )
-        for form in allowed
-    ]
-    predictions = RoleCosts(
+    allowed, usual = _forms(loaded.space, history, rlp)
+
+    def predicting(form: PredictionForm, share: float) -> RoleEstimate:
+        one = quote(form.prompt, form.answer, more=rlp.thought_length)
+        return _role("prediction", Range.fixed(n_thinking * share * form.n_calls), [one], past)
+
+    expected, ends = predicting(usual, speaks), [predicting(form, 1.0) for form in allowed]
+    predictions = replace(
+        expected,
         calls=_between(expected.calls, [end.calls for end in ends]),
         tokens=_between(expected.tokens, [end.tokens for end in ends]),
         usd=_between(expected.usd, [end.usd for end in ends]),
-        model=model,
-        is_calibrated=expected.is_calibrated,
     )
     limit = configuration.budget.max_usd
     most = None if limit is None else limit * rlp.max_share_usd
-    return {
-        "thought": replace(thoughts, usd=thoughts.usd.at_most(most)),
-        "prediction": replace(predictions, usd=predictions.usd.at_most(most)),
-    }
+    return [replace(role, usd=role.usd.at_most(most)) for role in (thoughts, predictions)]
 
 
-def _role(calls: Range, quotes: Sequence[Quote], past: CallHistory | None) -> RoleCosts:
-    return RoleCosts(
+def _role(
+    role: Literal["thought", "prediction"],
+    calls: Range,
+    quotes: Sequence[Quote],
+    past: Mapping[str, CallHistory],
+) -> RoleEstimate:
+    of_role, model = past.get(role), quotes[0].model or ""
+    usd = calls * over([quote.usd(of_role) for quote in quotes])
+    return RoleEstimate(
+        role=role,
+        name=model,
         calls=calls,
-        tokens=calls.times(over([quote.tokens(past) for quote in quotes])),
-        usd=calls.times(over([quote.usd(past) for quote in quotes])),
-        model=quotes[0].model or "",
-        is_calibrated=past is not None and past.counts_tokens,
+        tokens=calls * over([quote.tokens(of_role) for quote in quotes]),
+        usd=usd,
+        basis=basis(of_role),
+        unknown=no_price(model) if usd.expected is None else None,
     )
 
 
 def _between(expected: Range, ends: Sequence[Range]) -> Range:
     """Return what is expected, from nothing to the dearest end."""
-    highs = [end.high for end in ends]
-    known = [high for high in highs if high is not None]
-    return Range(
-        low=0, expected=expected.expected, high=max(known) if len(known) == len(highs) else None
-    )
+    return Range(low=0, expected=expected.expected, high=over(ends).high)
 
 
 def _quote(model: str, price: Price | None, prompt: int, answer: int, *, more: int) -> Quote:
@@ -190,11 +175,14 @@ def _thinking_prompts(space: Space, history: TrialHistory, strategies: Iterable[
     return [_bound(messages) for messages in asked]
 
 
-def _forms(space: Space, history: TrialHistory, rlp: RlpConfig) -> dict[Estimator, PredictionForm]:
-    """Return each form of asking, with all that it asks in one generation."""
+def _forms(
+    space: Space, history: TrialHistory, rlp: RlpConfig
+) -> tuple[list[PredictionForm], PredictionForm]:
+    """Return the forms of asking that are allowed, and the usual one."""
+    from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - brings clients
     from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
-    from tasks.rlp.learner import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
     from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - as above
+    from tasks.rlp.learner import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
 
     words, m = RlpPrompts(), rlp.n_predicted
     context = words.context(history, space)(None)
@@ -204,7 +192,7 @@ def _forms(space: Space, history: TrialHistory, rlp: RlpConfig) -> dict[Estimato
     n_requests = n_arms + rlp.n_thoughts  # and each thought's own points
     n_each = n_arms * m + rlp.n_thoughts * N_OWN
     alone = _bound([{"content": f"{context} {one}"}])
-    return {
+    forms: dict[Estimator, PredictionForm] = {
         "chat_echo": PredictionForm(n_calls=N_BINS * n_each, prompt=alone, answer=1),
         "echo": PredictionForm(n_calls=n_each, prompt=N_BINS * alone, answer=0),
         "chat": PredictionForm(n_calls=n_each, prompt=alone, answer=1),
@@ -214,6 +202,9 @@ def _forms(space: Space, history: TrialHistory, rlp: RlpConfig) -> dict[Estimato
             answer=ELICITED_LIMIT,
         ),
     }
+    names = allowed_channels(rlp.use_logprobs)
+    usual = forms["elicited" if "elicited" in names else "chat"]
+    return [forms[name] for name in names], usual
 
 
 def _bound(messages: list[dict[str, Json]]) -> int:

@@ -1,4 +1,4 @@
-"""What a run of a configuration would do, before it does it."""
+"""Forecast of a run's size."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

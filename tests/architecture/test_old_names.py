@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from convergence.compat.old_names import OLD_NAMES
+from convergence.compat import OLD_NAMES
 
 
 def test_these_are_the_old_names():

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from convergence.cli.summary import show
+from convergence.cli.optimize import show
 from convergence_core.result import CandidateReport, Difference, Estimate, Failure, RunResult
 from tasks.report.markdown import report_markdown
 

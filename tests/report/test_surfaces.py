@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from convergence.cli import summary
 from convergence.cli.app import app
+from convergence.cli.optimize import show
 from convergence_core.events import Event, GenerationFinished
 from convergence_core.posterior.adjusted import adjusted_means
 from convergence_core.result import RunResult
@@ -149,7 +149,7 @@ def test_progress_tells_the_learning_curve(run):
 
 
 def test_the_terminal_shows_what_the_views_hold(run, capsys):
-    summary.show(run.result)
+    show(run.result)
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     standing = {row["candidate_id"]: row for row in board(run)}
     measured = run.store.rows("SELECT * FROM final_estimates")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from convergence.cli.summary import show
+from convergence.cli.optimize import show
 from convergence_core.events import BudgetWarned, Event, FinalStarted
 from convergence_core.result import RunResult
 from convergence_core.search.final_look import describe_shortage

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.cli.summary import show
+from convergence.cli.optimize import show
 from convergence_core.errors import ResumeError
 from convergence_core.events import ThinkingStopped
 from convergence_core.judges.coverage.alarms import Alarms

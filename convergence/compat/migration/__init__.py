@@ -1,4 +1,4 @@
-"""A configuration of the original (``the-convergence`` 0.1) → the text of one of ours.
+"""Migration of a configuration of the-convergence 0.1.
 
 What the original never read, read differently or got wrong is renamed or dropped, each with a
 comment that says why, so that the migrated file does what the old one did or was meant to do.
@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from convergence.compat.migration.api import migrate_api
+from convergence.compat.migration.api import migrate_api, move_llm
 from convergence.compat.migration.evaluation import migrate_evaluation
-from convergence.compat.migration.llm import move_llm
 from convergence.compat.migration.migrator import Migrator, Section
 from convergence.compat.migration.optimization import (
     migrate_optimization,

@@ -1,8 +1,8 @@
-"""Migrates ``api``."""
+"""Migration of ``api`` and of ``society.llm``."""
 
 import re
 
-from convergence.compat.migration.migrator import Migrator, Path, Section, number, take
+from convergence.compat.migration.migrator import Migrator, Path, Section, as_section, number, take
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.secrecy import (
     has_known_secret,
@@ -110,9 +110,8 @@ def _headers(m: Migrator, old: Section, auth: Section) -> Section:
 def _response(m: Migrator, old: Section, whole: Section) -> Section:
     path: Path = ("api", "response")
     new = m.keep_known(old, path)
-    evaluation = whole.get("evaluation")
-    evaluator = evaluation.get("custom_evaluator") if isinstance(evaluation, dict) else None
-    if isinstance(evaluator, dict) and evaluator.get("enabled") is True and "result_field" in new:
+    evaluator = as_section(as_section(whole.get("evaluation")).get("custom_evaluator"))
+    if evaluator.get("enabled") is True and "result_field" in new:
         field_name = new.pop("result_field")
         reason = (
             "the original never read it: evaluators got the whole answer, as they still do; "
@@ -123,3 +122,52 @@ def _response(m: Migrator, old: Section, whole: Section) -> Section:
 
 
 _RESPONSE_DEFAULTS = {"success_field": "success", "error_field": "error"}
+
+
+# -- society.llm: the model that judges has a section of its own now
+
+_OLD = ("society.llm",)
+"""One name, so that it is told at the top level: the section itself goes."""
+_LLM_DEFAULTS = {
+    "model": "gemini/gemini-2.0-flash-exp",
+    "api_key_env": "GEMINI_API_KEY",
+    "temperature": 0.7,
+    "max_tokens": 1000,
+}
+"""What the original took for a key that was not written."""
+
+
+def move_llm(m: Migrator, data: Section) -> None:
+    """Move the original's ``society.llm`` to ``llm`` if a judge asks it; else say where it goes."""
+    society = data.get("society")
+    if not isinstance(society, dict) or not isinstance(society.get("llm"), dict):
+        return
+    society = data["society"] = dict(society)
+    old: Section = society.pop("llm")
+    if data.get("llm") is not None:
+        m.drop(_OLD, "`llm` says it")
+    elif not _has_judge(data):
+        reason = "nothing asks it; write it as `llm` beside a metric of type `llm_judge`"
+        m.drop(_OLD, reason)
+    else:
+        data["llm"] = _migrated(m, old)
+    if not society:
+        del data["society"]
+
+
+def _has_judge(data: Section) -> bool:
+    metrics = as_section(as_section(data.get("evaluation")).get("metrics"))
+    return any(
+        metric.get("type") == "llm_judge" and not {"rubric", "rubric_path"}.isdisjoint(metric)
+        for metric in map(as_section, metrics.values())
+    )
+
+
+def _migrated(m: Migrator, old: Section) -> Section:
+    new = {key: value for key, value in old.items() if value is not None}
+    if "base_url" in new:
+        new.setdefault("endpoint", new["base_url"])
+        del new["base_url"]
+    new = m.keep_known(new, ("llm",))
+    m.say(("llm",), "was `society.llm`")
+    return new | {key: value for key, value in _LLM_DEFAULTS.items() if key not in new}

@@ -1,14 +1,21 @@
-"""Migrates ``evaluation``."""
+"""Migration of ``evaluation``."""
 
 from typing import Any
 
-from convergence.compat.migration.migrator import Migrator, Path, Section, number, take
+from convergence.compat.migration.migrator import (
+    Migrator,
+    Path,
+    Section,
+    as_section,
+    is_number,
+    number,
+    take,
+)
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.normalize import METRIC_TYPES
 from convergence_core.config.schema import DIRECTIONS
 
 _OWN = ("latency_ms", "cost_usd", "success_rate")
-_LATER = ("rouge",)
 
 
 def migrate_evaluation(m: Migrator, old: Section, whole: Section) -> Section:
@@ -34,8 +41,7 @@ def migrate_evaluation(m: Migrator, old: Section, whole: Section) -> Section:
 
 
 def _leaves_it(metric: Any) -> bool:
-    if not isinstance(metric, dict):
-        return False
+    metric = as_section(metric)
     return metric.get("type") == "function" and "function" not in metric
 
 
@@ -69,8 +75,8 @@ def _metrics(m: Migrator, old: Section, *, has_evaluator: bool, whole: Section) 
         path: Path = ("evaluation", "metrics", name)
         if not isinstance(metric, dict):
             new[name] = metric
-        elif metric.get("type") in _LATER:
-            m.drop(path, f"`{metric['type']}` is not available yet")
+        elif metric.get("type") == "rouge":
+            m.drop(path, "`rouge` is not available yet")
         elif metric.get("type") == "llm_judge" and not {"rubric", "rubric_path"} & metric.keys():
             reason = "the original did not judge; `type: llm_judge` needs a `rubric` and an `llm`"
             m.drop(path, reason)
@@ -131,7 +137,7 @@ def _kind(name: str, function: Any, *, has_evaluator: bool) -> str | None:
 def _scale(m: Migrator, name: str, metric: Section, path: Path) -> None:
     key = {"latency_ms": "threshold", "cost_usd": "budget_per_call"}.get(name)
     limit = metric.pop(key, None) if key else None
-    if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0:
+    if is_number(limit) and limit > 0:
         metric.setdefault("scale", {"good": 0, "bad": limit})
         m.say((*path, "scale"), f"was `{key}`")
 
@@ -156,10 +162,7 @@ def _unpriced(m: Migrator, metrics: Section, whole: Section) -> None:
 
 def _tells_price(whole: Section) -> bool:
     """Whether something says what a call costs: an answer, the table, or the file itself."""
-    api, prices = whole.get("api"), whole.get("prices")
-    api = api if isinstance(api, dict) else {}
-    response = api.get("response")
-    if isinstance(response, dict) and response.get("cost_field"):
-        return True
-    by_request = isinstance(prices, dict) and not prices.keys().isdisjoint(("http", "function"))
-    return str(api.get("kind")) in CHAT_KINDS or by_request
+    api = as_section(whole.get("api"))
+    by_answer = bool(as_section(api.get("response")).get("cost_field"))
+    by_request = not as_section(whole.get("prices")).keys().isdisjoint(("http", "function"))
+    return by_answer or by_request or str(api.get("kind")) in CHAT_KINDS

@@ -1,7 +1,7 @@
-"""What the parts of a migration share: notes, comments, and lenient reading."""
+"""Notes, comments and lenient reading of a migration."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from convergence_core.config.schema import known_keys, sections_at
 
@@ -37,15 +37,20 @@ class Migrator:
             self.drop((*path, key), "the original did not read it")
         return {key: value for key, value in old.items() if value is not None}
 
-    def clamp(self, holder: Section, path: Path, low: float, high: float) -> None:
-        """Bring a number within what is allowed."""
-        value = number(holder.get(path[-1]))
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return
-        holder[path[-1]] = value
-        if not low <= value <= high:
-            holder[path[-1]] = min(max(value, low), high)
-            self.say(path, f"was {value}, which is outside of {low} to {high}")
+    def clamp(self, holder: Section, path: Path, **ranges: tuple[float, float]) -> None:
+        """Bring the numbers of a section at ``path`` within what is allowed."""
+        for key, (low, high) in ranges.items():
+            value = number(holder.get(key))
+            if not is_number(value):
+                continue
+            holder[key] = min(max(value, low), high)
+            if holder[key] != value:
+                self.say((*path, key), f"was {value}, which is outside of {low} to {high}")
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def number(value: Any) -> Any:
@@ -62,5 +67,9 @@ def number(value: Any) -> Any:
 
 def take(holder: Section, key: str) -> Section:
     """Remove and return a subsection; an empty one when there is none."""
-    value = holder.pop(key, None)
+    return as_section(holder.pop(key, None))
+
+
+def as_section(value: Any) -> Section:
+    """Return a mapping; an empty one for everything else."""
     return value if isinstance(value, dict) else {}

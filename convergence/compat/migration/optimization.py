@@ -1,4 +1,4 @@
-"""Migrates ``optimization`` and ``output``."""
+"""Migration of ``optimization`` and ``output``."""
 
 from typing import Any, get_args
 
@@ -45,23 +45,20 @@ def _mab(m: Migrator, old: Section) -> Section:
     if new.get("strategy", "thompson_sampling") != "thompson_sampling":
         del new["strategy"]
         m.drop((*path, "strategy"), "the original had Thompson sampling only, too")
-    m.clamp(new, (*path, "exploration_rate"), 0, 1)
-    m.clamp(new, (*path, "confidence_level"), 0.51, 0.999)
+    m.clamp(new, path, exploration_rate=(0, 1), confidence_level=(0.51, 0.999))
     return new
 
 
 def _evolution(m: Migrator, old: Section, *, has_elite: bool) -> Section:
     path: Path = ("optimization", "evolution")
     new = m.keep_known(old, path)
-    m.clamp(new, (*path, "population_size"), 2, 10_000)
-    m.clamp(new, (*path, "generations"), 1, 100_000)
-    for key in ("mutation_rate", "crossover_rate"):
-        m.clamp(new, (*path, key), 0, 1)
+    m.clamp(new, path, population_size=(2, 10_000), generations=(1, 100_000))
+    m.clamp(new, path, mutation_rate=(0, 1), crossover_rate=(0, 1))
     size = new.get("population_size", 20)
     if has_elite and isinstance(size, int) and size <= 2:
         new.setdefault("elite_size", 1)
     if isinstance(size, int):
-        m.clamp(new, (*path, "elite_size"), 0, size - 1)
+        m.clamp(new, path, elite_size=(0, size - 1))
     return new
 
 
@@ -73,12 +70,10 @@ def _execution(m: Migrator, old: Section) -> Section:
         m.drop((*path, "experiments_per_generation"), reason)
     stopping = take(old, "early_stopping")
     new = m.keep_known(old, path)
-    m.clamp(new, (*path, "parallel_workers"), 1, 512)
-    m.clamp(new, (*path, "max_retries"), 0, 20)
+    m.clamp(new, path, parallel_workers=(1, 512), max_retries=(0, 20))
     below = (*path, "early_stopping")
     stopping = m.keep_known(stopping, below)
-    m.clamp(stopping, (*below, "patience"), 1, 100_000)
-    m.clamp(stopping, (*below, "min_improvement"), 0, 1)
+    m.clamp(stopping, below, patience=(1, 100_000), min_improvement=(0, 1))
     return new | ({"early_stopping": stopping} if stopping else {})
 
 

@@ -1,9 +1,9 @@
-"""Migrates ``search_space``."""
+"""Migration of ``search_space``."""
 
 import re
-from typing import Any, TypeGuard
+from typing import Any
 
-from convergence.compat.migration.migrator import Migrator, Path, Section, number
+from convergence.compat.migration.migrator import Migrator, Path, Section, is_number, number
 
 
 def migrate_search_space(m: Migrator, old: Section, _whole: Section) -> Section:
@@ -76,16 +76,12 @@ def _range(m: Migrator, old: Section, path: Path) -> Section:
     if was_discrete and not is_whole:
         m.say(path, "has bounds or a step that are no whole numbers, so it is a `float`")
         step = new.setdefault("step", 1)
-    if not (_is_number(low) and _is_number(high)):
+    if not (is_number(low) and is_number(high)):
         return new
     if low == high:
         m.say(path, "could take one value only")
         return {"type": "categorical", "choices": [low]}
-    if step is not None and not (_is_number(step) and 0 < step <= abs(high - low)):
+    if step is not None and not (is_number(step) and 0 < step <= abs(high - low)):
         del new["step"]
         m.drop((*path, "step"), f"{step} is not between 0 and the range")
     return new
-
-
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)

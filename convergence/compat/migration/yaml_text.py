@@ -1,4 +1,4 @@
-"""Writes plain data as YAML with comments, so that both YAML 1.1 and 1.2 read the same values."""
+"""YAML with comments, which YAML 1.1 and 1.2 read alike."""
 
 import json
 import re
