@@ -30,7 +30,8 @@ import httpx
 
 from benchmarks.answering import response, serve, serving
 from benchmarks.machine import describe_machine
-from convergence_core.budget.limits import Budget, Limits
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Limits
 from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
 from tasks.calls.call_keys import Epoch

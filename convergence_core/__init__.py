@@ -1,4 +1,4 @@
-"""What The Convergence decides: data in, decisions out.
+"""The deciding core: data in, decisions out, no I/O.
 
 Nothing here knows Prefect, a network or a clock. ``tasks.store`` is the only
 room that touches a disk; generators of random numbers come from the caller.

@@ -1,4 +1,4 @@
-"""What a verdict takes for granted, in one wording for every place that shows one.
+"""Assumptions of verdicts, in one wording for every surface.
 
 A bet is fair only if the mean of the next reward, given those already seen, is the arm's own.
 """

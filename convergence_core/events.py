@@ -1,4 +1,4 @@
-"""What a run tells its listeners while it goes on (progress bars, notebooks, logs)."""
+"""Events of a run for its listeners: progress bars, notebooks, logs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

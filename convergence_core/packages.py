@@ -1,4 +1,4 @@
-"""Whether the packages that run are ours: a guard against other packages of the same name.
+"""Guard against other distributions' packages of our names.
 
 ``tasks`` and ``flows`` are everyday names, and the distribution that this one follows also
 installs a ``convergence``. An installer lets the later distribution overwrite files silently and

@@ -1,4 +1,4 @@
-"""The nouns that travel between rooms: frozen, slotted, keyword-only.
+"""Records that travel between rooms: frozen, slotted, keyword-only.
 
 Words are those of ``docs/glossary.md``. Times are microseconds since the Unix epoch, money is
 US dollars, ``None`` means unknown and never zero.

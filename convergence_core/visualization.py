@@ -1,4 +1,4 @@
-"""Plots that a report can have, by name; apart from the models, which take a tenth of a second to import."""
+"""Names of a report's plots, apart from the models, which import slowly."""
 
 import json
 from typing import Final, Literal, TypeAlias, get_args

@@ -21,7 +21,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from convergence_core.budget.limits import Limits
+from convergence_core.budget.terms import Limits
 from convergence_core.events import RunNotice
 from convergence_core.result import RunResult
 from tasks.notify.system_events import budget_events

@@ -1,1 +1,1 @@
-"""The commands. Modules here import what they need when a command runs, so that help is quick."""
+"""Commands; each imports what it needs when it runs, so that help is quick."""

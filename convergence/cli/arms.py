@@ -1,4 +1,4 @@
-"""``arms`` and ``fold``: arms on offer to requests, and the export of runtime decisions."""
+"""``arms`` and ``fold``: arms on offer, and the export of runtime decisions."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""``promote``, ``rollback``, ``gates``: the champion, and the evidence of the gates."""
+"""``promote``, ``rollback``, ``gates``: the champion and the gates' evidence."""
 
 import sys
 from collections.abc import Callable

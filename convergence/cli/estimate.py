@@ -1,4 +1,4 @@
-"""``estimate``, and ``optimize --dry-run``: what a run would cost. Nothing is called."""
+"""``estimate``, and ``optimize --dry-run``: cost estimates without a call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -62,7 +62,7 @@ def show_estimate(
 
 def _show(found: "RunEstimate") -> None:
     console.answer(f"\n{found.system}: nothing was called.", style="bold")
-    from convergence_core.budget import dollars  # noqa: PLC0415 - with the answer only
+    from convergence_core.budget.terms import dollars  # noqa: PLC0415 - with the answer only
 
     columns: dict[str, Callable[[RoleEstimate], str]] = {
         "role": lambda role: role.role,

@@ -1,4 +1,4 @@
-"""``mock``: a stand-in for providers, so that any configuration runs without a key."""
+"""``mock``: a stand-in for providers, for runs without a key."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""``up``, ``deploy``, ``down``, ``doctor`` and ``version``: services and this machine."""
+"""``up``, ``deploy``, ``down``, ``doctor``, ``version``: services, this machine."""
 
 import contextlib
 import re

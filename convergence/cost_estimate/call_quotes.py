@@ -1,4 +1,4 @@
-"""Quotes of single calls: by earlier calls where there are any, else by their request.
+"""Quotes of single calls, by earlier calls or by their requests.
 
 Of a request that was never sent, 4 bytes are expected to make a token, and 6 at most on
 average; half of the longest answer is expected, and none at least. The most is what the budget
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
-from convergence_core.budget import Price, prompt_bound, provider_of
-from convergence_core.budget.bounds import TOKENS_PER_REQUEST
+from convergence_core.budget.bounds import TOKENS_PER_REQUEST, prompt_bound
+from convergence_core.budget.prices import Price, provider_of
 from convergence_core.config import MetricConfig
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import CandidateFault

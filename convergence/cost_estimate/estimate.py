@@ -25,7 +25,7 @@ from convergence.cost_estimate.call_quotes import (
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
 from convergence.cost_estimate.rlp_quotes import thought_roles
 from convergence.cost_estimate.run_forecast import Forecast, forecast
-from convergence_core.budget import dollars
+from convergence_core.budget.terms import dollars
 from convergence_core.config import Configuration, MetricConfig
 from convergence_core.ports import Target
 

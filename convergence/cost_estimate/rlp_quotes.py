@@ -24,7 +24,8 @@ from convergence.cost_estimate.call_quotes import (
 )
 from convergence.cost_estimate.ranges import Range, over
 from convergence.cost_estimate.run_forecast import Forecast
-from convergence_core.budget import Price, prompt_bound
+from convergence_core.budget.bounds import prompt_bound
+from convergence_core.budget.prices import Price
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json
 from convergence_core.rlp.bins import N_BINS, TENTHS

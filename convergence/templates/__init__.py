@@ -1,4 +1,4 @@
-"""The examples that ``convergence init`` writes."""
+"""Examples that ``convergence init`` writes."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How many tokens a prompt can have at most, known before anyone counts them.
+"""Bounds on the tokens of a prompt, before anyone counts them.
 
 A byte-level BPE starts from single bytes and only ever joins them, and SentencePiece falls back to
 bytes for what it does not know: neither makes more tokens than the text has bytes (Sennrich et al.

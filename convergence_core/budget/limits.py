@@ -1,4 +1,4 @@
-"""What may still be spent: reserve the worst case before a call, settle what it cost after.
+"""Budget of a run: worst cases reserved before calls, costs settled after.
 
 A reservation is granted only while everything settled and everything reserved fits the limit
 together. A call costs at most what it reserved, so no order in which parallel calls begin and end
@@ -13,14 +13,22 @@ import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from convergence_core.budget.phrases import LimitName, dollars, shown, written
-from convergence_core.budget.terms import Exhausted, Grant, Limits, Reservation, Spent, Wait
+from convergence_core.budget.terms import (
+    Exhausted,
+    Grant,
+    LimitName,
+    Limits,
+    Reservation,
+    Spent,
+    Wait,
+    dollars,
+    shown,
+    written,
+)
 from convergence_core.ports import WorstCase
 
-__all__ = ["Budget", "Exhausted", "Grant", "Limits", "Reservation", "Spent", "Wait"]
-
 WARN_AT = (0.5, 0.8)
-"""Shares of a limit that are told when they are crossed."""
+"""Shares of a limit that are reported when they are crossed."""
 
 _PICO = 1_000_000_000_000
 
@@ -43,7 +51,7 @@ class Budget:
         before = spent or Spent()
         self.limits = limits
         self.kept = (0.0, 0)
-        """What is kept back for later, as ``keep_back`` was told."""
+        """What is kept back for later: the arguments of ``keep_back``."""
         self._lock = nullcontext() if lock is None else lock
         self._pico = round(before.usd * _PICO)
         self._calls = before.calls
@@ -60,9 +68,9 @@ class Budget:
         self._max_pico = None if limits.max_usd is None else round(limits.max_usd * _PICO)
         self._open = limits
         """What may be spent now: the limits, less what is kept back."""
-        self._told = {
+        self._warned = {
             name: [share for share in WARN_AT if _is_crossed(share, used, limit)]
-            for name, used, limit in self._uses()
+            for name, (used, _, limit) in self._uses().items()
         }
 
     def start(self, now_s: float) -> None:
@@ -227,17 +235,17 @@ class Budget:
     def warnings(self, now_s: float = 0.0) -> list[tuple[float, str]]:
         """Return share and line for each limit of which another share was crossed; each once.
 
-        Shares that were crossed before this part of the run began are not told again; of several
+        Shares that were crossed before this part of the run began are not reported again; of several
         crossed at once only the largest is.
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
             found = []
-            for name, used, limit in self._uses():
-                told = self._told[name]
-                crossed = [s for s in WARN_AT if s not in told and _is_crossed(s, used, limit)]
+            for name, (used, _, limit) in self._uses().items():
+                warned = self._warned[name]
+                crossed = [s for s in WARN_AT if s not in warned and _is_crossed(s, used, limit)]
                 if crossed:
-                    told.extend(crossed)
+                    warned.extend(crossed)
                     key, amount = written(name, limit), shown(name, used)
                     share = max(crossed)
                     found.append((share, f"{share:.0%} of {key} is spent: {amount}."))
@@ -263,104 +271,80 @@ class Budget:
     def _seconds(self) -> float:
         return self._seconds_before + self._now_s - self._started_s
 
-    def _uses(self) -> list[tuple[LimitName, float, float]]:
-        """Return each limit that is set: its key, what is spent, and how much may be."""
-        limits = self.limits
-        uses: list[tuple[LimitName, float, float | None]] = [
-            ("max_usd", self._pico / _PICO, limits.max_usd),
-            ("max_calls", self._calls, limits.max_calls),
-            ("max_tokens", self._tokens, limits.max_tokens),
-            (
-                "max_minutes",
-                self._seconds() / 60,
-                _minutes(limits.max_seconds),
-            ),
-        ]
-        return [(name, used, limit) for name, used, limit in uses if limit is not None]
+    def _uses(self) -> dict[LimitName, tuple[float, float, float]]:
+        """Return for each limit that is set: what is spent, what may be now, and what in all."""
+        now, all_ = self._open, self.limits
+        uses: dict[LimitName, tuple[float, float | None, float | None]] = {
+            "max_usd": (self._pico / _PICO, now.max_usd, all_.max_usd),
+            "max_calls": (self._calls, now.max_calls, all_.max_calls),
+            "max_tokens": (self._tokens, now.max_tokens, all_.max_tokens),
+            "max_minutes": (self._seconds() / 60, now.max_minutes, all_.max_minutes),
+        }
+        return {
+            name: (used, left, limit)
+            for name, (used, left, limit) in uses.items()
+            if left is not None and limit is not None
+        }
 
     def _refuse_time(self) -> Exhausted | None:
         limit = self._open.max_seconds
         if limit is None or self._seconds() < limit:
             return None
-        used = shown("max_minutes", self._seconds() / 60)
-        reason = f"{self._told_limit('max_minutes')} is over: {used} of work. {_go_on('minutes')}"
-        return Exhausted(limit="max_minutes", reason=reason)
+        return self._exhausted("max_minutes", "{limit} is over: {used} of work. {go_on}")
 
     def _refuse_call(self) -> Exhausted | None:
         limit = self._open.max_calls
         if limit is None or self._calls < limit:
             return None
-        used = shown("max_calls", self._calls)
-        reason = (
-            f"{self._told_limit('max_calls')} is spent: {used}, retries included. "
-            f"{_go_on('calls')}"
-        )
-        return Exhausted(limit="max_calls", reason=reason)
+        return self._exhausted("max_calls", "{limit} is spent: {used}, retries included. {go_on}")
 
     def _refuse_tokens(self, worst: int | None) -> Exhausted | None:
         limit = self._open.max_tokens
-        if limit is None:
+        if limit is None or (worst is not None and self._tokens + worst <= limit):
             return None
-        key = self._told_limit("max_tokens")
         if worst is None:
             reason = (
-                f"{key} needs a bound of every call, but this one's length "
-                "is unknown: set `max_tokens` of the request (a chat), or remove the limit."
+                "{limit} needs a bound of every call, but this one's length is unknown: set "
+                "`max_tokens` of the request (a chat), or remove the limit."
             )
-            return Exhausted(limit="max_tokens", reason=reason, is_unknown=True)
-        if self._tokens + worst <= limit:
-            return None
-        used = shown("max_tokens", self._tokens)
-        reason = (
-            f"{key} is spent: {used} used or reserved, and the next call "
-            f"may use up to {worst:,}. {_go_on('tokens')}"
-        )
-        return Exhausted(limit="max_tokens", reason=reason)
+            return self._exhausted("max_tokens", reason, is_unknown=True)
+        reason = "{limit} is spent: {used} used or reserved, and the next call may use up to {more}. {go_on}"
+        return self._exhausted("max_tokens", reason, more=f"{worst:,}")
 
     def _refuse_money(self, worst: int | None) -> Exhausted | None:
         most = self._max_pico
-        if most is None:
+        if most is None or (worst is not None and self._pico + worst <= most):
             return None
-        key = self._told_limit("max_usd")
         if worst is None:
             if self.limits.allow_unknown_prices:
                 return None
             reason = (
-                f"price unknown, but {key} needs the price of every call. Name it under `prices:` "
+                "price unknown, but {limit} needs the price of every call. Name it under `prices:` "
                 "and set `max_tokens` of the request, or write `allow_unknown_prices: true`."
             )
-            return Exhausted(limit="max_usd", reason=reason, is_unknown=True)
-        if self._pico + worst <= most:
-            return None
-        paid, next_call = shown("max_usd", self._pico / _PICO), dollars(worst / _PICO)
+            return self._exhausted("max_usd", reason, is_unknown=True)
+        reason = (
+            "{limit} is spent: {used} paid or reserved, and the next call may cost up to {more}. "
+            "{go_on}"
+        )
         if worst > most:
             reason = (
-                f"{key} is less than one call may cost: {next_call}. "
-                "Raise it, or lower `max_tokens` of the request."
+                "{limit} is less than one call may cost: {more}. Raise it, or lower `max_tokens` of "
+                "the request."
             )
-        else:
-            reason = (
-                f"{key} is spent: {paid} paid or reserved, and the next call may cost up to "
-                f"{next_call}. {_go_on('usd')}"
-            )
-        return Exhausted(limit="max_usd", reason=reason)
+        return self._exhausted("max_usd", reason, more=dollars(worst / _PICO))
 
-    def _told_limit(self, name: LimitName) -> str:
-        """Return a limit as it is written, and what is kept back of it."""
-        limits, now = self.limits, self._open
-        ends: dict[LimitName, tuple[float | None, float | None]] = {
-            "max_usd": (limits.max_usd, now.max_usd),
-            "max_calls": (limits.max_calls, now.max_calls),
-            "max_tokens": (limits.max_tokens, now.max_tokens),
-            "max_minutes": (_minutes(limits.max_seconds), _minutes(now.max_seconds)),
-        }
-        limit, left = ends[name]
-        assert limit is not None and left is not None  # noqa: S101, PT018 - only of limits that are set
-        if left >= limit:
-            return written(name, limit)
-        return (
-            f"{written(name, limit)}, {shown(name, limit - left)} of it kept for the final look,"
-        )
+    def _exhausted(
+        self, name: LimitName, reason: str, *, more: str = "", is_unknown: bool = False
+    ) -> Exhausted:
+        """Return a refusal in words: the limit as it is written, and what is spent of it."""
+        used, left, limit = self._uses()[name]
+        key = written(name, limit)
+        if left < limit:
+            key += f", {shown(name, limit - left)} of it kept for the final look,"
+        go_on = f"Raise it: `convergence resume --{name.replace('_', '-')} …`."
+        text = reason.format(limit=key, used=shown(name, used), more=more, go_on=go_on)
+        return Exhausted(limit=name, reason=text, is_unknown=is_unknown)
 
     def _waits_for(self, pico: int, tokens: int) -> LimitName | None:
         """Return the limit that the calls under way leave no room in."""
@@ -393,11 +377,3 @@ def _pico(usd: float | None) -> int | None:
     if usd is None or not math.isfinite(usd) or usd < 0:
         return None
     return round(usd * _PICO)
-
-
-def _go_on(unit: str) -> str:
-    return f"Raise it: `convergence resume --max-{unit} …`."
-
-
-def _minutes(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds / 60

@@ -1,4 +1,4 @@
-"""What tokens cost: a dated table of list prices, and the configuration's own prices over it.
+"""Prices of tokens: a dated table, and the configuration's own prices over it.
 
 cost = (uncached x input + cached x cached_input + written x cache_write + answer x output) / 10^6
 x batch factor + request, in US dollars. An unknown price or an unknown number of tokens makes the

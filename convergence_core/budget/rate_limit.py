@@ -1,4 +1,4 @@
-"""How fast an endpoint may be asked: calls at once, pauses, and when it is given up.
+"""Rate limits of an endpoint: calls at once, pauses, circuit breaker.
 
 * ``Aimd`` finds how many calls may be in flight: one more for each round that went well, half as
   many when the endpoint says it is too many (D.-M. Chiu, R. Jain, "Analysis of the Increase and

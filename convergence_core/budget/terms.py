@@ -1,14 +1,17 @@
-"""The terms of a budget: limits, what was spent, leave to make a call, and why there is none."""
+"""Terms of a budget: limits, spending, leave to make a call."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from convergence_core.budget.phrases import LimitName
 from convergence_core.ports import WorstCase
 
 if TYPE_CHECKING:
     from convergence_core.config.models import BudgetConfig
     from convergence_core.ports import CallTotals
+
+
+LimitName = Literal["max_usd", "max_calls", "max_tokens", "max_minutes"]
+"""Key under ``budget``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,11 @@ class Limits:
     """Of work; the time between a stop and its resume does not count."""
     allow_unknown_prices: bool = False
     """Whether calls of unknown price may be made under ``max_usd``; they count as nothing."""
+
+    @property
+    def max_minutes(self) -> float | None:
+        """``max_seconds`` in the unit of the configuration."""
+        return None if self.max_seconds is None else self.max_seconds / 60
 
     @classmethod
     def of(cls, config: "BudgetConfig") -> Self:
@@ -107,3 +115,30 @@ class Exhausted:
     """Limit, what is spent, what this call may cost, and what to do; for people."""
     is_unknown: bool = False
     """Whether the call is refused for its unknown price or length, whatever is left."""
+
+
+# -- words
+
+
+def dollars(usd: float) -> str:
+    """Return an amount of money for people: four decimals, or two digits of small amounts."""
+    if usd == 0 or abs(usd) >= 0.001:
+        return f"${usd:,.4f}"
+    decimals = 4
+    while decimals < 12 and abs(usd) < 10.0 ** (1 - decimals):
+        decimals += 1
+    return f"${usd:.{decimals}f}"
+
+
+def written(name: LimitName, limit: float) -> str:
+    """Return a limit as it is written in the configuration."""
+    return f"budget.{name}={limit:.12g}"
+
+
+def shown(name: LimitName, used: float) -> str:
+    """Return what is spent of a limit, with its unit."""
+    if name == "max_usd":
+        return dollars(used)
+    if name == "max_minutes":
+        return f"{used:.1f} minutes"
+    return f"{used:,.0f} {name.removeprefix('max_')}"

@@ -1,4 +1,4 @@
-"""Rules of ``evaluation`` and ``llm``: cases, metrics, judges, and what computes them."""
+"""Rules of ``evaluation`` and ``llm``: cases, metrics and judges."""
 
 import re
 import warnings

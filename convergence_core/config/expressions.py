@@ -1,4 +1,4 @@
-"""Constraints between parameters, as text: ``min_tokens <= max_tokens``, ``a + b < 1``.
+"""Constraints between parameters: ``min_tokens <= max_tokens``, ``a + b < 1``.
 
 An expression is parsed by ``ast`` and walked over a white list: comparisons, ``and``, ``or``,
 ``not``, ``in``, the arithmetic ``+ - * / // %``, numbers, texts, booleans and parameter names.

@@ -1,4 +1,4 @@
-"""From text or mapping to ``Configuration``, or to an error with every problem at once."""
+"""Loader of a ``Configuration``, or of every problem at once."""
 
 import copy
 import datetime

@@ -1,4 +1,4 @@
-"""The whole configuration, and its sections on budget, storage, output and promotion."""
+"""The whole configuration, with budget, storage, output and promotion."""
 
 import json
 import re

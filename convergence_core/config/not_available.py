@@ -1,4 +1,4 @@
-"""Keys that are refused: what comes later, and what the original had and we replace.
+"""Table of refused keys: later features, and those of the-convergence 0.1.
 
 One table. A key in it is never ignored: it is refused with its reason and with what to write
 instead. ``unless`` holds the values that mean "off" and are therefore fine.

@@ -1,4 +1,4 @@
-"""Rules between keys, for a configuration whose types are right, and keys without effect."""
+"""Rules between keys of a configuration whose types are right."""
 
 import re
 from collections.abc import Iterator

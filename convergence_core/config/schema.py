@@ -1,4 +1,4 @@
-"""Tree of the models: sections by path, the reference of keys, and the JSON Schema.
+"""Tree of the models: sections by path, reference of keys, JSON Schema.
 
 Rules between keys are not in the schema; ``convergence validate`` knows them.
 """

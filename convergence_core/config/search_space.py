@@ -1,4 +1,4 @@
-"""``search_space``: the parameters, what they can take, and what must hold between them."""
+"""``search_space``: parameters, their values and their constraints."""
 
 from typing import Annotated, Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Estimates of candidates: their means on each kind of cells, and the gate's verdict.
+"""Estimates of candidates on each kind of cells, and the gate's verdict.
 
 Three kinds of estimates stand side by side and must not be confused:
 

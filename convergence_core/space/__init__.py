@@ -1,4 +1,4 @@
-"""The search space: parameters, conditions, constraints, identity, and places in the unit cube."""
+"""Search space: parameters, conditions, constraints and identity."""
 
 from convergence_core.space.parameters import Choice, Float, Integer, Parameter, When, same_value
 from convergence_core.space.space import Space

@@ -1,4 +1,4 @@
-"""From the configuration's section ``search_space`` to a ``Space``.
+"""Builder of the ``Space`` of a configuration.
 
 The configuration checks its own rules with file and line; what is checked here are the
 invariants of the space, and what only the content of text files can show.
@@ -39,14 +39,8 @@ def build_space(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
         try:
             parameters[name] = _parameter(parameter, _when(parameter, cfg, texts), texts)
         except ValueError as error:
-            problems.append(
-                Problem(
-                    key=f"search_space.parameters.{name}",
-                    rule=str(error),
-                    value="",
-                    fix="Correct the parameter.",
-                )
-            )
+            key, fix = f"search_space.parameters.{name}", "Correct the parameter."
+            problems.append(Problem(key=key, rule=str(error), fix=fix))
     constraints: list[Expression] = []
     for i, text in enumerate(cfg.constraints):
         try:
@@ -70,22 +64,14 @@ def build_space(cfg: SearchSpaceConfig, texts: Mapping[str, str]) -> Space:
 def _parameter(cfg: ParameterConfig, when: When, texts: Mapping[str, str]) -> Parameter:
     match cfg:
         case FloatParam():
+            scale, step = cfg.log, cfg.step
             return Float(
-                min=cfg.min,
-                max=cfg.max,
-                log=cfg.log,
-                step=cfg.step,
-                default=cfg.default,
-                when=when,
+                min=cfg.min, max=cfg.max, log=scale, step=step, default=cfg.default, when=when
             )
         case IntParam():
+            low, high, step = cfg.min, cfg.max, cfg.step or 1
             return Integer(
-                min=cfg.min,
-                max=cfg.max,
-                log=cfg.log,
-                step=cfg.step or 1,
-                default=cfg.default,
-                when=when,
+                min=low, max=high, log=cfg.log, step=step, default=cfg.default, when=when
             )
         case CategoricalParam():
             choices = tuple(_plain(choice) for choice in cfg.choices)

@@ -1,4 +1,4 @@
-"""One dimension of the search space: which values it has, and where they lie on [0, 1].
+"""Parameters of the search space: their values, and the place of each on [0, 1].
 
 Every value has one canonical form, so equal points have equal identities: numbers are clipped to
 their bounds, snapped to the steps counted from ``min`` and rounded to a resolution far below any
@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from convergence_core.records import Json, ParamValue
+from convergence_core.records import ParamValue
 
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
@@ -80,10 +80,6 @@ class Parameter(Protocol):
 
     def show(self, value: ParamValue) -> str:
         """Return a value as people read it in a label."""
-        ...
-
-    def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions."""
         ...
 
 
@@ -188,17 +184,6 @@ class Float:
         """Return four significant digits."""
         return f"{float(value):.4g}"
 
-    def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions."""
-        return {
-            "type": self.kind,
-            "min": self.min,
-            "max": self.max,
-            "log": self.log,
-            "step": self.step,
-            "default": self.default,
-        }
-
     def _raw(self, unit: float) -> float:
         unit = min(1.0, max(0.0, float(unit)))
         if unit == 1.0:
@@ -301,17 +286,6 @@ class Integer:
         """Return the digits."""
         return str(value)
 
-    def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions."""
-        return {
-            "type": self.kind,
-            "min": self.min,
-            "max": self.max,
-            "log": self.log,
-            "step": self.step,
-            "default": self.default,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -388,11 +362,6 @@ class Choice:
         """Return the middle of the choice's bin."""
         return (self.index(value) + 0.5) / self.n_bins
 
-    @property
-    def inactive_unit(self) -> float:
-        """Middle of the bin for "not active"."""
-        return (self.n_bins - 0.5) / self.n_bins
-
     def from_unit(self, unit: float) -> ParamValue:
         """Return the choice in whose bin a place lies; the last for the bin "not active"."""
         unit = min(1.0, max(0.0, float(unit)))
@@ -418,15 +387,6 @@ class Choice:
     def spelling(self, value: ParamValue) -> ParamValue:
         """Return a value as the configuration spells it: for texts the variant, else itself."""
         return self.names[self.index(value)] if self.names else value
-
-    def to_json(self) -> dict[str, Json]:
-        """Describe the parameter, without its conditions; texts by their names."""
-        default = None if self.default is None else self.spelling(self.default)
-        return {
-            "type": self.kind,
-            "choices": list(self.names or self.choices),
-            "default": default,
-        }
 
     def _variant(self, index: int) -> str:
         name = self.names[index]

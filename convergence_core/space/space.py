@@ -1,4 +1,4 @@
-"""The search space: which points there are, which of them are one, and where they lie.
+"""Search space: its points, their identity, and the constraints between them.
 
 A point is the mapping of its *active* parameters to canonical values. ``candidate`` is the one
 door through which points become candidates: it drops inactive parameters, clips, snaps and
@@ -16,7 +16,6 @@ from convergence_core.config.expressions import Expression
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import (
     Candidate,
-    Json,
     Origin,
     Params,
     ParamValue,
@@ -61,11 +60,11 @@ class Space:
         problems = [
             *self._condition_problems(),
             *(
-                _problem(
-                    f"search_space.constraints[{i}]",
-                    f"must use parameters of the space, not `{name}`",
-                    str(constraint),
-                    f"Known are: {', '.join(self.parameters)}.",
+                Problem(
+                    key=f"search_space.constraints[{i}]",
+                    rule=f"must use parameters of the space, not `{name}`",
+                    value=str(constraint),
+                    fix=f"Known are: {', '.join(self.parameters)}.",
                 )
                 for i, constraint in enumerate(self.constraints)
                 for name in sorted(constraint.names - self.parameters.keys())
@@ -74,14 +73,10 @@ class Space:
         order = self._topological_order()
         circle = [name for name in self.parameters if name not in order]
         if circle and not problems:
-            problems.append(
-                _problem(
-                    f"search_space.parameters.{circle[0]}.when",
-                    "must not depend on itself by way of other conditions",
-                    ", ".join(circle),
-                    "Remove one of the conditions of the circle.",
-                )
-            )
+            key = f"search_space.parameters.{circle[0]}.when"
+            rule = "must not depend on itself by way of other conditions"
+            fix = "Remove one of the conditions of the circle."
+            problems.append(Problem(key=key, rule=rule, value=", ".join(circle), fix=fix))
         if problems:
             raise ConfigurationError(problems)
         object.__setattr__(self, "_order", order)
@@ -181,15 +176,11 @@ class Space:
                 point = self.complete({}, rng)
                 if self.satisfied(point):
                     return point
-        raise ConfigurationError(
-            [
-                _problem(
-                    "search_space.constraints",
-                    "must leave points to search, and none was found",
-                    "; ".join(str(constraint) for constraint in self.constraints),
-                    "Loosen a constraint, or narrow the parameters to where it holds.",
-                )
-            ]
+        raise ConfigurationError.of(
+            "search_space.constraints",
+            "must leave points to search, and none was found",
+            "Loosen a constraint, or narrow the parameters to where it holds.",
+            value="; ".join(str(constraint) for constraint in self.constraints),
         )
 
     def baseline(self) -> dict[str, ParamValue] | None:
@@ -215,7 +206,8 @@ class Space:
             if name not in self.parameters:
                 near = difflib.get_close_matches(name, list(self.parameters), n=1)
                 fix = f"Did you mean `{near[0]}`?" if near else "Remove it."
-                problems.append(_problem(name, "must be a parameter of the space", "", fix))
+                rule = "must be a parameter of the space"
+                problems.append(Problem(key=name, rule=rule, fix=fix))
         known: dict[str, ParamValue] = {}
         for name in self._order:
             problem = self._value_problem(name, params, known)
@@ -225,11 +217,11 @@ class Space:
             return problems
         spelled = self.spell(known)
         return [
-            _problem(
-                "",
-                "a constraint must hold",
-                self.label(known, n=len(known)),
-                f"Satisfy `{constraint}`.",
+            Problem(
+                key="",
+                rule="a constraint must hold",
+                value=self.label(known, n=len(known)),
+                fix=f"Satisfy `{constraint}`.",
             )
             for constraint in self.constraints
             if not constraint.evaluate(spelled)
@@ -238,57 +230,22 @@ class Space:
     def _value_problem(
         self, name: str, params: Mapping[str, object], known: dict[str, ParamValue]
     ) -> Problem | None:
-        """Return what is wrong with one value; a right one is added to ``known``."""
+        """Return the rule that one value breaks; a right value is added to ``known``."""
         active = self.is_active(name, known)
+        parameter, value = self.parameters[name], ""
         if name not in params:
-            return _problem(name, "must have a value", "", "Add it.") if active else None
-        if not active:
-            return _problem(
-                name, "must be absent here, for its conditions do not hold", "", "Remove it."
-            )
-        parameter = self.parameters[name]
-        rule = parameter.problem(params[name])
-        if rule is not None:
-            return _problem(name, rule, str(params[name])[:60], "Write a value that it can take.")
-        known[name] = parameter.canonical(params[name])
-        return None
-
-    # -- places ------------------------------------------------------------------------------
-
-    @property
-    def n_dims(self) -> int:
-        """Numbers in an encoded point: one per parameter, in the order of the configuration."""
-        return len(self.parameters)
-
-    def encode(self, params: Params) -> np.ndarray:
-        """Return where a canonical point lies in the unit cube, (n_dims,).
-
-        An inactive number lies at .5, an inactive choice in a bin of its own.
-        """
-        return np.array(
-            [
-                parameter.to_unit(params[name]) if name in params else _inactive(parameter)
-                for name, parameter in self.parameters.items()
-            ],
-            dtype=np.float64,
-        )
-
-    def decode(self, place: np.ndarray) -> dict[str, ParamValue]:
-        """Return the point at a place of the unit cube; ``decode(encode(p)) == p``.
-
-        Raises:
-            ValueError: the array is not of shape (n_dims,).
-        """
-        if place.shape != (self.n_dims,):
-            raise ValueError(
-                f"place must have shape (n_dims,)=({self.n_dims},), not {place.shape}"
-            )
-        return self.canonical(
-            {
-                name: parameter.from_unit(float(unit))
-                for (name, parameter), unit in zip(self.parameters.items(), place, strict=True)
-            }
-        )
+            if not active:
+                return None
+            rule, fix = "must have a value", "Add it."
+        elif not active:
+            rule, fix = "must be absent here, for its conditions do not hold", "Remove it."
+        else:
+            broken = parameter.problem(params[name])
+            if broken is None:
+                known[name] = parameter.canonical(params[name])
+                return None
+            rule, fix, value = broken, "Write a value that it can take.", str(params[name])[:60]
+        return Problem(key=name, rule=rule, value=value, fix=fix)
 
     # -- counting ----------------------------------------------------------------------------
 
@@ -378,27 +335,11 @@ class Space:
                         found.setdefault(name, {})[shown] = value
         return found
 
-    def to_json(self) -> Json:
-        """Describe the space; texts by their names."""
-        return {
-            "parameters": {
-                name: {**parameter.to_json(), "when": self._spelled_when(parameter)}
-                for name, parameter in self.parameters.items()
-            },
-            "constraints": [str(constraint) for constraint in self.constraints],
-        }
-
     # -- inside ------------------------------------------------------------------------------
 
     def _spelling(self, name: str, value: ParamValue) -> ParamValue:
         parameter = self.parameters[name]
         return parameter.spelling(value) if isinstance(parameter, Choice) else value
-
-    def _spelled_when(self, parameter: Parameter) -> Json:
-        return {
-            other: [self._spelling(other, value) for value in values]
-            for other, values in parameter.when
-        }
 
     def _condition_problems(self) -> Iterator[Problem]:
         for name, parameter in self.parameters.items():
@@ -406,13 +347,14 @@ class Space:
                 key = f"search_space.parameters.{name}.when.{other}"
                 if other not in self.parameters:
                     fix = f"Known are: {', '.join(self.parameters)}."
-                    yield _problem(key, "must name a parameter of the space", other, fix)
+                    rule = "must name a parameter of the space"
+                    yield Problem(key=key, rule=rule, value=other, fix=fix)
                     continue
                 for value in values:
-                    rule = self.parameters[other].problem(value)
-                    if rule is not None:
+                    broken = self.parameters[other].problem(value)
+                    if broken is not None:
                         fix = f"Write a value that `{other}` can take."
-                        yield _problem(key, rule, str(value)[:60], fix)
+                        yield Problem(key=key, rule=broken, value=str(value)[:60], fix=fix)
 
     def _topological_order(self) -> tuple[str, ...]:
         """Return names after those they depend on; names of a circle are left out."""
@@ -428,20 +370,12 @@ class Space:
         return tuple(order)
 
 
-def _inactive(parameter: Parameter) -> float:
-    return parameter.inactive_unit if isinstance(parameter, Choice) else 0.5
-
-
 def _first(parameter: Parameter) -> ParamValue:
     return parameter.from_unit(0.0 if isinstance(parameter, Choice) else 0.5)
 
 
 def _id_of(point: Params) -> str:
     return sha256_hex(canonical_json(dict(point)))[:16]
-
-
-def _problem(key: str, rule: str, value: str, fix: str) -> Problem:
-    return Problem(key=key, rule=rule, value=value, fix=fix)
 
 
 def _named(parameter: Parameter, value: ParamValue) -> str:

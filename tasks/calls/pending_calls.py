@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
-from convergence_core.budget.limits import Exhausted, Reservation
+from convergence_core.budget.terms import Exhausted, Reservation
 from convergence_core.errors import EvaluationFault, EvaluatorFault, InfrastructureFault
 from convergence_core.ports import CallIntent
 from convergence_core.records import Cell, Json, Reply, canonical_json, sha256_hex

@@ -1,4 +1,4 @@
-"""What is written about a run: its result, the result files, plots and tables.
+"""Reports of a run: sections, tables, plots and result files.
 
 Import from the modules: a report of a stored result needs neither the posterior nor plots.
 """

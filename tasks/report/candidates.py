@@ -1,4 +1,4 @@
-"""Reports of single candidates: re-estimation, estimates of the search, leaderboard row."""
+"""Reports of single candidates: re-estimation, search, leaderboard row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Raw results as files in the shapes of version 0.1: every candidate and every evaluation.
+"""Raw results in the files of version 0.1: candidates and evaluations.
 
 ``score`` of a candidate is its posterior mean reward, as in the report: candidates were asked
 different cases, so the plain means of the rows beside it, ``raw_mean_reward`` and those of metrics

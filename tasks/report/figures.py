@@ -1,4 +1,4 @@
-"""Figures without side effects: matplotlib is imported late, quietly, and left as it was.
+"""Figures without side effects on matplotlib or on the caller.
 
 SVG figures carry no colours of their own but the page's CSS variables, so that one picture serves
 light and dark; bitmaps are light. The same figure gives the same bytes on every machine with the

@@ -1,10 +1,9 @@
-"""Tables of a report that stand alone, too: leaderboard, costs, spending and cells."""
+"""Tables of a report that also stand alone: leaderboard, costs, cells."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from convergence_core.budget.limits import Limits, Spent
-from convergence_core.budget.phrases import LimitName, shown, written
+from convergence_core.budget.terms import LimitName, Limits, Spent, shown, written
 from convergence_core.ports import Store
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult
 from tasks.report import phrases
@@ -138,12 +137,11 @@ def spending(result: RunResult, limits: Limits, spent: Spent) -> list[Block]:
         limits: what it may spend.
         spent: what its journal knows.
     """
-    minutes = None if limits.max_seconds is None else limits.max_seconds / 60
     uses: list[tuple[LimitName, float, float | None]] = [
         ("max_usd", spent.usd, limits.max_usd),
         ("max_calls", spent.calls, limits.max_calls),
         ("max_tokens", spent.tokens, limits.max_tokens),
-        ("max_minutes", spent.seconds / 60, minutes),
+        ("max_minutes", spent.seconds / 60, limits.max_minutes),
     ]
     columns = {
         "what": lambda use: use[0].removeprefix("max_").replace("usd", "money"),

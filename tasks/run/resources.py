@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
 from uuid import uuid4
 
-from convergence_core.budget.limits import Budget, Limits, Spent
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Limits, Spent
 from convergence_core.events import CellEvaluated, Listener, RunNotice
 from convergence_core.ports import Journal, LostCall, RunRecord
 from convergence_core.records import Evaluation

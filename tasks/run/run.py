@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Literal, Self
 
-from convergence_core.budget.limits import Spent
+from convergence_core.budget.terms import Spent
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from convergence_core.budget.limits import Budget, Grant, Spent
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Grant, Spent
 from convergence_core.errors import WorkerLostError
 from convergence_core.events import BudgetWarned
 from convergence_core.ports import Journal

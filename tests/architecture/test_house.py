@@ -121,9 +121,8 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
 def is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether its signature is a command's, a flow's or a route's: options are parameters there."""
     text = " ".join(ast.unparse(one) for one in node.decorator_list)
-    return any(
-        word in text for word in (".command", "@app", "flow(", ".get(", ".post(", ".delete(")
-    )
+    words = (".command", "@app", "flow(", ".get(", ".post(", ".delete(")
+    return any(word in text for word in words) or "Annotated[" in ast.unparse(node.args)
 
 
 def n_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

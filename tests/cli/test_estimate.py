@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from convergence_core.budget import prompt_bound
+from convergence_core.budget.bounds import prompt_bound
 from convergence_core.ports import Row
 from tasks.calls.pending_calls import JUDGE_LANE, TARGET_LANE
 from tasks.inputs.environment import Environment

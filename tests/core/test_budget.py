@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from convergence_core.budget import Budget, Exhausted, Limits, Reservation, Spent, Wait, dollars
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Exhausted, Limits, Reservation, Spent, Wait, dollars
 from convergence_core.config.models import BudgetConfig
 from convergence_core.ports import CallTotals, WorstCase
 

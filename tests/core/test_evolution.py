@@ -52,7 +52,6 @@ def is_point(space: Space, params: Params) -> bool:
     return (
         space.validate(params) == []
         and space.canonical(params) == params
-        and space.decode(space.encode(params)) == params
         and list(params) == [name for name in space.parameters if name in params]
     )
 
@@ -158,7 +157,7 @@ def test_bounds_are_never_passed_and_do_not_attract(log):
     for _ in range(500):
         x = mutate(space, x, g, rate=1, step=2.5)
         assert low <= float(x["x"]) <= high
-        seen.append(space.encode(x)[0])
+        seen.append(space.parameters["x"].to_unit(x["x"]))
     assert stats.kstest(seen, "uniform").pvalue > 1e-3
 
 

@@ -159,7 +159,7 @@ def test_pools_can_be_joined_and_taken_from():
     last = both.take(np.array([len(both) - 1, 0]))
     assert keys(last.genes) == [keys(second.genes)[-1], keys(first.genes)[0]]
     assert last.parents.tolist() == [second.parents[-1].tolist(), [-1, -1]]
-    assert len(Pool.empty(bred.encoding.space.n_dims).join(first)) == len(first)
+    assert len(Pool.empty(len(bred.encoding.names)).join(first)) == len(first)
 
 
 # -- operators -----------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from convergence_core.budget import Price, PriceTable, prompt_bound, provider_of
+from convergence_core.budget.bounds import prompt_bound
+from convergence_core.budget.prices import Price, PriceTable, provider_of
 from convergence_core.config.models import PriceConfig
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import NO_USAGE, Json, Usage

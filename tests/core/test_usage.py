@@ -5,7 +5,8 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.budget import PriceTable, usage_of
+from convergence_core.budget.prices import PriceTable
+from convergence_core.budget.usage import usage_of
 from convergence_core.records import NO_USAGE, Json, Usage
 
 TABLE = PriceTable.from_mapping(

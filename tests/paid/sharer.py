@@ -6,7 +6,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from convergence_core.budget.limits import Budget, Limits
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Limits
 from convergence_core.objective.reward import RewardModel
 from convergence_core.records import Assignment, Cell
 from tasks.calls.call_keys import Epoch

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from convergence_core.budget.limits import Budget, Limits, Spent
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Limits, Spent
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
 from tasks.runners import base

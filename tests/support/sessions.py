@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from convergence_core.budget.limits import Budget, Limits, Spent
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Limits, Spent
 from convergence_core.config import CacheConfig
 from convergence_core.objective.reward import MetricRule, RewardModel
 from convergence_core.ports import Journal, Metric, Target, WorstCase

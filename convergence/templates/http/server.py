@@ -1,4 +1,4 @@
-"""A small HTTP service that sends a message to the right team; stands for your own endpoint.
+"""HTTP service that sends a message to the right team, in place of your own.
 
 Start it with ``python server.py`` and leave it running. It needs nothing but Python.
 ``POST /triage`` takes a JSON object: the fields of a test case's ``input`` and one value per
