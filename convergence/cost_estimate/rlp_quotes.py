@@ -182,8 +182,8 @@ def _forms(
     """Return the forms of asking that are allowed, and the usual one."""
     from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - brings clients
     from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
-    from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - as above
     from tasks.rlp.learner import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
+    from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - as above
 
     words, m = RlpPrompts(), rlp.n_predicted
     context = words.context(history, space)(None)

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from convergence_core.records import ParamValue
+from convergence_core.records import Json, ParamValue
 
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
@@ -80,6 +80,10 @@ class Parameter(Protocol):
 
     def show(self, value: ParamValue) -> str:
         """Return a value as people read it in a label."""
+        ...
+
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions."""
         ...
 
 
@@ -184,6 +188,10 @@ class Float:
         """Return four significant digits."""
         return f"{float(value):.4g}"
 
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions."""
+        return _described(self)
+
     def _raw(self, unit: float) -> float:
         unit = min(1.0, max(0.0, float(unit)))
         if unit == 1.0:
@@ -285,6 +293,10 @@ class Integer:
     def show(self, value: ParamValue) -> str:
         """Return the digits."""
         return str(value)
+
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions."""
+        return _described(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,12 +400,22 @@ class Choice:
         """Return a value as the configuration spells it: for texts the variant, else itself."""
         return self.names[self.index(value)] if self.names else value
 
+    def to_json(self) -> dict[str, Json]:
+        """Describe the parameter, without its conditions; texts by their names."""
+        default = None if self.default is None else self.spelling(self.default)
+        return {"type": self.kind, "choices": [*(self.names or self.choices)], "default": default}
+
     def _variant(self, index: int) -> str:
         name = self.names[index]
         if name == self.choices[index]:
             return f"#{index + 1}"
         stems = [_stem(other) for other in self.names]
         return _stem(name) if stems.count(_stem(name)) == 1 else name
+
+
+def _described(parameter: Float | Integer) -> dict[str, Json]:
+    names = ("min", "max", "log", "step", "default")
+    return {"type": parameter.kind, **{name: getattr(parameter, name) for name in names}}
 
 
 def _stem(path: str) -> str:

@@ -16,6 +16,7 @@ from convergence_core.config.expressions import Expression
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import (
     Candidate,
+    Json,
     Origin,
     Params,
     ParamValue,
@@ -335,11 +336,27 @@ class Space:
                         found.setdefault(name, {})[shown] = value
         return found
 
+    def to_json(self) -> Json:
+        """Describe the space; texts by their names."""
+        return {
+            "parameters": {
+                name: {**parameter.to_json(), "when": self._spelled_when(parameter)}
+                for name, parameter in self.parameters.items()
+            },
+            "constraints": [str(constraint) for constraint in self.constraints],
+        }
+
     # -- inside ------------------------------------------------------------------------------
 
     def _spelling(self, name: str, value: ParamValue) -> ParamValue:
         parameter = self.parameters[name]
         return parameter.spelling(value) if isinstance(parameter, Choice) else value
+
+    def _spelled_when(self, parameter: Parameter) -> Json:
+        return {
+            other: [self._spelling(other, value) for value in values]
+            for other, values in parameter.when
+        }
 
     def _condition_problems(self) -> Iterator[Problem]:
         for name, parameter in self.parameters.items():

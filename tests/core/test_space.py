@@ -1,6 +1,7 @@
 """The search space: conditions, constraints, encoding and what is wrong with one."""
 
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -146,6 +147,10 @@ def test_the_value_of_a_text_is_the_text():
     system = space.parameters["system"]
     shown = [space.label({"system": system.value_at(i)}) for i in range(4)]
     assert shown == ["system=a", "system=prompts/b.md", "system=x/b.md", "system=#4"]
+    description: Any = space.to_json()
+    assert "You are" not in str(description)
+    assert description["parameters"]["system"]["default"] == "prompts/b.md"
+    assert description["parameters"]["k"]["when"] == {"system": ["prompts/a.md"]}
 
 
 def test_constraints_see_texts_as_the_configuration_spells_them():
@@ -263,11 +268,14 @@ def test_inline_texts_without_a_stem_keep_their_name():
     assert [hidden.show("one"), hidden.show("two")] == [".md", "two"]
 
 
-def test_spaces_can_be_pickled():
+def test_spaces_describe_themselves_and_can_be_pickled():
     space = from_config(
         {**SMALL, "x": {"type": "float", "min": 0, "max": 1}, "b": {"type": "boolean"}},
         ["top_k <= n"],
     )
+    description: Any = space.to_json()
+    assert description["constraints"] == ["top_k <= n"]
+    assert description["parameters"]["top_k"]["when"] == {"model": ["large"]}
     copy = pickle.loads(pickle.dumps(space))  # noqa: S301
     assert copy == space
     assert copy.sample(rng(5)) == space.sample(rng(5))
