@@ -41,8 +41,8 @@ TWICE = {"ApiConfig", "EvaluationConfig", "SearchSpaceConfig", "StorageConfig"}
 """Public classes of a name that the Python interface shares with the configuration's models."""
 
 EXCEPTIONS = {
-    "heaps": 0, "circles": 0, "room circles": 0, "twice": 1, "ing": 5, "fragments": 10, "questions": 55,
-    "long docstrings": 142, "parameters": 1, "lines": 4,
+    "heaps": 0, "circles": 0, "room circles": 0, "twice": 1, "ing": 5, "fragments": 6, "questions": 31,
+    "long docstrings": 92, "parameters": 0, "lines": 3,
 }  # fmt: skip
 """To come down to 0; five modules may end in -ing, for there it is the field's word."""
 
