@@ -111,53 +111,26 @@ class Service:
         """
         self.options = options or ServiceOptions()
         most = most_connections(self.options.connections)
-        host, port = self.options.host, self.options.port
-        try:
-            self._socket = _listening(host, port)
-        except OSError as error:
-            raise ServiceError(
-                f"`--port` {port} of {host} cannot be listened on: {error.strerror or error}. "
-                "Choose another, or 0 for any free one."
-            ) from error
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self._socket = _listening(self.options.host, self.options.port)
+        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
         """Root of all paths, without a slash at its end."""
         self._committer = Committer(store, most_waiting=self.options.most_waiting)
         metrics = Metrics(lambda: self._committer.n_waiting, lambda: len(connections))
         connections = ServiceConnections(most, self.options.step_s, metrics.closed)
+        has_docs = self.options.has_docs
         app = make_app(
-            Systems(store),
-            self._committer,
-            metrics,
-            version=code_version(),
-            has_docs=self.options.has_docs,
+            Systems(store), self._committer, metrics, version=code_version(), has_docs=has_docs
         )
-        door = AuthMiddleware(
+        guarded = AuthMiddleware(
             app,
             tokens=tokens,
             metrics=metrics,
             max_body=self.options.max_body,
             rate=self.options.rate,
-            open_paths=DOCS if self.options.has_docs else (),
+            open_paths=DOCS if has_docs else (),
         )
-        config = uvicorn.Config(
-            door,
-            http=_protocol(connections),
-            ws="none",
-            loop="asyncio",
-            lifespan="on",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            date_header=True,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=self.options.grace_s,
-            # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
-            backlog=ACCEPTED_AT_ONCE,
-        )
-        self._server = _Server(config)
+        self._server = _Server(_configuration(guarded, connections, self.options.grace_s))
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -201,9 +174,27 @@ class Service:
             self._server.listens.set()
 
 
-def _protocol(connections: ServiceConnections) -> Any:
-    """Return what uvicorn calls to make a connection's protocol."""
-    return functools.partial(GuardedProtocol, connections=connections)
+def _configuration(
+    app: AuthMiddleware, connections: ServiceConnections, grace_s: int
+) -> uvicorn.Config:
+    protocol: Any = functools.partial(GuardedProtocol, connections=connections)
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        date_header=True,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=grace_s,
+        # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
+        backlog=ACCEPTED_AT_ONCE,
+    )
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -211,6 +202,9 @@ def _listening(host: str, port: int) -> socket.socket:
 
     Its protocol is named, for asyncio turns Nagle's algorithm off only where it sees TCP: with it, an
     answer in two parts waits 40 ms for the other side's acknowledgement.
+
+    Raises:
+        ServiceError: the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -218,9 +212,12 @@ def _listening(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         made.listen(_BACKLOG)
-    except BaseException:
+    except OSError as error:
         made.close()
-        raise
+        raise ServiceError(
+            f"`--port` {port} of {host} cannot be listened on: {error.strerror or error}. Choose "
+            "another, or 0 for any free one."
+        ) from error
     return made
 
 

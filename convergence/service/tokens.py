@@ -26,7 +26,7 @@ _FIX = (
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One who may ask."""
+    """A bearer token and its scopes."""
 
     name: str
     """Of the environment variable."""
@@ -38,14 +38,14 @@ class Token:
 
 
 class TokenRegistry:
-    """All who may ask."""
+    """All tokens that are known."""
 
     def __init__(self, by_secret: Mapping[str, Token]) -> None:
         """Keep the tokens of these secrets."""
         self._by_digest = {_digest(secret.encode()): token for secret, token in by_secret.items()}
 
     def of(self, authorization: bytes | None) -> Token | None:
-        """Return whose ``Authorization`` header it is; ``None``: nobody's."""
+        """Return the token of an ``Authorization`` header; ``None``: it is not known."""
         if authorization is None or authorization[:7].lower() != b"bearer ":
             return None
         return self._by_digest.get(_digest(authorization[7:].strip()))
@@ -68,40 +68,37 @@ def read_tokens(
     problems: list[Problem] = []
     found: dict[str, Token] = {}
     if not specs:
-        problems.append(
-            _problem("must name an environment variable that holds a token", "", f"{_FIX}")
-        )
+        problems.append(_problem("must name an environment variable that holds a token", _FIX))
     for spec in specs:
         name, equals, listed = spec.partition("=")
         scopes = [scope.strip() for scope in listed.split(",")] if equals else list(SCOPES)
-        unknown = [scope for scope in scopes if scope not in SCOPES]
         secret = values.get(name, "")
-        if unknown:
-            problems.append(
-                _problem(
-                    f"must have scopes among {', '.join(SCOPES)}", ", ".join(unknown),
-                    f"Write e.g. {name}=select,update.",
-                )
-            )  # fmt: skip
-        elif not secret:
-            problems.append(_problem("must name a variable that is set", name, _FIX))
-        elif (weakness := weakness_of(secret)) is not None:
-            problems.append(
-                _problem(f"must name a token that is not weak: {name} {weakness}", "", _FIX)
-            )
-        elif secret in found:
-            problems.append(
-                _problem(
-                    f"must name different tokens; {name} and {found[secret].name} are the same",
-                    "", _FIX,
-                )
-            )  # fmt: skip
+        problem = _problem_of(name, scopes, secret, found)
+        if problem is None:
+            found[secret] = Token(name, frozenset(one for one in SCOPES if one in scopes))
         else:
-            known = frozenset(scope for scope in SCOPES if scope in scopes)
-            found[secret] = Token(name, known)
+            problems.append(problem)
     if problems:
         raise ConfigurationError(problems)
     return TokenRegistry(found)
+
+
+def _problem_of(
+    name: str, scopes: Sequence[str], secret: str, found: Mapping[str, Token]
+) -> Problem | None:
+    unknown = ", ".join(scope for scope in scopes if scope not in SCOPES)
+    if unknown:
+        rule = f"must have scopes among {', '.join(SCOPES)}"
+        return _problem(rule, f"Write e.g. {name}=select,update.", unknown)
+    if not secret:
+        return _problem("must name a variable that is set", _FIX, name)
+    weakness = weakness_of(secret)
+    if weakness is not None:
+        return _problem(f"must name a token that is not weak: {name} {weakness}", _FIX)
+    if secret in found:
+        other = found[secret].name
+        return _problem(f"must name different tokens; {name} and {other} are the same", _FIX)
+    return None
 
 
 def weakness_of(secret: str) -> str | None:
@@ -118,7 +115,7 @@ def weakness_of(secret: str) -> str | None:
     return None
 
 
-def _problem(rule: str, value: str, fix: str) -> Problem:
+def _problem(rule: str, fix: str, value: str = "") -> Problem:
     return Problem(key="--token", rule=rule, value=value, fix=fix)
 
 

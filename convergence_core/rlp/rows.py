@@ -105,7 +105,7 @@ def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
         "tokens_out": thought.tokens,
         "cost_usd": thought.cost_usd,
         "reason": _unscored_reason(thought, step),
-        "unheard": None if thought.is_no_op else commitment.ignored_reason(thought),
+        "ignored_reason": None if thought.is_no_op else commitment.ignored_reason(thought),
         "dropped": "; ".join(thought.dropped) or None,
     }
 

@@ -86,7 +86,7 @@ def _mean_and_error(values: Iterable[float | None]) -> tuple[float | None, float
 
 
 def _reasons(thought: Mapping[str, Any]) -> list[str]:
-    found = dict.fromkeys(thought[name] for name in ("reason", "unheard", "dropped"))
+    found = dict.fromkeys(thought[name] for name in ("reason", "ignored_reason", "dropped"))
     return [str(reason) for reason in found if reason is not None]
 
 

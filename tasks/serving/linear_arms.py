@@ -89,7 +89,7 @@ class Contextual:
         """Begin with what is kept, or with the priors; arms that came later know theirs alone."""
         stored = self._store.arms(self._group_id)
         begun = LinearArms.begin(
-            [_prior_mean(arm) for arm in stored],
+            [0.5 if arm.prior_mean is None else arm.prior_mean for arm in stored],
             self._encoder.n_features,
             prior_weights=[arm.base_alpha + arm.base_beta - 1.0 for arm in stored],
         )
@@ -114,11 +114,6 @@ class Contextual:
                 )
             features[name] = value
         return self._encoder.encode(features, user_id=user_id, agent_type=self._agent_type)
-
-
-def _prior_mean(arm: StoredArm) -> float:
-    mean = None if arm.prior is None else arm.prior.get("mean")
-    return float(mean) if isinstance(mean, int | float) else 0.5
 
 
 def _to_json(arms: LinearArms, places: Mapping[str, int]) -> dict[str, Json]:

@@ -47,7 +47,8 @@ def gaussian_arms(arms: Sequence[StoredArm], *, mean: float, sd: float) -> Gauss
     )
     # A prior of weight w has counts of w + 1 in sum; so has none, with w = 1.
     kappa = base_a + base_b - 1.0
-    before = np.array([_prior_mean(arm, mean) for arm in arms])
+    means = (arm.prior_mean for arm in arms)
+    before = np.array([mean if known is None else known for known in means])
     return GaussianArms(
         prior_mean=before,
         prior_kappa=kappa,
@@ -58,11 +59,6 @@ def gaussian_arms(arms: Sequence[StoredArm], *, mean: float, sd: float) -> Gauss
         squares=squares,
         n=n,
     )
-
-
-def _prior_mean(arm: StoredArm, otherwise: float) -> float:
-    found = None if arm.prior is None else arm.prior.get("mean")
-    return float(found) if isinstance(found, int | float) else otherwise
 
 
 def arm_id_of(params: Mapping[str, Json]) -> str:

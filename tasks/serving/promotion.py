@@ -1,12 +1,15 @@
 """Promotion at run time: the candidate on offer with its prior and guard."""
 
+import functools
+from collections.abc import Mapping, Sequence
+
 from convergence_core.bandit.priors import NightlyPrior, nightly_prior
 from convergence_core.bandit.warm_start_arms import TRUST
-from convergence_core.records import Json, Params, canonical_json
+from convergence_core.records import Json, canonical_json
 from convergence_core.result import CandidateReport, RunResult
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.promotions import champion_of
-from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.rows import Champion, StoredArm
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard, begin_guard, end_guard
 
@@ -23,10 +26,10 @@ def put_on_offer(
     holdback: float = HOLDBACK,
     tolerance: float = 0.0,
 ) -> tuple[str, str | None]:
-    """Offer the run's candidate and whom it replaces, and begin to watch it.
+    """Offer the run's candidate and the one it replaces, and begin to watch it.
 
     Arms that are on offer with the same parameters are taken as they are. Called before the new
-    champion is crowned.
+    champion is set.
 
     Args:
         store: the runtime state.
@@ -40,18 +43,18 @@ def put_on_offer(
     """
     winner, gate = result.winner, result.gate
     assert winner is not None  # noqa: S101 - there is no promotion without
-    offers = _Offers(store, result.system, agent_type)
-    promoted = offers.add(winner.candidate_id, winner.params, prior_of(winner, result.run_id))
+    offered = functools.partial(_offered, store, (result.system, agent_type))
+    promoted = offered(winner.candidate_id, winner.params, prior_of(winner, result.run_id))
     former = champion_of(store, result.system)
-    opponent: tuple[str, Params | dict[str, Json], NightlyPrior | None] | None = None
+    opponent: tuple[str, Mapping[str, Json], NightlyPrior | None] | None = None
     if former is not None:
-        opponent = former.candidate_id, dict(former.params), None
+        opponent = former.candidate_id, former.params, None
     elif result.baseline is not None:
         baseline = result.baseline
         opponent = baseline.candidate_id, baseline.params, prior_of(baseline, result.run_id)
     if opponent is None or opponent[0] == winner.candidate_id:
         return promoted, None
-    champion = offers.add(*opponent)
+    champion = offered(*opponent)
     group = store.group(result.system, agent_type)
     assert group is not None  # noqa: S101 - just offered
     if group.kind != "beta" or champion == promoted:
@@ -70,7 +73,7 @@ def put_on_offer(
 
 
 def take_off_offer(
-    store: RuntimeStore, system: str, reigning: Champion, *, agent_type: str = "default"
+    store: RuntimeStore, system: str, champion: Champion, *, agent_type: str = "default"
 ) -> str | None:
     """Take a champion's arm off offer that a person rolls back, and end the watch over it.
 
@@ -83,9 +86,8 @@ def take_off_offer(
     guard = active_guard(store, group.group_id)
     if guard is not None:
         end_guard(store, group.group_id, guard, "ended")
-    wanted = canonical_json(dict(reigning.params))
     on_offer = [arm for arm in store.arms(group.group_id) if not arm.is_retired]
-    own = [arm for arm in on_offer if canonical_json(dict(arm.params)) == wanted]
+    own = _with_params(on_offer, champion.params)
     if not own or len(on_offer) == 1:
         return None
     store.retire(system, agent_type, own[0].arm_id)
@@ -97,7 +99,7 @@ def offer_champion(
 ) -> None:
     """Put a champion's arm back on offer, where the system is served."""
     if store.group(system, agent_type) is not None:
-        _Offers(store, system, agent_type).add(champion.candidate_id, dict(champion.params), None)
+        _offered(store, (system, agent_type), champion.candidate_id, champion.params, None)
 
 
 def prior_of(report: CandidateReport, run_id: str) -> NightlyPrior | None:
@@ -110,23 +112,27 @@ def prior_of(report: CandidateReport, run_id: str) -> NightlyPrior | None:
     return nightly_prior(min(max(estimate.mean, 0.0), 1.0), sd, run_id=run_id)
 
 
-class _Offers:
-    """Arms of one group as they are put on offer."""
+def _offered(
+    store: RuntimeStore,
+    of: tuple[str, str],
+    name: str,
+    params: Mapping[str, Json],
+    prior: NightlyPrior | None,
+) -> str:
+    """Offer an arm of a system and agent type, or bring back the one that has these parameters.
 
-    def __init__(self, store: RuntimeStore, system: str, agent_type: str) -> None:
-        self._store, self._place = store, (system, agent_type)
+    Returns:
+        Its name.
+    """
+    group = store.group(*of)
+    known = [] if group is None else store.arms(group.group_id)
+    same = _with_params(known, params)
+    offer = offer_of(dict(params), same[0].arm_id if same else name, None if same else prior)
+    kind = "beta" if group is None else group.kind
+    store.offer(*of, [offer], trust=TRUST, kind=kind)
+    return offer.arm_id
 
-    def add(self, name: str, params: Params | dict[str, Json], prior: NightlyPrior | None) -> str:
-        """Offer an arm, or bring back the one that has these parameters; return its name."""
-        group = self._store.group(*self._place)
-        known = [] if group is None else self._store.arms(group.group_id)
-        wanted = canonical_json(dict(params))
-        same = [arm for arm in known if canonical_json(dict(arm.params)) == wanted]
-        arm_id = same[0].arm_id if same else name
-        self._store.offer(
-            *self._place,
-            [offer_of(dict(params), arm_id, None if same else prior)],
-            trust=TRUST,
-            kind="beta" if group is None else group.kind,
-        )
-        return arm_id
+
+def _with_params(arms: Sequence[StoredArm], params: Mapping[str, Json]) -> list[StoredArm]:
+    wanted = canonical_json(dict(params))
+    return [arm for arm in arms if canonical_json(dict(arm.params)) == wanted]

@@ -132,15 +132,9 @@ def ensure_store(root: Path) -> None:
         return
     with writing(root):
         make_folder(root)
-        marker = root / MARKER_FILE
-        text = json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION})
-        temporary = temporary_name(marker)
-        try:
-            create_file(temporary)
+        with whole_file(root / MARKER_FILE) as temporary:
+            text = json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION})
             temporary.write_text(text + "\n")
-            publish_file(temporary, marker)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def check_run_id(run_id: str) -> str:
@@ -225,6 +219,23 @@ def publish_file(temporary: Path, final: Path) -> None:
         os.close(descriptor)
     temporary.replace(final)
     sync_folder(final.parent)
+
+
+@contextlib.contextmanager
+def whole_file(final: Path) -> Iterator[Path]:
+    """Give an empty file that gets its final name when the block ends, durably and as a whole.
+
+    Raises:
+        StoreWriteError: there is no such file, or the one before it.
+    """
+    temporary = temporary_name(final)
+    with writing(final):
+        try:
+            create_file(temporary)
+            yield temporary
+            publish_file(temporary, final)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

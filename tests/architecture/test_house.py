@@ -42,7 +42,7 @@ TWICE = {"ApiConfig", "EvaluationConfig", "SearchSpaceConfig", "StorageConfig"}
 
 EXCEPTIONS = {
     "heaps": 0, "circles": 0, "room circles": 0, "twice": 1, "ing": 5, "fragments": 6, "questions": 31,
-    "long docstrings": 92, "parameters": 0, "lines": 3,
+    "long docstrings": 92, "parameters": 0, "lines": 2,
 }  # fmt: skip
 """To come down to 0; five modules may end in -ing, for there it is the field's word."""
 

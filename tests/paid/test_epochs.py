@@ -36,7 +36,7 @@ def grow_older(folder: Path, days: float) -> None:
 def sources(folder: Path, run_id: str) -> dict[tuple[object, object], object]:
     """Return how many answers of a run came from which run, as the store tells it."""
     rows = ParquetStore(folder / STORE).rows(
-        "select source, payer_run_id, n_answers from answers_from where run_id = $run",
+        "select source, payer_run_id, n_answers from answer_sources where run_id = $run",
         {"run": run_id},
     )
     return {(row["source"], row["payer_run_id"]): row["n_answers"] for row in rows}

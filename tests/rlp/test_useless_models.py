@@ -82,7 +82,7 @@ def test_strange_thoughts_have_no_effect_but_a_recorded_reason(
     assert found
     for row in found:
         # With words that mean nothing to the predictor, both arms say the same.
-        assert row["unheard"] == "it moved no prediction"
+        assert row["ignored_reason"] == "it moved no prediction"
         assert (row["information_gain"], row["weight"], row["e_value"]) == (0.0, None, None)
         assert (row["dropped"] or "").startswith(dropped or "")
         assert (row["dropped"] is None) == (dropped is None)
@@ -140,7 +140,7 @@ def test_thoughts_end_with_their_share_and_the_run_goes_on(tmp_path: Path):
     refused = [row for row in found if "society.rlp.max_share_usd" in (row["reason"] or "")]
     assert refused
     assert len(refused) < len(found)
-    assert all(row["unheard"] is not None for row in refused)
+    assert all(row["ignored_reason"] is not None for row in refused)
     last = rows(tmp_path, "select max(generation) as g, count(*) as n from evaluations")
     assert last[0]["g"] == 3
 

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from tasks.store import ParquetStore, layout
-from tasks.store.tables import parquet_files
 from tests.support.store_rows import generation_tables
 
 
@@ -24,12 +23,17 @@ def die_before(n_operations: int) -> None:
         if count == n_operations:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def publish(temporary: Path, final: Path) -> None:
-        step()
-        layout.publish_file(temporary, final)
-        step()
+    original = layout.publish_file
 
-    setattr(parquet_files, "publish_file", publish)  # noqa: B010 - a double, not its API
+    def publish(temporary: Path, final: Path) -> None:
+        is_table = final.suffix == ".parquet"
+        if is_table:
+            step()
+        original(temporary, final)
+        if is_table:
+            step()
+
+    setattr(layout, "publish_file", publish)  # noqa: B010 - a double, not its API
 
 
 def main(path: str, run_id: str, n_generations: int, n_operations: int) -> None:

@@ -58,7 +58,9 @@ def test_every_view_answers_on_an_empty_and_on_a_full_store(store, tmp_path, nam
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_tables_columns_are_those_of_the_registry_with_or_without_files(store, tmp_path, name):
-    expected = [(c.name, c.sql_type) for c in TABLES[name].columns]
+    columns = TABLES[name].columns
+    expected = [(c.name, c.sql_type) for c in columns]
+    expected += [(c.old_name, c.sql_type) for c in columns if c.old_name]
     for one in (store, ParquetStore(tmp_path / "empty")):
         result = one.query(f"SELECT * FROM {name}")  # noqa: S608 - a name of the registry
         assert list(zip(result.columns, result.types, strict=True)) == expected
@@ -211,7 +213,7 @@ def test_answers_are_counted_by_where_they_came_from(tmp_path):
     rows[4].update(state="failed", error_type="http_503")
     tables["attempts"] = [*rows]
     store.publish(RUN, 0, tables)
-    found = store.rows("SELECT * EXCLUDE run_id FROM answers_from ORDER BY ALL")
+    found = store.rows("SELECT * EXCLUDE run_id FROM answer_sources ORDER BY ALL")
     assert [tuple(row.values()) for row in found] == [
         ("evaluation", "paid by another run", "LAST-NIGHT", 1),
         ("evaluation", "paid by this run", RUN, 2),

@@ -60,6 +60,12 @@ class StoredArm:
         return self.costs / self.n_costs if self.n_costs else self.stated_cost
 
     @property
+    def prior_mean(self) -> float | None:
+        """Mean reward that a night measured; ``None``: there is no prior."""
+        found = None if self.prior is None else self.prior.get("mean")
+        return float(found) if isinstance(found, int | float) else None
+
+    @property
     def mean(self) -> float:
         """Posterior mean of the reward, of arms whose rewards lie in [0, 1]."""
         return self.alpha / (self.alpha + self.beta)

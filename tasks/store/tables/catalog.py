@@ -8,7 +8,9 @@ miss that run; the next one has it.
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import duckdb
 
 from tasks.store.layout import (
     CATALOG_FILE,
@@ -17,17 +19,15 @@ from tasks.store.layout import (
     make_folder,
     publish_file,
     temporary_name,
+    whole_file,
     write_error,
     write_file,
     writing,
 )
 from tasks.store.tables.columns import Table, quoted
-from tasks.store.tables.damage import OFFLINE
+from tasks.store.tables.damage import in_memory
 from tasks.store.tables.tables import GENERATIONS, RUNS, RUNTIME_TABLES, TABLES
 from tasks.store.tables.views import views_over
-
-if TYPE_CHECKING:
-    import duckdb
 
 _RUN: Final = "'/run_id=([^/]+)/[^/]+$'"
 """Expression of the run in a path."""
@@ -60,13 +60,11 @@ def write_catalog(root: Path) -> Path:
     Raises:
         StoreWriteError: the catalog cannot be written.
     """
-    import duckdb  # noqa: PLC0415 - heavy, and not needed to import the protocols
-
     path = root / CATALOG_FILE
     temporary = temporary_name(path)
     with writing(path):
         try:
-            with duckdb.connect(":memory:", config={**OFFLINE, "threads": 1}) as connection:
+            with in_memory() as connection:
                 for table in TABLES.values():
                     _write_empty(connection, root, table)
                 connection.execute(
@@ -128,17 +126,13 @@ def committed_sql(root: Path, table: Table) -> str:
     )
 
 
-def _write_empty(connection: "duckdb.DuckDBPyConnection", root: Path, table: Table) -> None:
+def _write_empty(connection: duckdb.DuckDBPyConnection, root: Path, table: Table) -> None:
     path = root / CATALOG_FOLDER / table.name / _EMPTY / f"{_EMPTY}.parquet"
     if path.exists():
         return
     make_folder(path.parent)
-    temporary = temporary_name(path)
-    try:
+    with whole_file(path) as temporary:
         connection.execute(
             f"COPY ({table.empty_sql()}) TO {quoted(str(temporary))} "
-            f"(FORMAT parquet, FIELD_IDS {table.field_ids_sql()})"
+            f"(FORMAT parquet, USE_TMP_FILE false, FIELD_IDS {table.field_ids_sql()})"
         )
-        publish_file(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

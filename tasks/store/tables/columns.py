@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 ColumnType = Literal["text", "i32", "i64", "f64", "bool", "ts", "map", "text[]"]
 """``ts`` is microseconds since the epoch, UTC; ``map`` holds numbers by name."""
@@ -29,6 +29,8 @@ class Column:
     type: ColumnType
     meaning: str
     unit: str = ""
+    old_name: str | None = None
+    """Its name in the version before, under which views give it too."""
 
     @property
     def sql_type(self) -> str:
@@ -83,6 +85,26 @@ class Table:
             return self.empty_sql()
         names = ", ".join(quoted(file) for file in files)
         return f"SELECT * FROM read_parquet([{names}], schema={self.schema_sql()})"  # noqa: S608 - names are quoted, the rest is this registry
+
+
+def table(text: str) -> Table:
+    """Return a table from its description.
+
+    Args:
+        text: name, key in parentheses and meaning of a row; then the columns, one to a line: id, name
+            (old name in parentheses), type, unit and meaning, with bars between.
+    """
+    lines = text.strip().splitlines()
+    rows = [[cell.strip() for cell in line.split("|", 4)] for line in lines if "|" in line]
+    head, _, meaning = " ".join(lines[: len(lines) - len(rows)]).partition("): ")
+    name, _, key = head.partition(" (")
+    columns = []
+    for number, names, kind, unit, what in rows:
+        new, _, old = names.partition(" ")
+        columns.append(
+            Column(int(number), new, cast("ColumnType", kind), what, unit, old.strip("()") or None)
+        )
+    return Table(name, meaning, tuple(key.split(", ")), tuple(columns))
 
 
 def quoted(text: str) -> str:

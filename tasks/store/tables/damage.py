@@ -1,20 +1,26 @@
 """Errors of DuckDB that name the damaged file."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import duckdb
 
 from convergence_core.errors import StoreDamagedError
 from tasks.store.tables.columns import quoted
 
-OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-"""DuckDB settings under which it never reaches for the network."""
+_OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+def in_memory(*, threads: int | None = 1) -> duckdb.DuckDBPyConnection:
+    """Return a connection of DuckDB that never reaches for the network."""
+    limit: dict[str, Any] = {} if threads is None else {"threads": threads}
+    return duckdb.connect(":memory:", config={**_OFFLINE, **limit})
 
 
 def find_damaged(files: Sequence[str]) -> list[tuple[str, str]]:
     """Return (path, reason) of each file that cannot be read to its last page."""
-    import duckdb  # noqa: PLC0415 - heavy, and not needed to import the protocols
-
     damaged = []
-    with duckdb.connect(":memory:", config={**OFFLINE, "threads": 1}) as connection:
+    with in_memory() as connection:
         for file in files:
             try:
                 connection.execute(

@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from tasks.store.layout import JOURNAL_FILE, PART_FILE, generation_file
 from tasks.store.sqlite import integrity_problem
 from tasks.store.tables.columns import Table
-from tasks.store.tables.damage import OFFLINE
+from tasks.store.tables.damage import in_memory
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.tables import EVALUATIONS, GENERATIONS, TABLES
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +26,9 @@ class Damage:
 
 def check_store(root: Path) -> list[Damage]:
     """Return what is wrong with the store; nothing if all is well."""
-    import duckdb  # noqa: PLC0415 - heavy, and not needed to import the protocols
-
     resolution = resolve(root)
     found = []
-    with duckdb.connect(":memory:", config={**OFFLINE, "threads": 1}) as connection:
+    with in_memory() as connection:
         for table in TABLES.values():
             for file in resolution.files[table.name]:
                 reason = _problem(connection, table, file)
@@ -47,9 +43,7 @@ def check_store(root: Path) -> list[Damage]:
     return found
 
 
-def _problem(connection: "duckdb.DuckDBPyConnection", table: Table, file: str) -> str | None:
-    import duckdb  # noqa: PLC0415 - see above
-
+def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> str | None:
     if not Path(file).stat().st_size:
         return "the file is empty"
     run_id = Path(file).parent.name.removeprefix("run_id=")
@@ -72,7 +66,7 @@ def _problem(connection: "duckdb.DuckDBPyConnection", table: Table, file: str) -
 
 
 def _missing_rows(
-    connection: "duckdb.DuckDBPyConnection", resolution: Resolution
+    connection: duckdb.DuckDBPyConnection, resolution: Resolution
 ) -> Iterator[Damage]:
     """Compare what each commit marker promises with the evaluations that are there."""
     markers = GENERATIONS.files_sql(resolution.files[GENERATIONS.name])

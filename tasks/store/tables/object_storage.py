@@ -33,11 +33,9 @@ from tasks.store.layout import (
     PART_FILE,
     RUN_FILE,
     check_marker,
-    create_file,
     ensure_store,
     make_folder,
-    publish_file,
-    temporary_name,
+    whole_file,
     writing,
 )
 from tasks.store.tables.tables import GENERATIONS, RUNS
@@ -77,15 +75,8 @@ def bind(root: Path, url: str) -> None:
             "`storage.local` to another folder."
         )
     ensure_store(root)
-    path = root / BINDING
-    temporary = temporary_name(path)
-    with writing(path):
-        try:
-            create_file(temporary)
-            temporary.write_text(json.dumps({"url": url}) + "\n", encoding="utf-8")
-            publish_file(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with whole_file(root / BINDING) as temporary:
+        temporary.write_text(json.dumps({"url": url}) + "\n", encoding="utf-8")
 
 
 def bound_to(root: Path) -> str | None:
@@ -342,15 +333,10 @@ class Mirror:
         """Write a file here, whole or not at all; return whether it was another one before."""
         if path.exists() and path.read_bytes() == data:
             return False
-        temporary = temporary_name(path)
         with writing(path):
             make_folder(path.parent)
-            try:
-                create_file(temporary)
-                temporary.write_bytes(data)
-                publish_file(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+        with whole_file(path) as temporary:
+            temporary.write_bytes(data)
         return True
 
     def _is_final(self, run_folder: str) -> bool:

@@ -11,24 +11,20 @@ import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from convergence_core.ports import Row
 from tasks.store.layout import (
     SCHEMA_VERSION,
-    create_file,
     make_folder,
-    publish_file,
-    temporary_name,
+    whole_file,
     write_error,
     writing,
 )
 from tasks.store.tables.columns import Column, ColumnType, Table, quoted
-from tasks.store.tables.damage import OFFLINE, damaged_error
+from tasks.store.tables.damage import damaged_error, in_memory
 from tasks.store.tables.object_storage import Mirror
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 class ParquetFiles:
@@ -83,8 +79,6 @@ class ParquetFiles:
         Raises:
             StoreDamagedError: a file cannot be read.
         """
-        import duckdb  # noqa: PLC0415 - heavy, and not needed to import the protocols
-
         columns = ", ".join(
             f'epoch_us("{c.name}") AS "{c.name}"' if c.type == "ts" else f'"{c.name}"'
             for c in table.columns
@@ -115,11 +109,9 @@ class ParquetFiles:
                 self._connection.close()
                 self._connection = None
 
-    def _connected(self) -> "duckdb.DuckDBPyConnection":
-        import duckdb  # noqa: PLC0415 - see above
-
+    def _connected(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            self._connection = duckdb.connect(":memory:", config={**OFFLINE, "threads": 1})
+            self._connection = in_memory()
         return self._connection
 
     def _copy(
@@ -130,28 +122,22 @@ class ParquetFiles:
         sources: Sequence[str],
         final: Path,
     ) -> None:
-        import duckdb  # noqa: PLC0415 - see above
-
         with writing(final):
             make_folder(final.parent)
-            temporary = temporary_name(final)
+        with whole_file(final) as temporary:
+            copy = (
+                f"COPY ({select}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, "
+                f"USE_TMP_FILE false, FIELD_IDS {table.field_ids_sql()}, KV_METADATA "
+                f"{{convergence_table: '{table.name}', "
+                f"convergence_schema_version: '{SCHEMA_VERSION}'}})"
+            )
             try:
-                create_file(temporary)
                 with self._lock:
-                    self._connected().execute(
-                        f"COPY ({select}) TO {quoted(str(temporary))} (FORMAT parquet, "
-                        f"COMPRESSION zstd, USE_TMP_FILE false, FIELD_IDS {table.field_ids_sql()}, "
-                        f"KV_METADATA {{convergence_table: '{table.name}', "
-                        f"convergence_schema_version: '{SCHEMA_VERSION}'}})",
-                        parameters or None,
-                    )
-                if self._mirror is not None:
-                    self._mirror.put(temporary, final)
-                publish_file(temporary, final)
+                    self._connected().execute(copy, parameters or None)
             except duckdb.Error as error:
                 raise (damaged_error(sources) or write_error(final, str(error))) from error
-            finally:
-                temporary.unlink(missing_ok=True)
+            if self._mirror is not None:
+                self._mirror.put(temporary, final)
 
 
 def _column_sql(column: Column) -> str:

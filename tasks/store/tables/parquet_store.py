@@ -9,11 +9,12 @@ same names. The final re-estimation (generation -1) has an empty ``generations``
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from convergence_core.errors import RunNotFoundError, StoreError
-from convergence_core.ports import Checkpoint, Row, RunRecord, RunStatus
+from convergence_core.ports import Checkpoint, Row, RunRecord
 from tasks.store.layout import (
     FINAL_GENERATION,
     PART_FILE,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _LOGGER = logging.getLogger(__name__)
+_COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
+"""Field of a ``RunRecord`` → its column, where that has another name."""
 
 
 class ParquetStore:
@@ -259,13 +262,8 @@ class ParquetStore:
         rows = self._files.read(GENERATIONS, files, "ORDER BY generation DESC LIMIT 1")
         if not rows:
             return None
-        row = rows[0]
-        return Checkpoint(
-            generation=cast("int", row["generation"]),
-            rng_state_json=str(row["rng_state_json"]),
-            sampler_state_json=str(row["sampler_state_json"]),
-            progress_json=str(row["progress_json"]),
-        )
+        values: dict[str, Any] = {one.name: rows[0][one.name] for one in fields(Checkpoint)}
+        return Checkpoint(**values)
 
     def rows(
         self, sql: str, parameters: Mapping[str, object] | None = None
@@ -375,49 +373,11 @@ def _check_owner(run_id: str, expected: int | None, tables: Mapping[str, Sequenc
 
 
 def _row_of(record: RunRecord) -> Row:
-    return {
-        "run_id": record.run_id,
-        "name": record.name,
-        "label": record.label,
-        "started_at": record.started_us,
-        "ended_at": record.ended_us,
-        "status": record.status,
-        "reason": record.reason,
-        "config_json": record.config_json,
-        "config_sha256": record.config_sha256,
-        "config_path": record.config_path,
-        "base_dir": record.base_dir,
-        "search_space_json": record.search_space_json,
-        "cases_sha256": record.cases_sha256,
-        "seed": record.seed,
-        "code_version": record.code_version,
-        "tags_json": json.dumps(dict(record.tags), sort_keys=True, ensure_ascii=False),
-        "n_generations": record.n_generations,
-        "summary_json": record.summary_json,
-    }
+    row = {_COLUMNS.get(one.name, one.name): getattr(record, one.name) for one in fields(record)}
+    tags = json.dumps(dict(record.tags), sort_keys=True, ensure_ascii=False)
+    return {**row, "tags_json": tags}
 
 
-def _record_of(row: Mapping[str, object]) -> RunRecord:
-    def text(name: str) -> str | None:
-        return cast("str | None", row[name])
-
-    return RunRecord(
-        run_id=str(row["run_id"]),
-        name=str(row["name"]),
-        label=str(row["label"]),
-        status=cast("RunStatus", row["status"]),
-        started_us=cast("int", row["started_at"]),
-        ended_us=cast("int | None", row["ended_at"]),
-        reason=text("reason"),
-        config_json=str(row["config_json"]),
-        config_sha256=str(row["config_sha256"]),
-        config_path=text("config_path"),
-        base_dir=str(row["base_dir"]),
-        search_space_json=str(row["search_space_json"]),
-        cases_sha256=str(row["cases_sha256"]),
-        seed=cast("int", row["seed"]),
-        code_version=str(row["code_version"]),
-        tags=json.loads(text("tags_json") or "{}"),
-        n_generations=cast("int", row["n_generations"]),
-        summary_json=text("summary_json"),
-    )
+def _record_of(row: Mapping[str, Any]) -> RunRecord:
+    values = {one.name: row[_COLUMNS.get(one.name, one.name)] for one in fields(RunRecord)}
+    return RunRecord(**{**values, "tags": json.loads(row["tags_json"] or "{}")})

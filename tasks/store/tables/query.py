@@ -10,24 +10,21 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
+
+import duckdb
 
 from convergence_core.errors import QueryError
 from tasks.store.layout import (
-    create_file,
-    publish_file,
-    temporary_name,
+    whole_file,
     write_error,
     writing,
 )
 from tasks.store.tables.columns import quoted
 from tasks.store.tables.csv_cells import FORMULA, neutral
-from tasks.store.tables.damage import OFFLINE, damaged_error
+from tasks.store.tables.damage import damaged_error, in_memory
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
-
-if TYPE_CHECKING:
-    import duckdb
 
 ExportFormat = Literal["csv", "json", "parquet"]
 
@@ -110,43 +107,35 @@ class Reader:
             StoreDamagedError: a file of the store cannot be read.
             StoreWriteError: the file cannot be written, or would lie within the store.
         """
-        import duckdb  # noqa: PLC0415 - heavy, and not needed by those who only publish
-
         path = path.absolute()
         if path.resolve().is_relative_to(self._root.resolve()):
             raise write_error(path, "an export must not lie within the store itself")
         resolution = resolve(self._root)
-        temporary = temporary_name(path)
-        with writing(path):
-            try:
-                create_file(temporary)
-                connection = open_views(self._root, resolution, writable=temporary)
-                _translated(lambda: check_reads_only(connection, sql, parameters), resolution)
+        with whole_file(path) as temporary:
+            connection = open_views(self._root, resolution, writable=temporary)
+            mode = (path if path.exists() else temporary).stat().st_mode
+
+            def copy() -> None:
+                check_reads_only(connection, sql, parameters)
                 body = sql.strip().rstrip(";")
                 if form == "csv":
-                    body = _translated(
-                        lambda: _neutral_query(connection, body, parameters), resolution
-                    )
-                copy = (
+                    body = _neutral_query(connection, body, parameters)
+                connection.execute(
                     f"COPY ({body}\n) TO {quoted(str(temporary))} "
-                    f"({_COPY_OPTIONS[form]}, USE_TMP_FILE false)"
+                    f"({_COPY_OPTIONS[form]}, USE_TMP_FILE false)",
+                    dict(parameters) if parameters else None,
                 )
-                mode = path.stat().st_mode if path.exists() else temporary.stat().st_mode
-                try:
-                    _translated(
-                        lambda: connection.execute(copy, dict(parameters) if parameters else None),
-                        resolution,
-                    )
-                except QueryError as error:
-                    if isinstance(error.__cause__, duckdb.IOException):
-                        raise write_error(path, str(error.__cause__)) from error
-                    raise
-                finally:
-                    connection.close()
-                publish_file(temporary, path)
-                path.chmod(mode & 0o777)
+
+            try:
+                _translated(copy, resolution)
+            except QueryError as error:
+                if isinstance(error.__cause__, duckdb.IOException):
+                    raise write_error(path, str(error.__cause__)) from error
+                raise
             finally:
-                temporary.unlink(missing_ok=True)
+                connection.close()
+        with writing(path):
+            path.chmod(mode & 0o777)
 
     def close(self) -> None:
         """Free DuckDB's memory; the next query opens it anew."""
@@ -156,7 +145,7 @@ class Reader:
             self._connection = None
             self._resolution = None
 
-    def _cursor(self, views: frozenset[str]) -> "tuple[duckdb.DuckDBPyConnection, Resolution]":
+    def _cursor(self, views: frozenset[str]) -> tuple[duckdb.DuckDBPyConnection, Resolution]:
         """Return a cursor that has these views."""
         resolution = resolve(self._root)
         with self._lock:
@@ -176,7 +165,7 @@ def open_views(
     views: Collection[str] = VIEW_NAMES,
     *,
     writable: Path | None = None,
-) -> "duckdb.DuckDBPyConnection":
+) -> duckdb.DuckDBPyConnection:
     """Return an in-memory connection with these views, which may read the store and nothing else.
 
     Args:
@@ -188,9 +177,7 @@ def open_views(
     Raises:
         StoreDamagedError: a file is gone. Others are opened by queries only.
     """
-    import duckdb  # noqa: PLC0415 - see above
-
-    connection = duckdb.connect(":memory:", config=dict(OFFLINE))
+    connection = in_memory(threads=None)
     try:
         # GLOBAL, since each cursor is a session of its own.
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
@@ -208,7 +195,7 @@ def open_views(
 
 
 def create_views(
-    connection: "duckdb.DuckDBPyConnection", resolution: Resolution, views: Collection[str]
+    connection: duckdb.DuckDBPyConnection, resolution: Resolution, views: Collection[str]
 ) -> None:
     """Create views that the connection does not have yet.
 
@@ -229,7 +216,7 @@ def create_views(
 
 
 def check_reads_only(
-    connection: "duckdb.DuckDBPyConnection",
+    connection: duckdb.DuckDBPyConnection,
     sql: str,
     parameters: Mapping[str, object] | None,
 ) -> None:
@@ -238,8 +225,6 @@ def check_reads_only(
     Raises:
         QueryError: it is not.
     """
-    import duckdb  # noqa: PLC0415 - see above
-
     inner = _EXPLAIN.sub("", sql, count=1)
     statements = duckdb.extract_statements(inner)
     if len(statements) != 1:
@@ -268,7 +253,7 @@ def check_reads_only(
 
 
 def _neutral_query(
-    connection: "duckdb.DuckDBPyConnection", body: str, parameters: Mapping[str, object] | None
+    connection: duckdb.DuckDBPyConnection, body: str, parameters: Mapping[str, object] | None
 ) -> str:
     """Return a query whose texts begin with nothing that a spreadsheet runs."""
     none = f"SELECT * FROM ({body}\n) LIMIT 0"  # noqa: S608 - checked to be one that only reads
@@ -302,8 +287,6 @@ def _line_before(found: re.Match[str]) -> str:
 
 def _translated(action: Callable[[], _T], resolution: Resolution) -> _T:
     """Run an action on DuckDB; its errors become ours."""
-    import duckdb  # noqa: PLC0415 - see above
-
     try:
         return action()
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 MAX_ESTIMATES = 500
-"""Places whose posterior a generation keeps; the end of a run keeps all."""
+"""Ranks whose posterior a generation keeps; the end of a run keeps all."""
+_EVALUATION = (
+    *("generation", "eval_id", "attempt", "status", "fault", "error_type", "error", "model"),
+    *("provider", "reward", "latency_ms", "first_token_ms", "cost_usd", "call_key", "cached"),
+)
+"""Columns of ``evaluations`` that are fields of an ``Evaluation``."""
+_INTERVAL = ("mean", "low", "high", "n_cases")
+_CHECKPOINT = ("rng_state_json", "sampler_state_json", "progress_json")
 
 
 def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
@@ -35,38 +42,21 @@ def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
 
 def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None = None) -> Row:
     """Return one row of ``evaluations``; ``weight`` is that of its case, by default 1."""
-    cell = evaluation.cell
-    response = evaluation.response_text
+    cell, usage = evaluation.cell, evaluation.usage
     return {
         "run_id": run_id,
-        "generation": evaluation.generation,
-        "eval_id": evaluation.eval_id,
-        "candidate_id": cell.candidate_id,
-        "case_id": cell.case_id,
+        **_fields(evaluation, _EVALUATION),
+        **_fields(cell, ("candidate_id", "case_id", "role")),
         "replicate": cell.repeat,
         "weight": weight,
-        "role": cell.role,
-        "attempt": evaluation.attempt,
-        "status": evaluation.status,
-        "fault": evaluation.fault,
-        "error_type": evaluation.error_type,
-        "error": evaluation.error,
-        "model": evaluation.model,
-        "provider": evaluation.provider,
-        "reward": evaluation.reward,
         "metrics": dict(evaluation.metrics),
-        "latency_ms": evaluation.latency_ms,
-        "first_token_ms": evaluation.first_token_ms,
-        "cost_usd": evaluation.cost_usd,
-        "tokens_in": evaluation.usage.prompt_tokens,
-        "tokens_out": evaluation.usage.completion_tokens,
+        "tokens_in": usage.prompt_tokens,
+        "tokens_out": usage.completion_tokens,
         "started_at": evaluation.started_us,
         "ended_at": evaluation.ended_us,
-        "call_key": evaluation.call_key,
-        "cached": evaluation.cached,
         "dropped": "; ".join(evaluation.dropped) or None,
         "request_sha256": _hash_or_none(evaluation.request_text),
-        "payload_sha256": _hash_or_none(response),
+        "payload_sha256": _hash_or_none(evaluation.response_text),
     }
 
 
@@ -109,17 +99,11 @@ def posterior_rows(
         {
             "run_id": run_id,
             "generation": generation,
-            "candidate_id": ranked.candidate_id,
+            **_fields(ranked, (*_INTERVAL, "candidate_id", "cautious", "feasible")),
             "role": "search",
             "n_generations": n_generations,
             "rank": rank,
-            "mean": ranked.mean,
-            "low": ranked.low,
-            "high": ranked.high,
             "level": recommendation.level,
-            "cautious": ranked.cautious,
-            "feasible": ranked.feasible,
-            "n_cases": ranked.n_cases,
             "recommended": ranked.candidate_id == recommendation.candidate_id,
         }
         for rank, ranked in enumerate(recommendation.ranking, 1)
@@ -143,11 +127,7 @@ def measured_row(
         "candidate_id": candidate_id,
         "role": role,
         "n_generations": n_generations,
-        "mean": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "level": estimate.level,
-        "n_cases": estimate.n_cases,
+        **_fields(estimate, (*_INTERVAL, "level")),
         "recommended": recommended,
     }
 
@@ -190,9 +170,7 @@ def generation_row(
         "posterior_mean": _mean_of_asked(evaluations, recommendation),
         "cost_usd": sum(costs) if costs else None,
         "prefect_flow_run_id": flow_run_id,
-        "rng_state_json": checkpoint.rng_state_json,
-        "sampler_state_json": checkpoint.sampler_state_json,
-        "progress_json": checkpoint.progress_json,
+        **_fields(checkpoint, _CHECKPOINT),
     }
 
 
@@ -204,6 +182,10 @@ def _mean_of_asked(
     ranking = () if recommendation is None else recommendation.ranking
     means = [ranked.mean for ranked in ranking if ranked.candidate_id in asked]
     return sum(means) / len(means) if means else None
+
+
+def _fields(record: object, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _hash_or_none(text: str | None) -> str | None:

@@ -49,7 +49,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
     ),
     "costs": (
         "Calls, tokens and money by generation, UTC day, purpose, provider and model; `n_unpriced` "
-        "were answered at an unknown price, `maybe_usd` bounds those whose end nobody saw.",
+        "were answered at an unknown price, `maybe_usd` bounds those whose end is not known.",
         f"""
         SELECT run_id, generation, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day,
                purpose, provider, model,
@@ -65,7 +65,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         FROM attempts GROUP BY ALL
         """,  # noqa: S608 - constants
     ),
-    "answers_from": (
+    "answer_sources": (
         "Where the answers of a run came from: paid by it, used again within it, or paid by "
         "another run.",
         """
@@ -80,8 +80,8 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         GROUP BY ALL
         """,
     ),
-    "standings": (
-        "What is believed of each candidate's mean reward: the newest posterior of each run.",
+    "posteriors": (
+        "Posterior of each candidate's mean reward: the newest of each run.",
         """
         SELECT * FROM estimates WHERE role = 'search'
         QUALIFY 2 * n_generations + (generation IS NULL)::INTEGER
@@ -104,7 +104,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
                s.cautious, s.feasible, m.n_cases, m.raw_mean_reward, m.n_evaluations, m.n_failed,
                money.cost_usd, m.latency_ms, c.generation, c.origin, c.params_json
         FROM means m JOIN candidates c USING (run_id, candidate_id)
-             LEFT JOIN standings s USING (run_id, candidate_id)
+             LEFT JOIN posteriors s USING (run_id, candidate_id)
              LEFT JOIN money USING (run_id, candidate_id)
         WHERE m.role = 'search'
         """,  # noqa: S608 - constants
@@ -170,7 +170,14 @@ DERIVED: Mapping[str, tuple[str, str]] = {
 }
 """Views beyond the tables: name → (meaning, SELECT). A view uses only those before it."""
 
-VIEW_NAMES: tuple[str, ...] = (*TABLES, *DERIVED)
+OLD_NAMES: Mapping[str, str] = {"answers_from": "answer_sources", "standings": "posteriors"}
+"""Name in the version before → view; to go with the next one."""
+_SELECTS = {
+    **{name: select for name, (_, select) in DERIVED.items()},
+    **{old: f"SELECT * FROM {name}" for old, name in OLD_NAMES.items()},  # noqa: S608 - constants
+}
+
+VIEW_NAMES: tuple[str, ...] = (*TABLES, *_SELECTS)
 """Everything a query can read."""
 _NAMES = frozenset(VIEW_NAMES)
 _WORD = re.compile(r"\w+")
@@ -196,12 +203,22 @@ def view_statements(
 
 def views_over(tables: Mapping[str, str], names: Collection[str] = VIEW_NAMES) -> dict[str, str]:
     """Return the statement that creates each of these views over tables that are SELECTs."""
-    selects = {**tables, **{name: select for name, (_, select) in DERIVED.items()}}
+    renamed = {name: _with_old_names(name, select) for name, select in tables.items()}
+    selects = {**renamed, **_SELECTS}
     return {
         name: f"CREATE VIEW {name} AS {select}"
         for name, select in selects.items()
         if name in names
     }
+
+
+def _with_old_names(table: str, select: str) -> str:
+    """Return the rows of a table with renamed columns under both names."""
+    columns = [column for column in TABLES[table].columns if column.old_name is not None]
+    if not columns:
+        return select
+    both = "".join(f", {column.name} AS {column.old_name}" for column in columns)
+    return f"SELECT *{both} FROM ({select})"  # noqa: S608 - a registry's names
 
 
 def views_for(sql: str) -> frozenset[str]:
@@ -213,9 +230,9 @@ def views_for(sql: str) -> frozenset[str]:
     named = _views_named(sql)
     if not named or _CATALOG.search(sql):
         return frozenset(VIEW_NAMES)
-    for name in reversed([*DERIVED]):
+    for name in reversed([*_SELECTS]):
         if name in named:
-            named |= _views_named(DERIVED[name][1])
+            named |= _views_named(_SELECTS[name])
     return frozenset(named)
 
 
