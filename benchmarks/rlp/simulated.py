@@ -14,7 +14,8 @@ from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.regions import Region
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Study, StudyState
+from convergence_core.search.study import Study
+from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice, Space
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner import RlpLearner

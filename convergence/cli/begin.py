@@ -232,22 +232,22 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
 
 def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
-    from convergence.optimize.progress import count  # noqa: PLC0415 - with its only user
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
+    from tasks.report.phrases import plural  # noqa: PLC0415 - with its only user
 
     configuration = loaded.configuration
     api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.endpoint or f"{len(api.models)} endpoints"
-    size = "" if run.space_size is None else f" ({count(run.space_size, 'combination')})"
+    size = "" if run.space_size is None else f" ({plural(run.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     held_out = f"{run.n_holdout_cases:,}" if run.n_holdout_cases else "none"
     limit = (
         "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
     )
-    candidates = "" if run.n_candidates is None else f"{count(run.n_candidates, 'candidate')}, "
+    candidates = "" if run.n_candidates is None else f"{plural(run.n_candidates, 'candidate')}, "
     search = (
-        f"{configuration.optimization.algorithm}, up to {count(run.n_generations, 'generation')}: "
-        f"at most {candidates}{count(run.n_search_cells, 'evaluation')}"
+        f"{configuration.optimization.algorithm}, up to {plural(run.n_generations, 'generation')}: "
+        f"at most {candidates}{plural(run.n_search_cells, 'evaluation')}"
     )
     final = f"{run.n_final_cells:,} evaluations of the winner and the defaults"
     calls = f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{limit}"

@@ -23,6 +23,8 @@ from convergence_core.events import (
     TrafficChanged,
 )
 from convergence_core.ports import LostCall
+from convergence_core.records import ParamValue
+from tasks.report.phrases import plural, short, value_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -166,7 +168,7 @@ class ProgressDisplay:
                     self._generation = None
                     self._n_planned = self._n_done + event.n_cells
                     self._screen.line(
-                        f"re-estimating the winner on {count(event.n_cells, 'cell')} "
+                        f"re-estimating the winner on {plural(event.n_cells, 'cell')} "
                         "the search did not see"
                     )
                 case RunFinished():
@@ -180,10 +182,10 @@ class ProgressDisplay:
         self._started = event
         self._began = self._clock()
         self._n_planned = event.n_cells_planned
-        cases = count(event.n_search_cases, "case")
+        cases = plural(event.n_search_cases, "case")
         if event.n_holdout_cases:
             cases += f" + {event.n_holdout_cases:,} held out"
-        generations = count(event.n_generations, "generation")
+        generations = plural(event.n_generations, "generation")
         self._screen.line(
             f"{event.label}: {event.algorithm}, up to {generations}, {cases}", style="bold"
         )
@@ -191,7 +193,7 @@ class ProgressDisplay:
             if text is not None:
                 self._screen.line(text)
         if event.resumed_from:
-            done = count(event.resumed_from, "generation")
+            done = plural(event.resumed_from, "generation")
             self._screen.line(f"resumed after {done}; finished calls are not made again")
         if event.maybe_paid:
             for line in describe_maybe_paid(event.maybe_paid):
@@ -215,7 +217,7 @@ class ProgressDisplay:
         cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
         self._screen.line(
             f"generation {event.generation:02d}  "
-            f"{count(event.n_evaluations, 'evaluation')}{failed}{cost}  "
+            f"{plural(event.n_evaluations, 'evaluation')}{failed}{cost}  "
             f"{self._best or 'no reward yet'}  {shown_params(event.best_params or {})}".rstrip()
         )
 
@@ -269,7 +271,7 @@ def describe_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
     if unknown:
         worst += f", {unknown} of unknown price" if known else ", price unknown"
     lines = [
-        f"maybe paid: {count(len(calls), 'call')} in flight when the last process ended{worst}"
+        f"maybe paid: {plural(len(calls), 'call')} in flight when the last process ended{worst}"
     ]
     for call in calls[:MOST_LOST_CALLS]:
         price = "price unknown" if call.max_usd is None else f"at most ${call.max_usd:.6f}"
@@ -290,23 +292,10 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
 
 
-def shown_params(params: Mapping[str, object], n: int = MANY_PARAMS) -> str:
+def shown_params(params: Mapping[str, ParamValue], n: int = MANY_PARAMS) -> str:
     """Return the first parameters of a candidate on one short line."""
-    shown = [
-        f"{name}={shown_value(value, digits=4, longest=LONGEST_PARAM)}"
-        for name, value in list(params.items())[:n]
-    ]
+    shown = []
+    for name, value in list(params.items())[:n]:
+        text = f"{value:.4g}" if isinstance(value, float) else value_text(value)
+        shown.append(f"{name}={short(text, LONGEST_PARAM)}")
     return " ".join([*shown, *([f"+{len(params) - n} more"] if len(params) > n else [])])
-
-
-def shown_value(value: object, *, digits: int, longest: int) -> str:
-    """Return a parameter's value on one line, as a configuration writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = f"{value:.{digits}g}" if isinstance(value, float) else " ".join(str(value).split())
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def count(n: int, noun: str) -> str:
-    """Return a number and its noun, e.g. ``1 call``, ``1,200 calls``."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from convergence_core.records import Assignment, Candidate, Cell, Role, Trial, sha256_hex
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.study import StopReason, Study, StudyState, limit_reached
+from convergence_core.search.study import StopReason, Study, limit_reached
+from convergence_core.search.study_state import StudyState
 
 
 def finalists(

@@ -13,7 +13,8 @@ from typing import Protocol
 from convergence_core.ports import Row
 from convergence_core.records import Json, Trial
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study, StudyState
+from convergence_core.search.study import Asked, Study
+from convergence_core.search.study_state import StudyState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

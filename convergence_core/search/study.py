@@ -15,116 +15,29 @@ the same generation, and a run that is resumed from its checkpoint is the same r
 ``tasks.run`` connects a study to the world: it evaluates plans and makes states durable.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from convergence_core.config import Configuration
 from convergence_core.objective.goals import Goals
-from convergence_core.ports import Checkpoint
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import (
     Assignment,
     Candidate,
     Cell,
-    Json,
     Params,
     Trial,
-    canonical_json,
 )
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.stopper import Stopper, StopperState
+from convergence_core.search.stopper import Stopper
+from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
-
-_STORED_NAMES: Final = {"rlp": "thoughts", "sao": "preferences"}
-"""Learner → key of its state in a checkpoint; others are kept under their own name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyState:
-    """What is known after the last committed generation: all that a resumed run needs."""
-
-    search: SearchState
-    """The evidence, and the sampler's own memory."""
-    rng_state: Mapping[str, Any]
-    """State of the generator that draws the next plan."""
-    next_generation: int = 0
-    stopper: StopperState = field(default_factory=StopperState)
-    n_calls: int = 0
-    """Calls of the committed generations, retries included."""
-    n_repairs: int = 0
-    """Generations that only asked missing cells again; they do not count as planned ones."""
-    repairs_next: bool = False
-    """Whether cells without a reward are asked again first; not part of a checkpoint."""
-    is_exhausted: bool = False
-    """Whether the sampler found nothing new to ask."""
-    is_answered: bool = False
-    """Whether any candidate answered: rewards of failures alone recommend none."""
-    limit: str | None = None
-    """Limit of the budget that cut a generation short, in words; ``None``: none did."""
-    learned: Mapping[str, Json] = field(default_factory=dict)
-    """Learner → its state, as JSON; see ``convergence_core.search.learner``."""
-
-    @property
-    def variants(self) -> Mapping[str, Sequence[str]]:
-        """Text parameter → texts that learners have added to the search space."""
-        found: dict[str, Any] = {}
-        for learned in self.learned.values():
-            if isinstance(learned, dict) and isinstance(texts := learned.get("variants"), dict):
-                found |= texts
-        return found
-
-    def params_of(self, candidate_id: str) -> Params:
-        """Return the parameters of a candidate that was asked."""
-        return self.search.archive.members[candidate_id].candidate.params
-
-    def to_checkpoint(self) -> Checkpoint:
-        """Return the columns of ``generations`` that hold this state."""
-        progress = {
-            "stopper": self.stopper.to_json(),
-            "n_calls": self.n_calls,
-            "n_repairs": self.n_repairs,
-            "exhausted": self.is_exhausted,
-            "answered": self.is_answered,
-            "spent": self.limit,
-            **{_STORED_NAMES.get(name, name): state for name, state in self.learned.items()},
-        }
-        return Checkpoint(
-            generation=self.next_generation - 1,
-            rng_state_json=json.dumps(self.rng_state, sort_keys=True),
-            sampler_state_json=canonical_json(self.search.to_json()),
-            progress_json=canonical_json(progress),
-        )
-
-    @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        """Rebuild the state that ``to_checkpoint`` wrote, in this version or an earlier one."""
-        progress = json.loads(checkpoint.progress_json)
-        search = SearchState.from_json(json.loads(checkpoint.sampler_state_json))
-        own = {"stopper", "n_calls", "n_repairs", "exhausted", "answered", "spent"}
-        names = {key: name for name, key in _STORED_NAMES.items()}
-        return cls(
-            search=search,
-            rng_state=json.loads(checkpoint.rng_state_json),
-            next_generation=checkpoint.generation + 1,
-            stopper=StopperState.from_json(progress["stopper"]),
-            n_calls=progress["n_calls"],
-            n_repairs=progress.get("n_repairs", 0),
-            is_exhausted=progress["exhausted"],
-            is_answered=progress.get("answered", _has_reward(search)),
-            limit=progress.get("spent"),
-            learned={
-                names.get(key, key): state
-                for key, state in progress.items()
-                if key not in own and state is not None
-            },
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,8 +310,3 @@ def limit_reached(trials: Sequence[Trial]) -> str | None:
     """Return the limit of the budget that kept a cell from being asked, in words."""
     errors = (e.error for t in trials for e in t.evaluations if e.error_type == "budget")
     return next(errors, None)
-
-
-def _has_reward(search: SearchState) -> bool:
-    """Whether any reward is above 0; stands for ``is_answered`` in checkpoints without it."""
-    return any(reward > 0 for member in search.archive for reward in member.rewards.values())

@@ -74,10 +74,8 @@ def refuse_while_importing() -> None:
         ImportedScriptError: this thread is importing a user's module.
     """
     if getattr(_IMPORTS, "n", 0):
-        raise ImportedScriptError(
-            [Problem(key="", rule="must not begin an optimization while it is imported", value="",
-                     fix=_MAIN_GUARD)]
-        )  # fmt: skip
+        rule = "must not begin an optimization while it is imported"
+        raise ImportedScriptError.of("", rule, _MAIN_GUARD)
 
 
 _MAIN_GUARD = 'Put what begins it under `if __name__ == "__main__":`.'
@@ -100,10 +98,8 @@ def resolve(function: UserFunction | str, base_dir: Path, *, key: str) -> UserFu
 def _load_file(file: Path, path: str, key: str) -> object:
     # Not by `Path.is_file`, which raises for a name that is too long.
     if not os.path.isfile(file):  # noqa: PTH113 - as above
-        raise ConfigurationError(
-            [Problem(key=key, rule="must name a file that exists", value=repr(path),
-                     fix=f"There is no file {file}; paths start from the configuration's folder.")]
-        )  # fmt: skip
+        fix = f"There is no file {file}; paths start from the configuration's folder."
+        raise ConfigurationError.of(key, "must name a file that exists", fix, value=repr(path))
     # The content is in the name: a file that was edited is another module.
     digest = hashlib.sha256(str(file).encode() + b"\0" + file.read_bytes()).hexdigest()[:16]
     module_name = f"convergence_user_{file.stem}_{digest}"
@@ -200,23 +196,17 @@ def _import_problem(error: BaseException, path: str, key: str, source: str) -> P
             fix=f"There is no module {error.name!r}; write `{error.name}.py:…` for a file beside "
             "the configuration, or install the package.",
         )
-    file: str | None = None
-    line: int | None = None
-    if isinstance(error, SyntaxError):
-        file, line = error.filename, error.lineno
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        users = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
-        if users:
-            file, line = users[-1].filename, users[-1].lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
+    at: Any = error if isinstance(error, SyntaxError) else users[-1] if users else None
     return Problem(
         key=key,
         rule=f"must be importable; importing it raised {type(error).__name__}: "
         + " ".join(failure_of(error).message.split()),
         value=repr(path),
         fix="Mend the module, then run `convergence validate`.",
-        file=file,
-        line=line,
+        file=None if at is None else at.filename,
+        line=None if at is None else at.lineno,
     )
 
 
@@ -226,15 +216,15 @@ def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
         if not hasattr(found, part):
             near = difflib.get_close_matches(part, [n for n in dir(found) if n[0] != "_"], n=1)
             hint = f"Did you mean `{near[0]}`?" if near else "Check the name after the colon."
-            raise ConfigurationError(
-                [Problem(key=key, rule="must name something the module has", value=repr(path), fix=hint)]
-            )  # fmt: skip
+            rule = "must name something the module has"
+            raise ConfigurationError.of(key, rule, hint, value=repr(path))
         found = getattr(found, part)
     if not callable(found):
-        raise ConfigurationError(
-            [Problem(key=key, rule="must name a function", value=f"{path!r}, a {type(found).__name__}",
-                     fix="Name a `def` or `async def` of the module.")]
-        )  # fmt: skip
+        fix, value = (
+            "Name a `def` or `async def` of the module.",
+            f"{path!r}, a {type(found).__name__}",
+        )
+        raise ConfigurationError.of(key, "must name a function", fix, value=value)
     return found
 
 

@@ -9,7 +9,7 @@ from convergence_core.ports import Row, RunRecord, Store
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
-from convergence_core.search.study import StudyState
+from convergence_core.search.study_state import StudyState
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.rlp.learner import RLP, RlpLearner

@@ -28,7 +28,8 @@ from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.racing.expert_mixture import MOST_PROPOSALS
 from convergence_core.search.sampler import Advice, Expert
-from convergence_core.search.study import Asked, Study, StudyState
+from convergence_core.search.study import Asked, Study
+from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
 from tasks.rlp.channel_probe import ChannelProbe

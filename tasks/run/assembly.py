@@ -6,7 +6,8 @@ from dataclasses import replace
 from convergence_core.events import BudgetWarned, ThinkingStopped
 from convergence_core.ports import Checkpoint, RunRecord
 from convergence_core.search.learner import Learner
-from convergence_core.search.study import Study, StudyState
+from convergence_core.search.study import Study
+from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded

@@ -22,7 +22,8 @@ from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.schedule import FINAL_SHARE
-from convergence_core.search.study import Asked, Study, StudyState
+from convergence_core.search.study import Asked, Study
+from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
 from tasks.inputs.loader import Loaded
 from tasks.run.prior_runs import PriorRuns, read_past

@@ -15,7 +15,8 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
 from convergence_core.search.sampler import Plan
-from convergence_core.search.study import Asked, StudyState
+from convergence_core.search.study import Asked
+from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import Loaded
 from tasks.run.opener import Notices, open_config, prepare_run, resume_run, started_by
 from tasks.run.run import FLOW_RUN_TAG, Run, StepResult

@@ -35,7 +35,7 @@ from convergence_core.sao.preferences import JudgedPair, Split
 from convergence_core.sao.prompt_shape import PromptShape, shape_of
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows, text_rows
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.study import StudyState
+from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import Loaded
 from tasks.inputs.records import new_record
 from tasks.inputs.storage import store_path

@@ -20,7 +20,7 @@ from convergence_core.sao.round_plan import RoundSource
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
-from convergence_core.search.study import StudyState
+from convergence_core.search.study_state import StudyState
 from tasks.calls.session import EvaluationSession
 from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment

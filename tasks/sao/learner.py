@@ -22,7 +22,8 @@ from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study, StudyState
+from convergence_core.search.study import Asked, Study
+from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 from tasks.calls.session import EvaluationSession
 from tasks.rlp.channel_probe import ChannelProbe

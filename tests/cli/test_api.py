@@ -43,6 +43,9 @@ def near_too(
     return {"near": 1 - abs(prediction["result"] - expected)}
 
 
+GIVEN: dict[str, Any] = {"local_function": target, "evaluator": near, "test_cases": CASES}
+
+
 @pytest.mark.prefect
 @pytest.mark.parametrize(
     "evaluator",
@@ -71,9 +74,7 @@ def test_mapping_with_callables_runs(evaluator: Any, here: Path):
 @pytest.mark.prefect
 def test_async_form_leaves_the_loop_free(here: Path):
     async def main() -> tuple[OptimizationResult, int]:
-        run = asyncio.ensure_future(
-            run_optimization(config(), local_function=target, evaluator=near, test_cases=CASES)
-        )
+        run = asyncio.ensure_future(run_optimization(config(), **GIVEN))
         turns = 0
         while not run.done():
             turns += 1
@@ -88,9 +89,7 @@ def test_async_form_leaves_the_loop_free(here: Path):
 @pytest.mark.prefect
 def test_sync_form_works_inside_a_running_loop(here: Path):
     async def notebook() -> OptimizationResult:
-        return run_optimization_sync(
-            config(1), local_function=target, evaluator=near, test_cases=CASES
-        )
+        return run_optimization_sync(config(1), **GIVEN)
 
     assert asyncio.run(notebook()).success
 
@@ -114,7 +113,7 @@ def test_async_target_and_evaluator_work(here: Path):
 def test_overrides_and_events_arrive(here: Path):
     seen: list[Event] = []
     result = run_optimization_sync(
-        config(5), local_function=target, evaluator=near, test_cases=CASES,
+        config(5), **GIVEN,
         on_event=seen.append, seed=9, generations=1, max_calls=1000,
     )  # fmt: skip
     assert result.result.seed == 9
@@ -163,9 +162,7 @@ def test_listener_that_raises_ends_the_run_and_is_heard(here: Path):
             raise LookupError("no more")
 
     with pytest.raises(LookupError, match="no more"):
-        run_optimization_sync(
-            config(50), local_function=target, evaluator=near, test_cases=CASES, on_event=complain
-        )
+        run_optimization_sync(config(50), **GIVEN, on_event=complain)
     (record,) = ParquetStore(here / "convergence-data").runs()
     assert record.status == "stopped"
 
@@ -177,7 +174,7 @@ def test_summary_is_written_to_standard_error_only_when_asked(
 ):
     for mode in ("silent", "summary"):
         run_optimization_sync(
-            config(1), local_function=target, evaluator=near, test_cases=CASES,
+            config(1), **GIVEN,
             logging_mode=mode,
         )  # fmt: skip
         captured = capfd.readouterr()
@@ -193,9 +190,7 @@ def test_wrong_configuration_raises_before_anything_is_written(here: Path):
 
 def test_overrides_of_a_resumed_run_are_refused(here: Path):
     with pytest.raises(ConfigurationError, match="seed"):
-        run_optimization_sync(
-            config(), local_function=target, evaluator=near, test_cases=CASES, resume="x", seed=3
-        )
+        run_optimization_sync(config(), **GIVEN, resume="x", seed=3)
 
 
 def test_interrupted_error_is_what_a_stopped_run_raises():

@@ -1,8 +1,6 @@
 """``doctor``: what it finds on a sound machine, and what it says about an unsound one."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from convergence import doctor
 from convergence.doctor import examine, wal_is_sound
 from tests.support.commands import Runner
+from tests.support.http_server import LoopbackServer, error_answer
 
 
 @pytest.mark.parametrize(
@@ -24,22 +23,10 @@ def test_sqlite_releases_that_lose_commits_are_known(version: str, sound: bool):
 
 @pytest.fixture
 def health() -> Iterator[tuple[str, list[int]]]:
-    """A server that answers /api/health with the status in the list."""
+    """A server's API, and the status that it answers with."""
     status = [200]
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status[0])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/api", status
-        server.shutdown()
+    with LoopbackServer(lambda _: error_answer(status[0])) as server:
+        yield f"{server.url}/api", status
 
 
 def finding(check: str, findings: list[doctor.Finding]) -> doctor.Finding:

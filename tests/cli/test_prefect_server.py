@@ -2,8 +2,6 @@
 
 import fcntl
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +9,8 @@ import pytest
 
 from tasks.prefect_support.temporary_app import LOCK_FILE, alone
 from tasks.prefect_support.temporary_server import ROOM, TemporaryServer, full_disk
-from tests.cli.test_running import ROOT, Session, calls, write_project
+from tests.cli.test_running import Session, calls, write_project
+from tests.support.children import run_python
 
 
 def test_a_configured_server_that_is_not_there_is_named_without_its_password(here: Path):
@@ -99,7 +98,4 @@ def test_a_run_begins_without_what_takes_seconds_to_import():
         "heavy = {'prefect.server.api.server', 'scipy.stats', 'datasketch', 'torch'};"
         "sys.exit(', '.join(heavy & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.stderr.strip() == ""
+    assert run_python("-c", code, check=False).stderr.strip() == ""

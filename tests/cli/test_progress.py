@@ -26,6 +26,7 @@ from convergence_core.events import (
     TrafficChanged,
 )
 from convergence_core.ports import LostCall
+from convergence_core.records import Params
 
 
 class Clock:
@@ -118,6 +119,12 @@ def test_resumed_run_says_so_and_what_was_maybe_paid():
     )
     assert lines[3] == "  evaluation openai small aaaaaaaaaaaa: at most $0.012500"
     assert lines[4] == "  judge openai small bbbbbbbbbbbb: price unknown"
+
+
+def test_how_far_earlier_runs_agree_is_shown_when_it_changes():
+    said = ["a", "a", "b", None]
+    lines = told(started(), *(replace(FINISHED, warm_start=text) for text in said)).lines
+    assert [line for line in lines if line in {"a", "b"}] == ["a", "b"]
 
 
 def test_many_calls_of_unknown_fate_are_not_all_listed():
@@ -233,7 +240,7 @@ def test_durations_read_well():
 
 
 def test_many_and_long_parameters_are_shortened():
-    params = {"prompt": "line one\n" + "x" * 99, "c": 0.123456, "b": True, "d": 1, "e": 2}
+    params: Params = {"prompt": "line one\n" + "x" * 99, "c": 0.123456, "b": True, "d": 1, "e": 2}
     text = shown_params(params)
     assert "\n" not in text
     assert text.endswith("+2 more")

@@ -1,12 +1,12 @@
 """Rarer collections of garbage, in processes of our own and for a while in those of others."""
 
 import gc
-import subprocess
 import sys
 
 import pytest
 
 from tasks.prefect_support.garbage_collection import RARELY, collect_rarely, collecting_rarely
+from tests.support.children import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -36,23 +36,12 @@ def test_a_program_finds_its_arguments_and_rare_collections(tmp_path):
         "if __name__ == '__main__':\n"
         "    print(gc.get_threshold()[0], sys.argv[1:])\n"
     )
-    command = [sys.executable, "-m", "tasks.prefect_support.program", "shown", "a", "--b"]
-    done = subprocess.run(
-        command,
-        env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    path = f"{tmp_path}:{':'.join(sys.path)}"
+    done = run_python("-m", "tasks.prefect_support.program", "shown", "a", "--b", PYTHONPATH=path)
     assert done.stdout == f"{RARELY} ['a', '--b']\n"
 
 
 def test_a_program_without_a_module_says_how_it_is_used():
-    done = subprocess.run(
-        [sys.executable, "-m", "tasks.prefect_support.program"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-m", "tasks.prefect_support.program", check=False)
     assert done.returncode == 1
     assert "usage: python -m tasks.prefect_support.program MODULE" in done.stderr

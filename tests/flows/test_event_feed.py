@@ -1,7 +1,6 @@
-"""What Prefect's server keeps of task runs: all in its tables, in its feed only what went wrong."""
+"""Feed of events of Prefect's server: of task runs only what went wrong."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -14,24 +13,16 @@ import httpx
 import pytest
 
 from tasks.prefect_support.event_feed import is_server
+from tests.support.children import run_python
 from tests.support.prefect_server import PrefectServer
 
-ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0
 """Only ends what hangs."""
 
 
-def run_two_tasks(environment: dict[str, str]) -> str:
+def run_two_tasks(environment: dict[str, Any]) -> str:
     """Run a flow of one task that goes well and one that does not; return the flow run's id."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.two_tasks"],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+    return run_python("-m", "tests.support.two_tasks", **environment).stdout.strip()
 
 
 def events(api_url: str, **wanted: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,15 @@ import pytest
 import yaml
 
 from deployments.nightly.plan import plan
+from tests.support.children import run_python
+from tests.support.nightly import eventually
 from tests.support.optimizations import write_project
 
 ROOT = Path(__file__).parents[2]
 
 
-def prefect(*arguments: str, home: Path, timeout: float = 400) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "prefect", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PREFECT_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+def prefect(*arguments: str, home: Path) -> str:
+    done = run_python("-m", "prefect", *arguments, check=False, PREFECT_HOME=str(home))
     assert done.returncode == 0, f"prefect {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -47,15 +40,8 @@ def test_every_entrypoint_loads_without_a_placeholder():
 
 
 def test_one_process_refuses_to_serve_without_a_server_that_schedules(tmp_path: Path):
-    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
-    done = subprocess.run(
-        [sys.executable, "-m", "deployments.serve"],
-        cwd=ROOT,
-        env={**environment, "PREFECT_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    done = run_python(
+        "-m", "deployments.serve", check=False, PREFECT_HOME=str(tmp_path), PREFECT_API_URL=""
     )
     assert done.returncode == 2
     assert "PREFECT_API_URL must name a Prefect server" in done.stderr
@@ -152,11 +138,11 @@ def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
     rows = store.rows("select count(*) as n from evaluations where role = 'search'")
     assert rows[0]["n"] != 0
 
-    deadline = time.monotonic() + 120
+    def evaluated() -> bool:  # task runs are recorded a moment later
+        return any(name.startswith("evaluate ") for name in asyncio.run(story_of(run.label))[1])
+
+    eventually(evaluated, "no candidate has a task run", within_s=120)
     flow_names, task_names = asyncio.run(story_of(run.label))
-    while not any(n.startswith("evaluate ") for n in task_names) and time.monotonic() < deadline:
-        time.sleep(0.2)  # task runs are recorded a moment later
-        flow_names, task_names = asyncio.run(story_of(run.label))
     assert flow_names == {"generation 00", "generation 01"}
     assert any(name.startswith("evaluate x=") for name in task_names), task_names
     shown = asyncio.run(artifacts_of(run.label))

@@ -9,7 +9,7 @@ from convergence_core.objective.goals import MEMORY_KEY
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.tallies import COST, total_of
 from tasks.store import ParquetStore
-from tests.support.optimizations import start_command, write_project
+from tests.support.optimizations import run_command, write_project
 
 METRICS = """
 
@@ -37,9 +37,7 @@ def test_a_pareto_run_shows_its_front_without_what_breaks_the_constraint(tmp_pat
     )
     with (tmp_path / "target.py").open("a") as target:
         target.write(METRICS)
-    done = start_command("optimize", "--quiet", cwd=tmp_path)
-    out, err = done.communicate(timeout=300)
-    assert done.returncode == 0, f"{out}\n{err}"
+    run_command("optimize", "--quiet", cwd=tmp_path)
     folder = tmp_path / "results" / "latest"
     best = json.loads((folder / "best_config.json").read_text())["config"]
     assert not (best["kind"] == "b" and best["x"] > 0.6)
@@ -69,9 +67,7 @@ def test_what_cells_cost_reaches_the_draws(tmp_path: Path):
     )
     with (tmp_path / "target.py").open("a") as target:
         target.write(PRICED)
-    done = start_command("optimize", "--quiet", cwd=tmp_path)
-    out, err = done.communicate(timeout=300)
-    assert done.returncode == 0, f"{out}\n{err}"
+    run_command("optimize", "--quiet", cwd=tmp_path)
     rows = ParquetStore(tmp_path / "convergence-data").rows(
         "SELECT sampler_state_json FROM generations ORDER BY generation DESC LIMIT 1"
     )

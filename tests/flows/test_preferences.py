@@ -1,7 +1,5 @@
 """Preferences through the real flow: killed inside the subflow, shown as artifacts, run alone."""
 
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 
 from tasks.store import ParquetStore
 from tests.support.http_server import Answer, Request
-from tests.support.optimizations import start_command
+from tests.support.optimizations import kill_once, run_command, start_command
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
@@ -29,13 +27,6 @@ SIZE: dict[str, Any] = {
 
 def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
     return ParquetStore(folder / STORE).rows(sql)
-
-
-def finish(folder: Path, *arguments: str) -> str:
-    process = start_command(*arguments, cwd=folder)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, f"{out}\n{err}"
-    return out
 
 
 class Held(World):
@@ -67,11 +58,7 @@ def kill_at(folder: Path, world: Held, n: int, *command: str) -> None:
     """Kill -9 inside the subflow, once so many requests were answered and the next one waits."""
     world.most = n
     process = start_command(*command, "--quiet", cwd=folder)
-    while process.poll() is None and not (world.n_answered >= n and world.n_waiting):
-        time.sleep(0.002)
-    assert process.poll() is None, process.communicate()
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_once(process, lambda: world.n_answered >= n and world.n_waiting > 0)
     world.most = None
     while world.n_waiting:  # what was in flight is answered to nobody
         time.sleep(0.002)
@@ -135,7 +122,7 @@ def test_a_run_killed_again_and_again_inside_the_subflow_repeats_no_call_and_no_
             for k, n in enumerate(points):
                 kill_at(folder, world, n, "resume" if k else "optimize")
                 assert rows(folder, "select * from preferences") == []
-            finish(folder, "resume" if points else "optimize", "--quiet")
+            run_command("resume" if points else "optimize", "--quiet", cwd=folder)
         lost, again = lost_and_repeated(folder)
         assert again == 0
         # Nobody saw the end of what was in flight at a kill, so that alone is asked again.
@@ -169,7 +156,7 @@ def test_the_flow_runs_alone_on_what_an_optimization_left(tmp_path: Path):
     world = planted_world()
     with planted_server(world) as server:
         path = write_preferring(tmp_path, server.url, **SIZE)
-        finish(tmp_path, "optimize", "--quiet")
+        run_command("optimize", "--quiet", cwd=tmp_path)
         n_kept = sao(config=str(path))
     runs = rows(tmp_path, "select status, n_generations, reason from runs order by started_at")
     assert runs[-1] == {"status": "done", "n_generations": 3, "reason": "all 3 rounds were run"}

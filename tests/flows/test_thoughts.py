@@ -1,14 +1,11 @@
 """Thoughts through the real flow: killed between commit and reveal, shown as artifacts."""
 
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.optimizations import ledger, start_command
+from tests.support.optimizations import kill_once, ledger, run_command, start_command
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import rows, truth, write_thoughtful
 
@@ -17,22 +14,11 @@ FIRST = 6 * 9
 """Calls of the first generation, which nobody thinks about."""
 
 
-def finish(folder: Path, *arguments: str) -> str:
-    process = start_command(*arguments, cwd=folder)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, f"{out}\n{err}"
-    return out
-
-
 def kill_amid_evaluations(folder: Path, world: ThinkingWorld) -> None:
     """Kill -9 once the second generation's predictions are bought and it is being evaluated."""
     process = start_command("optimize", "--quiet", cwd=folder, TARGET_DELAY_S="0.05")
-    while process.poll() is None and len(ledger(folder)) < FIRST + 8:
-        time.sleep(0.002)
-    assert process.poll() is None, process.communicate()
+    kill_once(process, lambda: len(ledger(folder)) >= FIRST + 8)
     assert world.n_asked["thought"] > 0
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
 
 
 def told(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -77,9 +63,9 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
             write_thoughtful(folder, server.url, **SIZE)
             if name == "killed":
                 kill_amid_evaluations(folder, world)
-                finish(folder, "resume", "--quiet")
+                run_command("resume", "--quiet", cwd=folder)
             else:
-                printed = finish(folder, "optimize")
+                printed = run_command("optimize", cwd=folder)
         found[name], asked[name] = told(folder), world.n_asked
     # Nothing was in flight to the thinker when it was killed: not one call more, not one row more.
     assert asked["killed"] == asked["unbroken"]

@@ -14,59 +14,26 @@ from tests.support.sessions import ask_function
 # -- call forms
 
 
-def by_split(case_input, params):
-    return [case_input, params]
-
-
-def by_input_and_params(input, params):  # noqa: A002 - the documented form
-    return [input, params]
-
-
-def by_merged(everything):
-    return everything
-
-
-def by_names(x, k):
-    return [x, k]
-
-
-def by_names_and_default(x, k=7, other="o"):
-    return [x, k, other]
+BOTH = [{"x": 3}, {"k": 2}]
 
 
 def by_any_names(**everything):
     return everything
 
 
-def by_spread(case_input, **params):
-    return [case_input, params]
-
-
-def by_input_and_names(case_input, *, k):
-    return [case_input, k]
-
-
-def by_position_only(case_input, params, /):
-    return [case_input, params]
-
-
-def by_star(*both):
-    return list(both)
-
-
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (by_split, [{"x": 3}, {"k": 2}]),
-        (by_input_and_params, [{"x": 3}, {"k": 2}]),
-        (by_merged, {"x": 3, "k": 2}),
-        (by_names, [3, 2]),
-        (by_names_and_default, [3, 2, "o"]),
+        (lambda case_input, params: [case_input, params], BOTH),
+        (lambda input, params: [input, params], BOTH),  # noqa: A006 - the documented form
+        (lambda everything: everything, {"x": 3, "k": 2}),
+        (lambda x, k: [x, k], [3, 2]),
+        (lambda x, k=7, other="o": [x, k, other], [3, 2, "o"]),
         (by_any_names, {"x": 3, "k": 2}),
-        (by_spread, [{"x": 3}, {"k": 2}]),
-        (by_input_and_names, [{"x": 3}, 2]),
-        (by_position_only, [{"x": 3}, {"k": 2}]),
-        (by_star, [{"x": 3}, {"k": 2}]),
+        (lambda case_input, **params: [case_input, params], BOTH),
+        (lambda case_input, *, k: [case_input, k], [{"x": 3}, 2]),
+        (lambda case_input, params, /: [case_input, params], BOTH),
+        (lambda *both: list(both), BOTH),
     ],
 )
 def test_each_call_form_gets_input_and_parameters(function, expected):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence.optimize.progress import ProgressDisplay, Screen
 from convergence_core.errors import ResumeError, RunInterruptedError
-from convergence_core.events import Event, GenerationFinished, RunStarted
+from convergence_core.events import Event, RunStarted
 from convergence_core.result import RunResult
 from tasks.run.prior_runs import TAG
 from tasks.run.run import Run
@@ -163,37 +162,6 @@ def test_an_earlier_run_that_is_gone_is_an_error_that_says_so(folder: Path):
     store.save_run(replace(record, tags={**record.tags, TAG: f"{'0' * 25}Z@3"}))
     with pytest.raises(ResumeError, match="no longer holds"):
         go_on(folder, second.run_id)
-
-
-class Lines(Screen):
-    """A screen that keeps its lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def line(self, text: str, style: str = "") -> None:
-        self.lines.append(text)
-
-    def status(self, text: str, done: int, total: int) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def test_the_console_says_it_once_until_it_changes():
-    screen = Lines()
-    said = ["a", "a", "b", None]
-    with ProgressDisplay(screen) as progress:
-        for number, text in enumerate(said):
-            progress(
-                GenerationFinished(
-                    generation=number, n_evaluations=1, n_failed=0, best_params=None,
-                    best_mean=None, best_interval=None, n_calls=1, cost_usd=None,
-                    warm_start=text,
-                )
-            )  # fmt: skip
-    assert [line for line in screen.lines if line in {"a", "b"}] == ["a", "b"]
 
 
 def served(folder: Path, params: dict[str, object], rewards: list[float], arm: str = "a") -> None:

@@ -10,7 +10,8 @@ from convergence_core.ports import Row
 from convergence_core.records import Json, Params, Trial
 from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study, StudyState
+from convergence_core.search.study import Asked, Study
+from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import load
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.publication import publish_generation

@@ -21,6 +21,21 @@ def start_child(module: str, *arguments: object, **options: Any) -> subprocess.P
     )
 
 
+def run_python(
+    *arguments: object, cwd: Path = ROOT, check: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end, with variables beside those of this process."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=check,
+    )
+
+
 def run_child(module: str, *arguments: object, **options: Any) -> list[str]:
     """Run a child to its end and return the lines it wrote."""
     with start_child(module, *arguments, **options) as child:

@@ -90,6 +90,11 @@ class Night:
             return [run for run in found if run["state_type"] != "SCHEDULED"]
         return []
 
+    def is_busy(self) -> bool:
+        """Whether a flow run is under way, or the server is away."""
+        states = {run["state_name"] for run in self.flow_runs()}
+        return not states or bool(states & {"Running", "Pending", "Cancelling"})
+
     def of_deployments(self) -> list[dict[str, Any]]:
         """Return the flow runs of deployments, oldest first."""
         return [run for run in self.flow_runs() if run["deployment_id"] is not None]

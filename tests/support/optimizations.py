@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,23 @@ def start_command(*arguments: str, cwd: Path, **env: str) -> "subprocess.Popen[s
         text=True,
         start_new_session=True,
     )
+
+
+def run_command(*arguments: str, cwd: Path, **env: str) -> str:
+    """Run the command line to its good end; return its standard output."""
+    process = start_command(*arguments, cwd=cwd, **env)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, f"{out}\n{err}"
+    return out
+
+
+def kill_once(process: "subprocess.Popen[str]", look: Callable[[], bool]) -> None:
+    """Kill a command with its group by SIGKILL as soon as ``look`` is true; it must not have ended."""
+    while process.poll() is None and not look():
+        time.sleep(0.002)
+    assert process.poll() is None, process.communicate()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def tables_of(store: Path) -> dict[str, list[dict[str, object]]]:

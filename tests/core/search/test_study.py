@@ -11,7 +11,8 @@ from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.samplers import SAMPLERS
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.study import Asked, StopReason, Study, StudyState, limit_reached
+from convergence_core.search.study import Asked, StopReason, Study, limit_reached
+from convergence_core.search.study_state import StudyState
 from tests.support.problems import World, configuration, space
 
 SPACE = space()
