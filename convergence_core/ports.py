@@ -32,7 +32,7 @@ class CallIntent:
     model: str | None
     request_sha256: str
     lease_s: float
-    """How long nobody else may make this call; must outlast the call's own time-out."""
+    """How long no other process may make this call; must outlast the call's own time-out."""
     max_usd: float | None = None
     """Worst-case price; ``None``: unknown."""
     max_tokens: int | None = None
@@ -52,14 +52,14 @@ class StoredAnswer:
     attempt: int
     run_id: str
     eval_id: str | None
-    """Who paid first: run and evaluation."""
+    """Run and evaluation that paid first."""
     cost_usd: float | None
     usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What the journal says to an intent."""
+    """Answer of the journal to an intent."""
 
     state: Literal["granted", "hit", "busy"]
     """``granted``: make the call; ``hit``: here is the answer; ``busy``: another owner is at it."""
@@ -71,7 +71,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """How an attempt ended."""
+    """End of an attempt."""
 
     call_key: str
     attempt: int
@@ -118,11 +118,11 @@ class CallTotals:
     cost_usd: float | None = 0.0
     """Sum of known prices; ``None`` when no priced call was made but unpriced ones were."""
     maybe_usd: float = 0.0
-    """Worst case of attempts whose end nobody saw."""
+    """Worst case of attempts whose end is not known."""
     n_unpriced: int = 0
     """Attempts that were answered and whose price is unknown."""
     unpriced_usd: float = 0.0
-    """Worst case of those, where it was told before the call: a reply without usage."""
+    """Worst case of those, where it was known before the call: a reply without usage."""
     tokens: int = 0
     """Reported tokens, prompt and answer."""
     maybe_tokens: int = 0
@@ -215,7 +215,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a resumed run needs of its last committed generation."""
+    """State after the last committed generation, for a resume."""
 
     generation: int
     rng_state_json: str

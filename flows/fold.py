@@ -6,7 +6,7 @@ from prefect import flow, get_run_logger
 
 from tasks.notify.system_events import emit_alarms
 from tasks.secrets.process_redaction import redacted_errors
-from tasks.serving.fold import FoldReport, fold_store, mark_told
+from tasks.serving.fold import FoldReport, fold_store, mark_alarms_reported
 
 
 @flow(name="fold", flow_run_name="fold {store}")
@@ -28,5 +28,5 @@ def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldR
             logger.info("%s: promoted %s, %s", name, watched.promoted, watched.decision)
         if drift_events:
             emit_alarms(report.alarms)
-            mark_told(Path(store), report.alarms)
+            mark_alarms_reported(Path(store), report.alarms)
         return report

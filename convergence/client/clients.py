@@ -141,7 +141,7 @@ def _update(
         engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
         cost=cost,
     )  # fmt: skip
-    # Not found: nobody's reward; a conflict: another one came first.
+    # Not found: no such decision; a conflict: another reward came first.
     return ServiceCall(
         read=_reads(RewardOutcome),
         request=_request("POST", system, "update", json=body),
@@ -167,7 +167,7 @@ def _offer(
 ) -> ServiceCall[Arm]:
     """Put an arm on offer, with a night's mean and standard deviation of its reward if known.
 
-    ``cost`` is what a request of it costs, until updates tell it.
+    ``cost`` is what a request of it costs, until rewards come with costs.
     """
     night = None if prior is None else {"mean": prior[0], "sd": prior[1]}
     body = _given(params=dict(params), agent_type=agent_type, prior=night, cost=cost)

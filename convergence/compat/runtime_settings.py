@@ -25,7 +25,7 @@ _REFUSED = {
     ),
     "reward_evaluator.metrics.*.normalize": (
         "must be true: weights are shares of those that are given",
-        "Remove it, and scale the signal to [0, 1] before it is told.",
+        "Remove it, and scale the signal to [0, 1] before you give it.",
     ),
 }
 """Settings of version 0.1 that have no counterpart → rule and fix."""

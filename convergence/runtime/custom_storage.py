@@ -29,7 +29,7 @@ SERVED = ("system", "agent_type", "default_arms", "min_arms", "reward_metrics", 
 
 @runtime_checkable
 class RuntimeStorage(Protocol):
-    """What a storage of the caller's own can do. Every argument is given by its name."""
+    """Storage of the caller's own. Every argument is given by its name."""
 
     async def get_arms(self, *, user_id: str, agent_type: str) -> Sequence[Any]:
         """Return the arms: mappings or objects with ``arm_id``, ``params``, ``alpha`` and ``beta``."""

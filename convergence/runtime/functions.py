@@ -63,7 +63,7 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 Later = Coroutine[Any, Any, T]
-"""What a storage of the caller's own still has to do: awaited in the caller's loop, or run."""
+"""Work of a storage of the caller's own: awaited in the caller's loop, or run."""
 
 DEFAULT_STORAGE = "./convergence-data"
 _systems: dict[str, Systems] = {}

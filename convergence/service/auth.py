@@ -37,11 +37,11 @@ class AuthMiddleware:
 
         Args:
             app: what is guarded.
-            tokens: who may ask.
-            metrics: told of every answer.
+            tokens: those that are known.
+            metrics: counts every answer.
             max_body: longest body, in bytes.
             rate: requests a second of each token; ``None``: no limit.
-            open_paths: that need no token.
+            open_paths: paths that need no token.
         """
         self._app, self._tokens, self._metrics = app, tokens, metrics
         self._max_body, self._rate = max_body, rate

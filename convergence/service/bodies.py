@@ -48,7 +48,7 @@ class SelectBody(_Body):
     """A request that needs an arm."""
 
     user_id: Name
-    """Whom it serves."""
+    """The user that it serves."""
     agent_type: Name | None = None
     """Kind of agent. Absent: the system's default."""
     context: Features | None = None
@@ -56,7 +56,7 @@ class SelectBody(_Body):
 
 
 class UpdateBody(_Body):
-    """What came of a decision."""
+    """The reward of a decision."""
 
     user_id: Name
     decision_id: Name
@@ -73,7 +73,7 @@ class UpdateBody(_Body):
 
 
 class PriorBody(_Body):
-    """What a night has measured of an arm."""
+    """Prior of an arm, as a night has measured it."""
 
     mean: Share
     sd: Annotated[float, Field(gt=0, strict=True)]
@@ -86,7 +86,7 @@ class ArmBody(_Body):
     agent_type: Name | None = None
     prior: PriorBody | None = None
     cost: Cost | None = None
-    """What a request of it costs, until updates tell it."""
+    """What a request of it costs, until rewards come with costs."""
 
 
 class ArmsAnswer(BaseModel):
@@ -96,7 +96,7 @@ class ArmsAnswer(BaseModel):
 
 
 class RetiredAnswer(BaseModel):
-    """Whether an arm was taken off offer."""
+    """Result of taking an arm off offer."""
 
     arm_id: str
     retired: bool
@@ -105,7 +105,7 @@ class RetiredAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardAnswer(StoredGuard):
-    """The watch over a promotion, and whose."""
+    """Guard of a promotion, with its agent type."""
 
     agent_type: str
 
@@ -124,7 +124,7 @@ class GatesAnswer(BaseModel):
 
 
 class HealthAnswer(BaseModel):
-    """That the service lives."""
+    """State of the service."""
 
     status: Literal["ok"]
     version: str
@@ -133,10 +133,10 @@ class HealthAnswer(BaseModel):
 
 
 class ProblemAnswer(BaseModel):
-    """Why a request was not served."""
+    """Refusal of a request."""
 
     title: str
     status: int
     detail: str
     errors: list[str] | None = None
-    """Of a body: each place and rule."""
+    """Of a body: each field and rule."""

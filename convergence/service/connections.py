@@ -2,9 +2,9 @@
 
 uvicorn ends idle connections between requests, and nothing else: a head sent in part, a body sent
 after its refusal and an answer that is not read keep theirs open for ever. Here each of these steps
-has a deadline that further bytes do not move, and where all connections are taken, a new one takes
-the place of the one that has waited longest without a request; those that never showed a known token
-go first. So whoever opens sockets and sends nothing displaces itself, not clients with a token.
+has a deadline that further bytes do not move, and where all connections are taken, a new one
+displaces the one that has waited longest without a request; those that never showed a known token
+go first. So a peer that opens sockets and sends nothing displaces itself, not clients with a token.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class ServiceConnections:
             most: open at once.
             step_s: seconds for the head of a request, for the rest of a body already refused, and
                 for an answer that is not read.
-            closed: told why a connection was closed from here.
+            closed: called with the reason why a connection was closed from here.
         """
         self.most, self.step_s, self.closed = most, step_s, closed
         self._open: set[GuardedProtocol] = set()
@@ -81,7 +81,7 @@ class ServiceConnections:
         return len(self._open)
 
     def admit(self, new: "GuardedProtocol") -> bool:
-        """Count a new connection, in another's place if need be; return whether there was one."""
+        """Count a new connection, instead of another if need be; return whether there was room."""
         if len(self._open) >= self.most:
             waiting = self._strangers or self._known
             if not waiting:
@@ -129,7 +129,7 @@ class GuardedProtocol(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free its place."""
+        """Forget the connection."""
         self._guard.forget(self)
         self._cancel()
         super().connection_lost(exc)

@@ -1,7 +1,7 @@
 """Bodies of the two busiest routes, read by pydantic alone.
 
 FastAPI would look through a route's parameters anew for each request, which costs as much as all the
-rest. What these routes take is told to the schema by ``described`` instead.
+rest. ``described`` gives the schema what these routes take instead.
 """
 
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 def described(body: type[BaseModel], *, has_key: bool = False) -> dict[str, Any]:
-    """Return what a route takes, for its place in the OpenAPI schema."""
+    """Return what a route takes, for the OpenAPI schema."""
     name = {"type": "string", "minLength": 1, "maxLength": LONGEST}
     parameters: list[dict[str, Any]] = [
         {"name": "system", "in": "path", "required": True, "schema": name}
@@ -57,7 +57,7 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
     """Return a request's body.
 
     Raises:
-        RefusedError: it is not of this form.
+        RequestRefusedError: it is not of this form.
     """
     try:
         return kind.model_validate_json(await request.body())
@@ -76,7 +76,7 @@ def system_of(request: Request) -> str:
     """Return the system of a request's address.
 
     Raises:
-        RefusedError: no name is as long.
+        RequestRefusedError: no name is as long.
     """
     return _name("path.system", request.path_params["system"])
 
@@ -85,14 +85,14 @@ def key_of(request: Request) -> str | None:
     """Return a request's own name, ``None`` without one.
 
     Raises:
-        RefusedError: no name is as long, or it is empty.
+        RequestRefusedError: no name is as long, or it is empty.
     """
     found = request.headers.get(KEY)
     return None if found is None else _name(f"header.{KEY}", found)
 
 
-def _name(place: str, text: str) -> str:
+def _name(where: str, text: str) -> str:
     if not 1 <= len(text) <= LONGEST:
-        told = f"{place}: must have 1 to {LONGEST} characters"
-        raise RequestRefusedError(422, "The request is not of this form.", errors=[told])
+        rule = f"{where}: must have 1 to {LONGEST} characters"
+        raise RequestRefusedError(422, "The request is not of this form.", errors=[rule])
     return text

@@ -17,8 +17,8 @@ class Metrics:
         """Count from zero.
 
         Args:
-            n_waiting: tells how many requests are in line.
-            n_open: tells how many connections are open.
+            n_waiting: counts the requests in line.
+            n_open: counts the open connections.
         """
         self._registry = CollectorRegistry()
         self._requests = Counter(

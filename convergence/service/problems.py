@@ -21,7 +21,7 @@ class RequestRefusedError(Exception):
         *,
         errors: list[str] | None = None,
     ) -> None:
-        """Say why; ``errors`` are places and rules of a body."""
+        """Say why; ``errors`` are fields and rules of a body."""
         self.status, self.detail, self.headers, self.errors = status, detail, headers, errors
         super().__init__(detail)
 
@@ -50,11 +50,11 @@ PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return what the schema says of refusals: those of every route, and these statuses."""
-    told = {
+    meanings = {
         400: "The body is no text.",
         401: "No known token.",
         403: "The token lacks the scope.",
-        404: "Nobody knows it.",
+        404: "It is not known.",
         408: "The body took too long.",
         409: "It contradicts what is there.",
         413: "The body is too long.",
@@ -64,6 +64,6 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
     always = (400, 401, 403, 408, 413, 422, 429, 503)
     return {
-        status: {"description": told[status], "content": PROBLEM}
+        status: {"description": meanings[status], "content": PROBLEM}
         for status in (*always, *statuses)
     }

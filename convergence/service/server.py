@@ -46,7 +46,7 @@ class ServiceError(ConvergenceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """How the service listens."""
+    """Options of the service."""
 
     host: str = "127.0.0.1"
     port: int = 8700

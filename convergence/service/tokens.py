@@ -1,6 +1,6 @@
 """Bearer tokens with scopes, named by environment variables.
 
-A token is known by the SHA-256 of its text, so that neither memory nor time of a comparison tells
+A token is known by the SHA-256 of its text, so that neither memory nor the time of a comparison shows
 it. Weak ones are refused before the service starts: they are the only lock there is.
 """
 

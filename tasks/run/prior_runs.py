@@ -18,7 +18,12 @@ from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.warm_start import WarmStart, warm_start
 from tasks.inputs.loader import Loaded
-from tasks.serving.production import TAG as PRODUCTION, Production, production_tag, with_production
+from tasks.serving.production import (
+    TAG as PRODUCTION,
+    ProductionEvidence,
+    production_tag,
+    with_production,
+)
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG, superseded
 
@@ -39,7 +44,7 @@ class PriorRuns:
     start: WarmStart
     case_weights: Mapping[str, float]
     """Search case → weight in the mean reward."""
-    production: Production = field(default_factory=Production)
+    production: ProductionEvidence = field(default_factory=ProductionEvidence)
     """What requests taught, counted among earlier runs."""
 
     def study(self, loaded: Loaded, schedule: Schedule) -> Study:
@@ -61,7 +66,7 @@ class PriorRuns:
     def describe(self) -> str | None:
         """Return a line on what the run starts from; ``None``: from nothing."""
         n_runs = self.start.n_runs - self.production.is_apart
-        asked = self.production.told()
+        asked = self.production.describe()
         if not n_runs:
             return None if asked is None else f"starts from {asked}"
         runs = f"{n_runs} earlier run{'s' * (n_runs != 1)}"
@@ -140,7 +145,7 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
             )
         state = SearchState.from_json(json.loads(str(rows[0]["sampler_state_json"])))
         archives.append((run_id, state.archive))
-    production = Production()
+    production = ProductionEvidence()
     if PRODUCTION in record.tags:
         archives, production = with_production(
             archives,

@@ -19,7 +19,7 @@ from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
 from convergence_core.records import Json, canonical_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
-from tasks.serving.linear_arms import Contextual
+from tasks.serving.linear_arms import ContextualArms
 from tasks.serving.offers import arm_id_of, decision_id, gaussian_arms, prob_best
 from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
@@ -55,7 +55,7 @@ class PolicyVersion:
     number: int
     """0: contextual arms have a policy for each request."""
     arms: tuple[StoredArm, ...]
-    moments: tuple[np.ndarray, np.ndarray] | None = None
+    mean_sd: tuple[np.ndarray, np.ndarray] | None = None
     """Means and standard deviations of the arms; ``None``: they are Beta."""
 
     @cached_property
@@ -88,7 +88,7 @@ class Bandit:
         self.system, self.agent_type = system, agent_type
         self.settings = settings or read_settings(system, store.settings_text(system))
         self._store = store
-        self._folder = EvidenceFold(
+        self._evidence = EvidenceFold(
             store, alpha=self.settings.alpha, min_effect=self.settings.min_effect
         )
         self._rng = np.random.default_rng(seed)
@@ -97,7 +97,7 @@ class Bandit:
         self._is_current = False
         """Whether it was in force when last looked at."""
         self._patience = 1.0
-        self._contextual: Contextual | None = None
+        self._contextual: ContextualArms | None = None
 
     def select(
         self,
@@ -109,7 +109,7 @@ class Bandit:
         """Choose an arm and log the decision durably.
 
         Args:
-            user_id: whom it serves.
+            user_id: the user that it serves.
             context: features of the request.
             request_key: name of the request; asked again under it, it is answered alike.
 
@@ -150,10 +150,10 @@ class Bandit:
                 f"`{self.system}` has {group.kind} arms, and evidence needs beta arms"
             )
         arms = self._store.arms(group.group_id)
-        contest = self._folder.contest(group.group_id, arms)
-        if contest is None:
+        test = self._evidence.test(group.group_id, arms)
+        if test is None:
             raise NoArmsError(f"`{self.system}` has no two arms to compare")
-        return evidence_of(contest, arms)
+        return evidence_of(test, arms)
 
     def quality(self) -> tuple[ArmQuality, ...]:
         """Return which arms hold the quality that is asked for; it may be looked at any time.
@@ -233,19 +233,19 @@ class Bandit:
 
     def answer(self, version: PolicyVersion, logged: NewDecision) -> RuntimeSelection:
         """Return what a logged decision means for its request."""
-        known = {arm.arm_id: place for place, arm in enumerate(version.arms)}
-        place = known.get(logged.arm_id)
-        if place is None:  # kept from before this process learned of it
+        known = {arm.arm_id: index for index, arm in enumerate(version.arms)}
+        index = known.get(logged.arm_id)
+        if index is None:  # kept from before this process learned of it
             stored = self._store.arms(version.group.group_id)
             arm = next(one for one in stored if one.arm_id == logged.arm_id)
         else:
-            arm = version.arms[place]
+            arm = version.arms[index]
         with self._mutex:
-            if version.moments is None or place is None:
+            if version.mean_sd is None or index is None:
                 sampled = float(self._rng.beta(max(arm.alpha, 0.5), max(arm.beta, 0.5)))
             else:
-                means, sds = version.moments
-                sampled = float(self._rng.normal(means[place], sds[place]))
+                means, sds = version.mean_sd
+                sampled = float(self._rng.normal(means[index], sds[index]))
         return RuntimeSelection(
             decision_id=logged.decision_id,
             arm_id=logged.arm_id,
@@ -276,7 +276,7 @@ class Bandit:
         while True:
             group, version = self._group(), self._version
             if group.kind == "linear":
-                return self._for_request(group, request)
+                return self._contextual_version(group, request)
             if (
                 version is not None
                 and version.group.revision == group.revision
@@ -284,38 +284,40 @@ class Bandit:
             ):
                 self._is_current = True
                 return version
-            found = self._stored(group) if group.version else None
+            found = self._stored_version(group) if group.version else None
             if found is None or found.policy.is_stale(group.n, patience=self._patience):
-                found = self._made(group)
-                # Who made the latest version makes the next one: of processes that all do so at
+                found = self._next_version(group)
+                # The process that made the latest version makes the next one: where all do so at
                 # once, all but one work in vain.
                 self._patience = OTHERS_PATIENCE if found is None else 1.0
             if found is not None:
                 self._version, self._is_current = found, True
                 return found
 
-    def _for_request(self, group: Group, request: ArmRequest) -> PolicyVersion:
+    def _contextual_version(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
         if self._contextual is None:
             encoder = Encoder(n_features=self.settings.n_features, pooling=self.settings.pooling)
-            self._contextual = Contextual(self._store, group.group_id, self.agent_type, encoder)
+            self._contextual = ContextualArms(
+                self._store, group.group_id, self.agent_type, encoder
+            )
         arms = self._on_offer(self._store.arms(group.group_id))
-        believed = self._contextual.believed(arms, request.user_id, request.context)
+        posterior = self._contextual.posterior(arms, request.user_id, request.context)
         return PolicyVersion(
             group=group,
-            policy=Policy.of(believed.propensities, n=group.n, explore=self.settings.floor),
+            policy=Policy.of(posterior.propensities, n=group.n, explore=self.settings.floor),
             number=0,
             arms=arms,
-            moments=(believed.means, believed.sds),
+            mean_sd=(posterior.means, posterior.sds),
         )
 
-    def _on_offer(self, everyone: Sequence[StoredArm]) -> tuple[StoredArm, ...]:
-        arms = tuple(arm for arm in everyone if not arm.is_retired)
+    def _on_offer(self, all_arms: Sequence[StoredArm]) -> tuple[StoredArm, ...]:
+        arms = tuple(arm for arm in all_arms if not arm.is_retired)
         if not arms:
             raise NoArmsError(f"all arms of `{self.system}` / `{self.agent_type}` are retired")
         return arms
 
-    def _moments(
+    def _mean_sd(
         self, group: Group, arms: Sequence[StoredArm]
     ) -> tuple[np.ndarray, np.ndarray] | None:
         if group.kind != "gaussian":
@@ -326,7 +328,7 @@ class Bandit:
     def _gaussian(self, arms: Sequence[StoredArm]) -> GaussianArms:
         return gaussian_arms(arms, mean=self.settings.reward_mean, sd=self.settings.reward_sd)
 
-    def _stored(self, group: Group) -> PolicyVersion | None:
+    def _stored_version(self, group: Group) -> PolicyVersion | None:
         """Return the latest stored version, ``None`` if arms changed since it was made."""
         policy = self._store.policy(group.group_id, group.version)
         arms = tuple(a for a in self._store.arms(group.group_id) if not a.is_retired)
@@ -337,23 +339,23 @@ class Bandit:
             policy=Policy.of(policy.shares, n=policy.n),
             number=policy.version,
             arms=arms,
-            moments=self._moments(group, arms),
+            mean_sd=self._mean_sd(group, arms),
         )
 
-    def _made(self, group: Group) -> PolicyVersion | None:
+    def _next_version(self, group: Group) -> PolicyVersion | None:
         """Make and store the next version; ``None``: another process was first."""
-        everyone = self._store.arms(group.group_id)
-        arms = self._on_offer(everyone)
-        contest = None
+        all_arms = self._store.arms(group.group_id)
+        arms = self._on_offer(all_arms)
+        test = None
         if self.settings.mode == "verdict":
-            contest = self._folder.contest(group.group_id, everyone)
+            test = self._evidence.test(group.group_id, all_arms)
         explore = self.settings.floor
         if group.n < group.explore_until:
             explore = max(explore, EXPLORE_AFTER_ALARM)
-        shares = self._shares(group, everyone, contest)
-        policy = Policy.of(self._held_back(group, arms, shares), n=group.n, explore=explore)
-        out = [] if contest is None else np.flatnonzero(contest.eliminated).tolist()
-        design = design_of(everyone, [everyone[place].arm_id for place in out])
+        shares = self._shares(group, all_arms, test)
+        policy = Policy.of(self._with_holdback(group, arms, shares), n=group.n, explore=explore)
+        out = [] if test is None else np.flatnonzero(test.eliminated).tolist()
+        design = design_of(all_arms, [all_arms[index].arm_id for index in out])
         design["revision"] = group.revision
         stored = StoredPolicy(
             version=group.version + 1,
@@ -370,13 +372,13 @@ class Bandit:
             policy=policy,
             number=stored.version,
             arms=arms,
-            moments=self._moments(group, arms),
+            mean_sd=self._mean_sd(group, arms),
         )
 
-    def _held_back(
+    def _with_holdback(
         self, group: Group, arms: Sequence[StoredArm], shares: np.ndarray
     ) -> np.ndarray:
-        """Return the shares with that of a former champion whose successor is watched."""
+        """Return the shares, with that of a former champion while a guard watches."""
         guard = active_guard(self._store, group.group_id)
         names = [arm.arm_id for arm in arms]
         if guard is None or not {guard.promoted, guard.champion} <= set(names):
@@ -386,20 +388,20 @@ class Bandit:
         return np.asarray((1.0 - guard.holdback) * shares / shares.sum() + kept)
 
     def _shares(
-        self, group: Group, everyone: Sequence[StoredArm], contest: BestArmTest | None
+        self, group: Group, all_arms: Sequence[StoredArm], test: BestArmTest | None
     ) -> np.ndarray:
         """Return the shares of the arms on offer, before exploration."""
-        on_offer = np.array([not arm.is_retired for arm in everyone])
-        if contest is not None:
+        on_offer = np.array([not arm.is_retired for arm in all_arms])
+        if test is not None:
             with self._mutex:
-                plan: TrafficPlan = verdict_plan(contest, self._rng, floor=0.0)
+                plan: TrafficPlan = verdict_plan(test, self._rng, floor=0.0)
             wanted = np.array(plan.shares)[on_offer]
             if wanted.sum() > 0.0:
                 return np.asarray(wanted / wanted.sum())
         if self.settings.mode == "quality":
-            shares = np.array(quality_plan(self.settings, everyone).shares)
+            shares = np.array(quality_plan(self.settings, all_arms).shares)
             return np.asarray(shares[on_offer])
-        arms = [arm for arm in everyone if not arm.is_retired]
+        arms = [arm for arm in all_arms if not arm.is_retired]
         if group.kind == "gaussian":
             return self._gaussian(arms).propensities()
         return prob_best(arms, group.trust)

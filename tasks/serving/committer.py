@@ -1,7 +1,7 @@
 """Group commit: one thread that performs operations, many to a transaction.
 
 While a commit is on its way to the disk, the next requests gather; they then share one transaction.
-Under load a request so costs a fraction of a commit, and alone it waits for nobody. An answer is
+Under load a request so costs a fraction of a commit, and alone it does not wait. An answer is
 given when its commit is durable, never before.
 """
 
@@ -41,7 +41,7 @@ class _Waiting:
         """Do a step of the operation; its error is the answer."""
         try:
             self.value = step()
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
+        except Exception as error:  # noqa: BLE001 - it is the answer
             self.error = error
 
 
@@ -66,7 +66,7 @@ class Committer:
     async def perform(self, operation: Operation[Result]) -> Result:
         """Perform an operation; durable when this returns.
 
-        A caller that is cancelled leaves it in line: it is performed, and nobody hears the answer.
+        A caller that is cancelled leaves it in line: it is performed, and its answer is dropped.
 
         Raises:
             BusyError: too many wait, or the committer closes.

@@ -36,7 +36,7 @@ class TrafficEvidence:
 
     @property
     def sentence(self) -> str:
-        """Return who won, and what that takes for granted."""
+        """Return the winner, and what that takes for granted."""
         if self.winner is None:
             return "no winner yet"
         return f"{self.winner} is the winner. {self.caveat}"
@@ -46,39 +46,39 @@ class EvidenceFold:
     """Fold of stored rewards into a best-arm test; a version is done again only if it got rewards."""
 
     def __init__(self, store: RuntimeStore, *, alpha: float, min_effect: float) -> None:
-        """Fold with these settings of the contest."""
+        """Fold with these settings of the test."""
         self._store = store
         self._alpha, self._min_effect = alpha, min_effect
         self._done: dict[tuple[int, int], tuple[Rows, Floats]] = {}
         """By number of arms and version: the rows and what they gained."""
 
-    def contest(self, group_id: int, arms: Sequence[StoredArm]) -> BestArmTest | None:
-        """Return the contest of all rewards, ``None`` with fewer than two arms.
+    def test(self, group_id: int, arms: Sequence[StoredArm]) -> BestArmTest | None:
+        """Return the test of all rewards, ``None`` with fewer than two arms.
 
         Rewards that came late to their version count there, since its bets were fixed when it was
         made. An arm that was out when a version was made stays out.
         """
         if len(arms) < 2:
             return None
-        place = {arm.arm_id: position for position, arm in enumerate(arms)}
-        contest = BestArmTest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
+        index = {arm.arm_id: position for position, arm in enumerate(arms)}
+        test = BestArmTest.begin(len(arms), alpha=self._alpha, min_effect=self._min_effect)
         by_version: dict[int, list[tuple[int, float, int]]] = {}
         for tally in self._store.tallies(group_id):
-            row = (place[tally.arm_id], tally.reward, tally.n)
+            row = (index[tally.arm_id], tally.reward, tally.n)
             by_version.setdefault(tally.version, []).append(row)
         was_out = np.zeros(len(arms), dtype=bool)
         for policy in self._store.policies(group_id):
             found = policy.design.get("out")
-            was_out[[place[str(arm)] for arm in found] if isinstance(found, list) else []] = True
+            was_out[[index[str(arm)] for arm in found] if isinstance(found, list) else []] = True
             if policy.version in by_version:
-                contest = self._told(contest, policy, tuple(by_version[policy.version]), place)
-        return replace(contest, eliminated=was_out).with_eliminations()
+                test = self._taught(test, policy, tuple(by_version[policy.version]), index)
+        return replace(test, eliminated=was_out).with_eliminations()
 
-    def _told(
-        self, contest: BestArmTest, policy: StoredPolicy, rows: Rows, place: Mapping[str, int]
+    def _taught(
+        self, test: BestArmTest, policy: StoredPolicy, rows: Rows, index: Mapping[str, int]
     ) -> BestArmTest:
-        shares = np.zeros(contest.n_arms)
-        shares[[place[arm_id] for arm_id in policy.arms]] = policy.shares
+        shares = np.zeros(test.n_arms)
+        shares[[index[arm_id] for arm_id in policy.arms]] = policy.shares
         table = np.array(rows)
         outcomes = RewardedRequests(
             arms=table[:, 0].astype(int),
@@ -86,26 +86,26 @@ class EvidenceFold:
             propensities=np.tile(shares, (len(rows), 1)),
             counts=table[:, 2],
         )
-        key = (contest.n_arms, policy.version)
+        key = (test.n_arms, policy.version)
         known = self._done.get(key)
         if known is None or known[0] != rows:
-            gains = contest.gains(_design(policy.design, contest.n_arms), outcomes)
+            gains = test.gains(_design(policy.design, test.n_arms), outcomes)
             known = self._done[key] = (rows, gains)
-        return contest.with_gains(known[1], outcomes)
+        return test.with_gains(known[1], outcomes)
 
 
-def evidence_of(contest: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence:
-    """Return what a contest shows, by the names of its arms."""
+def evidence_of(test: BestArmTest, arms: Sequence[StoredArm]) -> TrafficEvidence:
+    """Return what a test shows, by the names of its arms."""
     return TrafficEvidence(
         arms=tuple(arm.arm_id for arm in arms),
-        means=tuple(contest.means.tolist()),
-        numbers=tuple(int(n) for n in contest.numbers),
-        log_e=tuple(contest.log_e.tolist()),
-        out=tuple(contest.eliminated.tolist()),
-        log_threshold=contest.log_threshold,
-        winner=None if contest.winner is None else arms[contest.winner].arm_id,
-        regret=contest.regret(),
-        n_to_verdict=even_plan(contest).n_to_verdict,
+        means=tuple(test.means.tolist()),
+        numbers=tuple(int(n) for n in test.numbers),
+        log_e=tuple(test.log_e.tolist()),
+        out=tuple(test.eliminated.tolist()),
+        log_threshold=test.log_threshold,
+        winner=None if test.winner is None else arms[test.winner].arm_id,
+        regret=test.regret(),
+        n_to_verdict=even_plan(test).n_to_verdict,
     )
 
 

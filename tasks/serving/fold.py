@@ -17,7 +17,7 @@ from tasks.store.runtime.watches import mark_reported, unreported_alarms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldReport:
-    """What one fold did."""
+    """Counts and findings of one export."""
 
     n_decisions: int
     """Decisions that were new."""
@@ -26,9 +26,9 @@ class FoldReport:
     evidence: dict[str, TrafficEvidence]
     """System and agent type → what all of its traffic shows now."""
     guards: dict[str, GuardLook]
-    """System and agent type → what the watch over its promotion sees."""
+    """System and agent type → the look of the guard over its promotion."""
     alarms: tuple[StoredAlarm, ...]
-    """Alarms of drift that nobody outside was told of yet."""
+    """Alarms of drift that were not reported yet."""
 
 
 def fold_store(path: Path) -> FoldReport:
@@ -48,7 +48,7 @@ def fold_store(path: Path) -> FoldReport:
             try:
                 found = Bandit(store, system, agent_type).evidence()
             except NoArmsError:
-                continue  # one arm has nobody to be compared with
+                continue  # one arm cannot be compared
             evidence[f"{system}/{agent_type}"] = found
             if counts["rewards"]:
                 save_look(store, _look(store, system, agent_type, found))
@@ -62,8 +62,8 @@ def fold_store(path: Path) -> FoldReport:
     )
 
 
-def mark_told(path: Path, alarms: Sequence[StoredAlarm]) -> None:
-    """Remember that somebody outside was told of these alarms."""
+def mark_alarms_reported(path: Path, alarms: Sequence[StoredAlarm]) -> None:
+    """Remember that these alarms were reported."""
     if alarms:
         with RuntimeStore(path) as store:
             mark_reported(store, alarms)

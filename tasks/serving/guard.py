@@ -93,7 +93,7 @@ def judge(
 ) -> GuardLook:
     """Return what the rewards of fresh decisions say since the promotion."""
     pair = (guard.promoted, guard.champion)
-    places = {arm.arm_id: place for place, arm in enumerate(arms)}
+    index = {arm.arm_id: k for k, arm in enumerate(arms)}
     found = Guard(alpha=guard.alpha)
     for policy in sorted(policies, key=lambda policy: policy.version):
         if policy.version <= guard.since or not set(pair) <= set(policy.arms):
@@ -114,8 +114,8 @@ def judge(
                     share[guard.promoted] / (share[guard.promoted] + share[guard.champion]),
                 ),
                 means=(
-                    float(str(means[places[guard.promoted]])),
-                    float(str(means[places[guard.champion]])),
+                    float(str(means[index[guard.promoted]])),
+                    float(str(means[index[guard.champion]])),
                 ),
                 tolerance=guard.tolerance,
             )

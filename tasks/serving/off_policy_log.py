@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from convergence_core.bandit.off_policy import Log
-from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.errors import ConfigurationError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -90,7 +90,7 @@ def _named(rows: Sequence[tuple[Any, ...]]) -> NamedLog:
     if not whole:
         raise _refused("LOG", "must hold a row with reward and propensity", "none", "")
     arms = tuple(sorted({str(row[0]) for row in whole}))
-    number = {arm: place for place, arm in enumerate(arms)}
+    number = {arm: index for index, arm in enumerate(arms)}
     try:
         log = Log(
             actions=np.array([number[str(row[0])] for row in whole], dtype=np.int64),
@@ -134,5 +134,5 @@ def target_of(policy: str, arms: Sequence[str]) -> Target:
 
 
 def _refused(key: str, rule: str, value: str, fix: str) -> ConfigurationError:
-    told = fix or "See `convergence ope --help`."
-    return ConfigurationError([Problem(key=key, rule=rule, value=value[:200], fix=told)])
+    fix = fix or "See `convergence ope --help`."
+    return ConfigurationError.of(key, rule, fix, value=value[:200])

@@ -34,7 +34,7 @@ def prob_best(arms: Sequence[StoredArm], trust: float) -> np.ndarray:
 
 
 def gaussian_arms(arms: Sequence[StoredArm], *, mean: float, sd: float) -> GaussianArms:
-    """Return what is believed of arms whose rewards have any size.
+    """Return the posteriors of arms whose rewards have any size.
 
     Args:
         arms: their sums, as the store keeps them.

@@ -1,7 +1,7 @@
 """Requests as operations: prepared, written in a transaction, answered.
 
 Many may share one commit (``Committer``). Each is prepared outside of the transaction, where
-reading and computing holds up nobody; what it writes is decided in memory, so that it can be written
+reading and computing holds nothing up; what it writes is decided in memory, so that it can be written
 again if the transaction has to be.
 """
 

@@ -2,7 +2,7 @@
 
 A run remembers up to which reward it saw production, so that a resume sees the same. The latest
 rewards of each arm, discounted and capped, stand beside the rewards that its candidate got in an
-earlier run, as answers to one more case; how far that run is believed is then learned as for any
+earlier run, as answers to one more case; how far that run is trusted is then learned as for any
 (``convergence_core.search.warm_start``). Arms that no earlier run asked make an evidence of their own.
 """
 
@@ -35,8 +35,8 @@ _REWARDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Production:
-    """What requests taught about candidates of today's space."""
+class ProductionEvidence:
+    """Counts of the rewards of requests that stand as evidence."""
 
     n_arms: int = 0
     n_rewards: int = 0
@@ -49,8 +49,8 @@ class Production:
     is_apart: bool = False
     """Whether some of it is of no earlier run's candidate, and so an evidence of its own."""
 
-    def told(self) -> str | None:
-        """Return a line on production; ``None``: there is nothing of it."""
+    def describe(self) -> str | None:
+        """Return a line on this evidence; ``None``: there is none."""
         if not self.n_rewards:
             return None
         arms = f"{self.n_arms:,} arm{'s' * (self.n_arms != 1)}"
@@ -64,7 +64,7 @@ class Production:
 
 
 def production_tag(store_path: Path, system: str, discount: float) -> dict[str, str]:
-    """Return the tag of a run that begins now; empty: nothing is to be learned from requests."""
+    """Return the tag of a run that begins now; empty: it learns nothing from requests."""
     if not discount or not has_runtime(store_path):
         return {}
     with RuntimeStore(store_path) as store, store.database.reading() as connection:
@@ -80,13 +80,13 @@ def with_production(
     space: Space,
     last: int,
     discount: float,
-) -> tuple[list[tuple[str, Archive]], Production]:
+) -> tuple[list[tuple[str, Archive]], ProductionEvidence]:
     """Return earlier runs' evidence with that of production, and how much it is.
 
     Args:
         archives: run id and evidence of each, newest first.
         store_path: root of the results store.
-        system: whose requests.
+        system: name of the optimized system.
         space: today's.
         last: number of the last reward that counts.
         discount: share of an arm's rewards that count, in [0, 1].
@@ -109,18 +109,18 @@ def with_production(
         n_rewards, n_counted = n_rewards + len(rewards), n_counted + n
         cells = {(CASE, repeat): reward for repeat, reward in enumerate(rewards[-n:] if n else ())}
         name = candidate.candidate_id
-        place = next((i for i, (_, archive) in enumerate(found) if name in archive), None)
-        if place is None:
+        index = next((i for i, (_, archive) in enumerate(found) if name in archive), None)
+        if index is None:
             if cells:
                 own[name] = Member(candidate=candidate, generation=0, rewards=cells)
             continue
-        run_id, archive = found[place]
+        run_id, archive = found[index]
         member = archive.members[name]
         joined = replace(member, rewards={**member.rewards, **cells})
-        found[place] = run_id, Archive({**archive.members, name: joined})
+        found[index] = run_id, Archive({**archive.members, name: joined})
     if own:
         found.append((CASE, Archive(own)))
-    told = Production(
+    evidence = ProductionEvidence(
         n_arms=len(by_params) - n_dropped,
         n_rewards=n_rewards,
         n_counted=n_counted,
@@ -128,4 +128,4 @@ def with_production(
         discount=discount,
         is_apart=bool(own),
     )
-    return found, told
+    return found, evidence

@@ -42,7 +42,7 @@ def proposed_arms(
 
     Args:
         arms: those on offer and those retired; a child that is one of them is bred again.
-        means: what is believed of each, (n_arms,).
+        means: posterior mean reward of each, (n_arms,).
         rng: source of chance.
         top_n: arms that are parents, the best of those on offer.
         search_space: as in a configuration; ``None``: what the arms on offer span.

@@ -13,7 +13,7 @@ from tasks.store.runtime.rows import StoredArm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmQuality:
-    """What is known of an arm's quality and cost."""
+    """Quality and cost of an arm, as far as they are known."""
 
     arm_id: str
     standing: Standing
@@ -27,10 +27,10 @@ class ArmQuality:
 
 
 def quality_plan(settings: RuntimeConfig, arms: Sequence[StoredArm]) -> ConstrainedPlan:
-    """Return who serves, among all arms that were ever on offer.
+    """Return the shares of all arms that were ever on offer.
 
     Nightly priors do not count: what is held is held by rewards. An arm of unknown cost is taken for
-    as cheap as the cheapest, so that it gets requests which tell.
+    as cheap as the cheapest, so that it gets requests, and its cost becomes known.
 
     Args:
         settings: of mode ``quality``.
@@ -59,12 +59,12 @@ def quality_of(settings: RuntimeConfig, arms: Sequence[StoredArm]) -> tuple[ArmQ
     return tuple(
         ArmQuality(
             arm_id=arm.arm_id,
-            standing=plan.standing[place],
-            low=plan.lows[place],
-            high=plan.highs[place],
+            standing=plan.standing[index],
+            low=plan.lows[index],
+            high=plan.highs[index],
             cost=arm.cost,
-            serves=place == plan.serving,
+            serves=index == plan.serving,
         )
-        for place, arm in enumerate(arms)
+        for index, arm in enumerate(arms)
         if not arm.is_retired
     )

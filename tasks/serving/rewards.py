@@ -20,7 +20,7 @@ class Reward:
     """The reward of a decision, as a caller gives it."""
 
     user_id: str | None = None
-    """Whom the decision served; ``None``: anybody."""
+    """The user that the decision served; ``None``: any."""
     decision_id: str | None = None
     """``None``: a default served."""
     reward: float | None = None

@@ -20,7 +20,7 @@ class RuntimeArm(_Part):
     """An arm that a system offers."""
 
     params: dict[str, Any]
-    """What the application is to use."""
+    """Parameters for the application."""
     arm_id: str | None = Field(default=None, min_length=1, max_length=200)
     """Name of the arm. Absent: a hash of its parameters."""
     prior_mean: float | None = Field(default=None, ge=0, le=1)
@@ -28,7 +28,7 @@ class RuntimeArm(_Part):
     prior_sd: float | None = Field(default=None, gt=0)
     """Its standard deviation; stands beside ``prior_mean``."""
     cost: float | None = Field(default=None, ge=0)
-    """What a request of it costs, until updates tell it; in any one unit. Absent: unknown."""
+    """What a request of it costs, until rewards come with costs; in any one unit. Absent: unknown."""
 
     @model_validator(mode="after")
     def _whole_prior(self) -> "RuntimeArm":
@@ -47,7 +47,7 @@ class RewardMetric(_Part):
 
 
 class RuntimeConfig(_Part):
-    """How a system serves."""
+    """Settings of one system at run time."""
 
     system: str = Field(min_length=1, max_length=200)
     """Name of the optimized system."""
@@ -61,7 +61,7 @@ class RuntimeConfig(_Part):
     reward_metrics: tuple[RewardMetric, ...] = ()
     """How ``signals`` become a reward."""
     kind: Literal["beta", "gaussian", "linear"] = "beta"
-    """What is believed of an arm: a mean of rewards in [0, 1]; a mean of rewards of any size; or a
+    """Posterior of an arm: of a mean of rewards in [0, 1]; a mean of rewards of any size; or a
     mean that depends on the request's context and user."""
     reward_mean: float = 0.5
     """Gaussian arms: reward that is expected before there is one."""
@@ -72,14 +72,14 @@ class RuntimeConfig(_Part):
     pooling: float = Field(default=0.5, ge=0)
     """Linear arms: how far a user or agent type may lie from all others; 0: all are alike."""
     mode: Literal["regret", "verdict", "quality"] = "regret"
-    """Traffic that earns most; that decides soonest who is best; or that costs least while the mean
+    """Traffic that earns most; that decides soonest which arm is best; or that costs least while the mean
     reward is held at ``least_quality``."""
     least_quality: float | None = Field(default=None, gt=0, lt=1)
     """Mode ``quality``: mean reward to be held, with probability ``1 - alpha``."""
     explore_cheaper: float = Field(default=0.1, ge=0, le=1)
     """Mode ``quality``: share of the requests for cheaper arms of which it is not known yet."""
     sticky: Literal["none", "user", "session"] = "none"
-    """Who keeps an arm; a session is ``context["session_id"]``."""
+    """Unit that keeps its arm; a session is ``context["session_id"]``."""
     floor: float = Field(default=0.02, ge=0, le=1)
     """Share of the requests that is spread evenly over all arms."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
@@ -95,7 +95,7 @@ class RuntimeConfig(_Part):
     rewards_per_false_alarm: float | None = Field(default=None, ge=20)
     """Watch for drift, with so many rewards between false alarms at least. ``None``: do not."""
     prior_discount: float = Field(default=1.0, ge=0, le=1)
-    """Share of a night's weight that is believed."""
+    """Share of a night's weight that counts."""
     prior_most: float = Field(default=20.0, ge=0)
     """Largest weight of a night, in rewards."""
     prior_trust: float = Field(default=0.5, ge=0, le=1)

@@ -16,10 +16,10 @@ from convergence_core.errors import StoreError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What a database holds, and how it gets its tables."""
+    """Tables of a database, and how it gets them."""
 
     noun: str
-    """What messages call it."""
+    """Its name in messages."""
     version: int
     """Databases of a later one are refused."""
     upgrade: Callable[[int], str]

@@ -114,9 +114,9 @@ def check_marker(text: str, where: object) -> None:
             f'a store, write {{"format": {FORMAT}}} into it.'
         ) from error
     if not isinstance(found, int) or found > FORMAT:
-        place = str(where).rpartition("/")[0]
+        root = str(where).rpartition("/")[0]
         raise StoreFormatError(
-            f"the store {place} has format {found}, and this version reads up to "
+            f"the store {root} has format {found}, and this version reads up to "
             f"{FORMAT}. Upgrade convergence-optimizer, or set `storage.path` to another folder."
         )
 
@@ -264,7 +264,7 @@ def write_error(path: Path, reason: str) -> StoreWriteError:
     for codes, known_fix in _FIXES.items():
         for words in map(os.strerror, codes):
             if words.lower() in reason.lower():
-                # Whoever wrote wraps the system's words into its own, and those into JSON.
+                # Libraries wrap the system's words into their own, and those into JSON.
                 reason, fix = words, known_fix
     return StoreWriteError(
         f"cannot use the store at {path}: {reason}. {fix}. Nothing that was paid or "

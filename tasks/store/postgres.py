@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Driver = psycopg.Connection[tuple[Any, ...]]
 
 LOCKS = "/*lock*/"
-"""Ends a statement whose group nobody else may change until the transaction ends."""
+"""Ends a statement whose group no other transaction may change until this one ends."""
 PREFIX = "convergence_"
 _SCHEMA_LOCK = 0x434F4E56
 """Held while tables are made; any number that others do not lock: "CONV"."""
@@ -201,7 +201,7 @@ class PostgresDatabase(Closing):
         """Give one transaction, durable when the block has been left.
 
         Args:
-            alone: wait for all that write, and let nobody write beside.
+            alone: wait for all writers, and let none write beside.
 
         Raises:
             StoreWriteError: nothing of it is kept, or that is unknown.

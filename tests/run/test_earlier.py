@@ -213,7 +213,7 @@ def test_production_alone_is_an_evidence_and_a_discount_of_none_leaves_it_out(fo
         project(folder, optimization__warm_start={"enabled": True, "runs": 2, "production": 0.0})
     )
     assert PRODUCTION not in without.record.tags
-    assert without.past.production.told() is None
+    assert without.past.production.describe() is None
 
 
 def test_a_resume_sees_the_production_that_the_run_began_with(folder: Path):

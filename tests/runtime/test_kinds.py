@@ -100,7 +100,7 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Also when what was learned is kept on the way, and when an arm comes later."""
-    monkeypatch.setattr(linear_arms, "KEPT_EVERY", 15)
+    monkeypatch.setattr(linear_arms, "SAVE_EVERY", 15)
     encoder = Encoder(n_features=8, pooling=0.5)
     rng = np.random.default_rng(1)
     with RuntimeStore(tmp_path / "s") as store:
@@ -134,12 +134,12 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
         for served in (first, second, fresh):
             served.select("u0", context={"x": 0.0})
             assert served._contextual is not None
-            believed = served._contextual.believed(arms, "u1", {"x": 0.3, "plan": "paid"})
+            posterior = served._contextual.posterior(arms, "u1", {"x": 0.3, "plan": "paid"})
             x = encoder.encode({"x": 0.3, "plan": "paid"}, user_id="u1", agent_type="default")
             means, sds = reference.moments(x)
-            np.testing.assert_allclose(believed.means, means, rtol=1e-8)
-            np.testing.assert_allclose(believed.sds, sds, rtol=1e-8)
-            np.testing.assert_allclose(believed.propensities, of_gaussian(means, sds), rtol=1e-6)
+            np.testing.assert_allclose(posterior.means, means, rtol=1e-8)
+            np.testing.assert_allclose(posterior.sds, sds, rtol=1e-8)
+            np.testing.assert_allclose(posterior.propensities, of_gaussian(means, sds), rtol=1e-6)
 
 
 def test_a_feature_must_be_a_scalar(tmp_path: Path):

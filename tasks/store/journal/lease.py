@@ -24,7 +24,7 @@ from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
 from tasks.store.sqlite import SqliteDatabase
 
 LEASE_S = 60.0
-"""A holder that nobody can see has this long to renew."""
+"""A holder that may have died has this long to renew."""
 
 _HOLDER = "pid, host, machine, pid_started, expires_us, acquired_us"
 _HOLDER_OF = f"SELECT {_HOLDER} FROM leases WHERE system = ?"  # noqa: S608 - constants
@@ -155,7 +155,7 @@ class Lease(Closing):
                 if not self.renew():
                     return
             except StoreError:
-                # The disk may be full for a moment: the row stands until its expiry, and the
+                # The disk may be full for a while: the row stands until its expiry, and the
                 # run's own writes report the trouble.
                 continue
 
@@ -185,7 +185,7 @@ def systems_of(
 def while_unheld(
     root: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us
 ) -> Iterator[bool]:
-    """Keep processes from taking a system's lease in the block; give whether nobody holds it.
+    """Keep processes from taking a system's lease in the block; give whether none holds it.
 
     Raises:
         StoreError: the journal cannot be used.

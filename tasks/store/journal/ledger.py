@@ -2,7 +2,7 @@
 
 A cache hit used nothing: its row bears cost 0 and 0 tokens, and names the run that paid. So sums
 over the ledger are what providers were really asked for. The worst case of an attempt whose end
-nobody saw stands in ``maybe_usd``; where it is not known that is NULL in the ledger, and nothing in
+is not known stands in ``maybe_usd``; where that is not known either it is NULL in the ledger, and nothing in
 sums, since a sum of the rest is still a bound on the rest.
 """
 
@@ -92,7 +92,7 @@ LOSE = (
     "maybe_usd = coalesce(max_usd, 0), maybe_tokens = coalesce(max_tokens, 0) "
     "WHERE state = 'started'"
 )
-"""The process died, or its lease ran out, before anybody could say how the attempt ended."""
+"""The process died, or its lease ran out, before it was recorded how the attempt ended."""
 
 
 def insert_sql(state: str, columns: Sequence[str], constants: Mapping[str, str]) -> str:

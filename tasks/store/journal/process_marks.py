@@ -10,7 +10,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMark:
-    """What tells one process from all others that ever had its number."""
+    """Identity of a process among all that ever had its number."""
 
     pid: int
     host: str
@@ -41,7 +41,7 @@ def is_dead(mark: ProcessMark) -> bool:
 
 
 def _machine() -> str:
-    """Return boot id and pid namespace, or nothing where the system does not tell."""
+    """Return boot id and pid namespace, or nothing where the system has none."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"

@@ -75,7 +75,7 @@ class JournalDatabase(Protocol):
 
 
 class SqlJournal(Closing):
-    """What the journals of all databases share."""
+    """Journal over a database, whatever its dialect."""
 
     lock_run: str | None = None
     """Statement that locks the calls of a run which are under way; ``None``: all is locked."""
@@ -133,7 +133,7 @@ class SqlJournal(Closing):
                 calls.setdefault(one.call_key, Call(key=one.call_key))
             workers = {settle(calls[one.call_key], one, writer) for one in settlements}
             writer.flush()
-            _note_activity(connection, {who for who in workers if who is not None}, now)
+            _note_activity(connection, {worker for worker in workers if worker is not None}, now)
 
         self._database.write(lock, change, is_idempotent=True)
 
@@ -141,7 +141,7 @@ class SqlJournal(Closing):
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
         """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
 
-        However old: whoever asks can see when they ended and who paid.
+        However old: they say when they ended and which run paid.
         """
 
     def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:

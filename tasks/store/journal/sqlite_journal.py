@@ -195,7 +195,7 @@ class _Writer:
 
 
 def _call(connection: apsw.Connection, key: str) -> Call:
-    """Return a call with its answer; a new one if nobody ever claimed it."""
+    """Return a call with its answer; a new one if it was never claimed."""
     row: Any = connection.execute(_CALL, (key,)).fetchone()
     if row is None:
         return Call(key=key)

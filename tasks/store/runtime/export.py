@@ -102,8 +102,8 @@ def _write(
         row = dict(zip(_NAMES[table.name], values, strict=True))
         if "fresh" in row:
             row["fresh"] = bool(row["fresh"])
-        moment = datetime.fromtimestamp(row[_TIME[table.name]] / 1e6, UTC)
-        by_day[f"{moment:%Y-%m-%d}"].append(row)
+        at = datetime.fromtimestamp(row[_TIME[table.name]] / 1e6, UTC)
+        by_day[f"{at:%Y-%m-%d}"].append(row)
     for day, found in by_day.items():
         name = f"seq-{span[0]:012d}-{span[1]:012d}.parquet"
         files.write(table, found, root / "final" / table.name / f"day={day}" / name)

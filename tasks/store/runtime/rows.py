@@ -27,7 +27,7 @@ class ArmOffer:
     """Where the prior comes from, for people; ``None``: no opinion."""
     run_id: str | None = None
     cost: float | None = None
-    """What a request costs, until enough were told; ``None``: unknown."""
+    """What a request costs, until rewards come with costs; ``None``: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +52,11 @@ class StoredArm:
     stated_cost: float | None = None
     n_costs: int = 0
     costs: float = 0.0
-    """Sum of the costs that were told with rewards."""
+    """Sum of the costs that came with rewards."""
 
     @property
     def cost(self) -> float | None:
-        """What a request costs: the mean of those told, else as stated; ``None``: unknown."""
+        """What a request costs: the mean of those that came with rewards, else as stated; ``None``: unknown."""
         return self.costs / self.n_costs if self.n_costs else self.stated_cost
 
     @property
@@ -93,7 +93,7 @@ class Group:
     trust: float
     """In the nightly priors, before any reward."""
     kind: ArmKind = "beta"
-    """What is believed of an arm's rewards."""
+    """Model of an arm's rewards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +125,9 @@ class NewDecision:
     is_fresh: bool = True
     """Drawn for this request; false: kept by its unit."""
     unit: str | None = None
-    """User or session that keeps its arm; ``None``: nobody does."""
+    """User or session that keeps its arm; ``None``: none does."""
     request_key: str | None = None
-    """The caller's name of the request: asked twice, it is answered alike. ``None``: none."""
+    """The caller's name of the request, under which it is answered alike. ``None``: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

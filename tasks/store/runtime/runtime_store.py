@@ -90,7 +90,7 @@ class RuntimeStore(Closing):
         self.now_us = now_us
 
     def group(self, system: str, agent_type: str) -> Group | None:
-        """Return a group, ``None`` if nobody made it."""
+        """Return a group, ``None`` if there is none."""
         with self.database.reading() as connection:
             return _group(connection, system, agent_type)
 
@@ -226,7 +226,7 @@ class RuntimeStore(Closing):
         return self.fetch("SELECT system, agent_type FROM groups ORDER BY system, agent_type")
 
     def decision(self, decision_id: str) -> StoredDecision | None:
-        """Return a decision, ``None`` if nobody knows it."""
+        """Return a decision, ``None`` if there is none."""
         rows = self.fetch(_FIND, (decision_id,))
         return read(StoredDecision, rows[0]) if rows else None
 

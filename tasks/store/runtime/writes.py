@@ -99,11 +99,11 @@ class NewReward:
     reward: float
     """In [0, 1]; of Gaussian arms any finite number."""
     user_id: str | None = None
-    """Whom the decision should have served; another's counts as unknown. ``None``: anybody."""
+    """The user that the decision should have served; another's counts as unknown. ``None``: any."""
     details_json: str | None = None
-    """What the caller told beside it."""
+    """Signals, scores and metadata given beside it."""
     cost: float | None = None
-    """What the request cost, in the system's own unit; ``None``: not told."""
+    """What the request cost, in the system's own unit; ``None``: unknown."""
 
 
 def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:

@@ -32,13 +32,13 @@ from tasks.store.tables.views import views_over
 _RUN: Final = "'/run_id=([^/]+)/[^/]+$'"
 """Expression of the run in a path."""
 _STAMP: Final = "views.sha256"
-"""File that tells which views were written last."""
+"""File that says which views were written last."""
 _EMPTY: Final = "none"
 """Folder and file of a table without rows: DuckDB refuses a pattern that fits no file."""
 
 
 def renew_catalog(root: Path) -> None:
-    """Write the catalog if it is not there, or if another version or another place wrote it.
+    """Write the catalog if it is not there, or if another version or another folder wrote it.
 
     Raises:
         StoreWriteError: the catalog cannot be written.
@@ -54,7 +54,7 @@ def renew_catalog(root: Path) -> None:
 def write_catalog(root: Path) -> Path:
     """Write the views over the store's folder and return the file's path.
 
-    The file is renamed in, so whoever holds the old one open keeps it; it can be read by every
+    The file is renamed in, so a process that holds the old one open keeps it; it can be read by every
     DuckDB from 1.5 on. Its paths are absolute.
 
     Raises:

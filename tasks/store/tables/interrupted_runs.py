@@ -1,7 +1,7 @@
 """Interrupted runs: ``running`` in their row, while their process is gone.
 
-Whoever runs holds the lease of the system. A run that is ``running`` in its row while no living
-process holds that lease was interrupted; and who has just taken the lease knows it of all others.
+A running process holds the lease of its system. A run that is ``running`` in its row while no
+process holds that lease was interrupted; a process that has just taken the lease knows it of all others.
 """
 
 import logging
@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 def as_they_are(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the records, those of runs whose process is gone as ``interrupted``.
 
-    Nothing is written. Where nobody can know it, the records are returned as they are: the store has
+    Nothing is written. Where that cannot be known, the records are returned as they are: the store has
     no journal, or it cannot be read; or the run may be another machine's, which publishes at the same
     address of object storage and holds its lease in its own folder.
     """
@@ -33,7 +33,7 @@ def as_they_are(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRe
         held, left = systems_of(journal)
     except (FileNotFoundError, apsw.Error):
         return list(records)
-    # A run that ended since has freed its lease, but told before how it ended.
+    # A run that ended since has freed its lease, but has written before how it ended.
     latest = {record.run_id: record for record in store.runs()}
     return [
         _interrupted(now)
@@ -48,7 +48,7 @@ def as_they_are(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRe
 def settle_interrupted(store: ParquetStore) -> None:
     """Write what `as_they_are` finds into the rows, so that queries and the catalog show it.
 
-    Whoever is about to take a lease waits meanwhile. Nothing is written at an address of object
+    A process that is about to take a lease waits meanwhile. Nothing is written at an address of object
     storage, where the row may be another machine's, nor where the store can only be read.
     """
     if store.mirror is not None:
@@ -56,8 +56,8 @@ def settle_interrupted(store: ParquetStore) -> None:
     found = [one for one in as_they_are(store, store.runs()) if one.status == "interrupted"]
     for system in sorted({one.name for one in found if store.run(one.run_id).status == "running"}):
         try:
-            with while_unheld(store.path, system) as nobody_holds_it:
-                if nobody_holds_it:
+            with while_unheld(store.path, system) as is_free:
+                if is_free:
                     _mark(store, system)
         except StoreError as error:
             _LOGGER.info("runs of %s whose process is gone stay as they are: %s", system, error)
@@ -84,7 +84,7 @@ def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> None:
 
 def _interrupted(record: RunRecord) -> RunRecord:
     reason = (
-        "its process ended without a word. Nothing paid is lost: "
+        "its process ended without writing how. Nothing paid is lost: "
         f"`convergence resume {record.label}` goes on."
     )
     return replace(record, status="interrupted", reason=reason)

@@ -4,10 +4,10 @@ A folder that is bound to an address is the working copy of the store there. Eve
 published goes to the address first, then gets its name here, so what is seen here is there. PUT is
 atomic, and with If-None-Match it never replaces.
 
-A file of a generation has its content's SHA-256 in its name there, so nobody can replace it, however
+A file of a generation has its content's SHA-256 in its name there, so it cannot be replaced, however
 late. The generation is committed by one small object, ``live/generations/<run>/g00012.json``, that names
-those files and is written last: readers take what it names and nothing else. Whoever finds it there with
-other files has lost its place to another process, and is told. Of a finished run the files in ``final``
+those files and is written last: readers take what it names and nothing else. A process that finds it
+there with other files has lost the run to another one, and stops. Of a finished run the files in ``final``
 are replaced only until its row there is written. A live run's row is replaced as it goes on.
 
 Journal, runtime state and leases are files that are locked and changed in place, which object storage
@@ -118,7 +118,7 @@ class Mirror:
             final: the name that it will have in the folder.
 
         Raises:
-            StoreWriteError: it may not be there, or another process has committed in its place.
+            StoreWriteError: it may not be there, or another process has committed instead.
         """
         data = written.read_bytes()
         with self._talking(self._key(final)):
@@ -243,7 +243,7 @@ class Mirror:
         return self._named(path, _digest(path.read_bytes()))
 
     def _create(self, key: str, data: bytes) -> None:
-        """Publish an object that nobody may replace.
+        """Publish an object that may not be replaced.
 
         Raises:
             StoreWriteError: another one is there.
@@ -268,7 +268,7 @@ class Mirror:
                 return
             if self._is_marker(path) or self._has_ended(path):
                 raise _outrun(f"{self.url}/{key}") from error
-            # Of an earlier try that did not get as far as the run's row: nobody has read it.
+            # Of an earlier try that did not get as far as the run's row: it has not been read.
             self._store.put(key, data, use_multipart=False)
 
     def _has_ended(self, path: Path) -> bool:
@@ -400,7 +400,7 @@ def _connect(url: str) -> Any:
     check_installed()
     from obstore.store import from_url  # noqa: PLC0415 - an extra
 
-    # Tests and services of one's own speak plain HTTP; whoever names such an endpoint means it.
+    # Tests and services of one's own speak plain HTTP; an endpoint that is named so is meant.
     scheme = url[: url.index("://") + 3]
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS[scheme])), "")
     if endpoint.startswith("http://"):

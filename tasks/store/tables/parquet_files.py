@@ -167,8 +167,8 @@ def _json_rows(table: Table, rows: Sequence[Row]) -> str:
                 try:
                     values[name] = convert(value)
                 except (TypeError, ValueError) as error:
-                    place = f"column {column.name} ({column.type}) of {table.name}"
-                    raise type(error)(f"{place}: {error}") from error
+                    where = f"column {column.name} ({column.type}) of {table.name}"
+                    raise type(error)(f"{where}: {error}") from error
         converted.append(values)
     return json.dumps(converted)
 

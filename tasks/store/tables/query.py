@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryResult:
-    """What a query returned."""
+    """Result of a query."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]

@@ -66,7 +66,7 @@ def orphans(root: Path, *, before_us: int) -> list[str]:
 
     Args:
         root: folder of the store.
-        before_us: files that changed later are left, whoever writes them.
+        before_us: files that changed later are left: they may be written right now.
     """
     newest: dict[str, int] = {}
     for stage in _STAGES:
