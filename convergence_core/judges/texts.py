@@ -1,13 +1,13 @@
-"""Texts as sets and runs of words: what makes two of them alike.
+"""Texts as sets and runs of words.
 
 Words are runs of letters and digits, case folded. Nothing here knows a language.
 """
 
-import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
 from typing import Final
+
+from convergence_core.records import sha256_hex
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -29,7 +29,7 @@ def normalized(text: str) -> str:
 
 def fingerprint(text: str) -> str:
     """Return the sha256 of the normalized text, in hex."""
-    return hashlib.sha256(normalized(text).encode()).hexdigest()
+    return sha256_hex(normalized(text))
 
 
 def jaccard(a: frozenset[str], b: frozenset[str]) -> float:
@@ -42,8 +42,3 @@ def runs_of(text: str, n: int) -> frozenset[str]:
     """Return all runs of ``n`` words in a row; none if the text is shorter."""
     words = words_of(text)
     return frozenset(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
-
-
-def most_alike(words: frozenset[str], others: Iterable[frozenset[str]]) -> float:
-    """Return the greatest Jaccard similarity to any of the others; 0 for none."""
-    return max((jaccard(words, other) for other in others), default=0.0)

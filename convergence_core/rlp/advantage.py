@@ -42,14 +42,12 @@ def sigma_of(moment: float, *, normalizes: bool = True) -> float:
     return max(math.sqrt(moment), LEAST_SIGMA) if normalizes else 1.0
 
 
-def group_advantages(rewards: Sequence[float], sigma: float) -> list[float]:
-    """Return A_i = clip(G/(G-1) (r_i - r-)/sigma, +-5); 0 for a group of one."""
+def group_advantages(rewards: Sequence[float], sigma: float) -> np.ndarray:
+    """Return A_i = clip(G/(G-1) (r_i - r-)/sigma, +-5), (G,); 0 for a group of one."""
     n = len(rewards)
-    if n < 2:
-        return [0.0] * n
-    r = np.asarray(rewards, np.float64)  # (G,)
-    a = n / (n - 1.0) * (r - r.mean()) / sigma  # (RLP eq. 7)
-    return [float(one) for one in np.clip(a, -CLIP, CLIP)]
+    r = np.asarray(rewards, np.float64)
+    a = n / max(n - 1.0, 1.0) * (r - r.mean()) / sigma  # (RLP eq. 7)
+    return np.asarray(np.clip(a, -CLIP, CLIP), np.float64)
 
 
 def generalized(

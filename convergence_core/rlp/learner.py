@@ -21,7 +21,7 @@ from convergence_core.rlp.gain import EProcess
 from convergence_core.rlp.gain_rows import score
 from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.outcomes import CandidateOutcomes
-from convergence_core.rlp.policy import Step, StrategyPolicy, Update, ValueFunction
+from convergence_core.rlp.policy import Steps, StrategyPolicy, Update, ValueFunction
 from convergence_core.rlp.replay import Replay, ReplayRow
 
 
@@ -296,10 +296,10 @@ def critic(
     next_features: np.ndarray,
     sigma: float,
     settings: RlpConfig,
-) -> tuple[ValueFunction, list[float], list[Step]]:
+) -> tuple[ValueFunction, list[float], Steps]:
     """Return the next V, the total advantages of the last episode, and the steps to learn from."""
     if not episodes:
-        return value, [], []
+        return value, [], Steps.none()
     gamma, lam = settings.gamma, settings.gae_lambda
     states = np.array([episode.state for episode in episodes])  # (n, N_FEATURES)
     values = value.of(states)
@@ -310,14 +310,16 @@ def critic(
         lam=lam,
     )
     over_time = advantage.scaled(raw, gamma=gamma, lam=lam)
-    totals: list[float] = []
-    steps: list[Step] = []
-    for episode, later in [*zip(episodes, over_time, strict=True)][-policies.N_GENERATIONS :]:
-        of_group = advantage.group_advantages(episode.rewards, sigma)
-        totals = [a + advantage.ALPHA * float(later) for a in of_group]  # A_i + alpha A-hat_g
-        drawn = zip(episode.actions, episode.log_old, totals, strict=True)
-        steps += [
-            Step(state=episode.state, action=action, log_old=log_old, advantage=total)
-            for action, log_old, total in drawn
-        ]
-    return value.after(states, values + raw), totals, steps
+    recent = [*zip(episodes, over_time, strict=True)][-policies.N_GENERATIONS :]
+    totals = [
+        advantage.group_advantages(episode.rewards, sigma) + advantage.ALPHA * later
+        for episode, later in recent
+    ]  # A_i + alpha A-hat_g
+    lengths = [len(episode.actions) for episode, _ in recent]
+    steps = Steps(
+        np.repeat(states[-len(recent) :], lengths, axis=0),
+        np.concatenate([episode.actions for episode, _ in recent]),
+        np.concatenate([episode.log_old for episode, _ in recent]),
+        np.concatenate(totals),
+    )
+    return value.after(states, values + raw), totals[-1].tolist(), steps

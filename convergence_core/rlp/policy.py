@@ -15,7 +15,6 @@ The value V(s) = w^T s follows a ridge regression of the last thirty generations
 Notation: s state (d,), theta (K+1, d), A total advantage.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,17 +81,30 @@ class StrategyPolicy:
         return cls(np.array(value, np.float64))
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Step:
-    """One thought, for the update."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """Thoughts to learn from, one entry each."""
 
-    state: np.ndarray
-    """(N_FEATURES,)."""
-    action: int
-    log_old: float
-    """log pi_old(k|s) when it was drawn."""
-    advantage: float
-    """A_i + alpha A-hat."""
+    states: np.ndarray
+    """(n, N_FEATURES)."""
+    actions: np.ndarray
+    """(n,), whole numbers."""
+    log_old: np.ndarray
+    """log pi_old(k|s) when it was drawn, (n,)."""
+    advantages: np.ndarray
+    """A_i + alpha A-hat, (n,)."""
+
+    @classmethod
+    def none(cls) -> "Steps":
+        """Return no steps."""
+        nothing = np.zeros(0)
+        return cls(np.zeros((0, N_FEATURES)), nothing.astype(int), nothing, nothing)
+
+    def take(self, rows: np.ndarray) -> "Steps":
+        """Return some of them."""
+        return Steps(
+            self.states[rows], self.actions[rows], self.log_old[rows], self.advantages[rows]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +127,7 @@ class Update:
 
 def improve(
     policy: StrategyPolicy,
-    steps: Sequence[Step],
+    steps: Steps,
     rng: np.random.Generator,
     *,
     clip_epsilon: float,
@@ -130,37 +142,27 @@ def improve(
         clip_epsilon: how far a ratio may move the objective.
         kl_target: where the passes end.
     """
-    theta = policy.theta.copy()
-    if not steps:
+    n = len(steps.actions)
+    if n == 0:
         return policy, Update(loss=0, kl=0, grad_norm=0, n_steps=0, n_dropped=0, entropy=0)
-    states = np.array([step.state for step in steps])  # (n, d)
-    actions = np.array([step.action for step in steps])
-    log_old = np.array([step.log_old for step in steps])
-    advantages = np.array([step.advantage for step in steps])
-    before = policy.log_probabilities(states)  # (n, n_actions)
+    theta = policy.theta.copy()
+    before = policy.log_probabilities(steps.states)  # (n, n_actions)
     loss = kl = norm = 0.0
     n_steps = n_dropped = 0
     for _ in range(N_PASSES):
-        order = rng.permutation(len(steps))
-        for begin in range(0, len(order), BATCH):
-            rows = order[begin : begin + BATCH]
-            loss, gradient, n_dropped = _gradient(
-                StrategyPolicy(theta),
-                states[rows],
-                actions[rows],
-                log_old[rows],
-                advantages=advantages[rows],
-                epsilon=clip_epsilon,
-            )
+        order = rng.permutation(n)
+        for begin in range(0, n, BATCH):
+            batch = steps.take(order[begin : begin + BATCH])
+            loss, gradient, n_dropped = _gradient(StrategyPolicy(theta), batch, clip_epsilon)
             norm = float(np.linalg.norm(gradient))
             theta = theta - STEP * gradient
             n_steps += 1
-        after = StrategyPolicy(theta).log_probabilities(states)
+        after = StrategyPolicy(theta).log_probabilities(steps.states)
         kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))  # KL(old, new)
         if kl > kl_target:
             break
     improved = StrategyPolicy(theta)
-    logs = improved.log_probabilities(states)
+    logs = improved.log_probabilities(steps.states)
     entropy = float(np.mean(-np.sum(np.exp(logs) * logs, axis=1)))
     return improved, Update(
         loss=loss,
@@ -173,19 +175,13 @@ def improve(
 
 
 def _gradient(
-    policy: StrategyPolicy,
-    states: np.ndarray,
-    actions: np.ndarray,
-    log_old: np.ndarray,
-    *,
-    advantages: np.ndarray,
-    epsilon: float,
+    policy: StrategyPolicy, steps: Steps, epsilon: float
 ) -> tuple[float, np.ndarray, int]:
     """Return loss, its gradient (n_actions, d), and how many rows were dropped."""
-    logs = policy.log_probabilities(states)  # (n, n_actions)
+    actions, advantages = steps.actions, steps.advantages
+    logs = policy.log_probabilities(steps.states)  # (n, n_actions)
     p = np.exp(logs)
-    rows = np.arange(len(actions))
-    ratio = np.exp(logs[rows, actions] - log_old)  # rho, (n,)
+    ratio = np.exp(logs[np.arange(len(actions)), actions] - steps.log_old)  # rho, (n,)
     kept = ratio <= MAX_RATIO
     clipped = np.clip(ratio, 1.0 - epsilon, 1.0 + epsilon)
     surrogate = np.minimum(ratio * advantages, clipped * advantages)  # (RLP eq. 8)
@@ -198,7 +194,7 @@ def _gradient(
     entropy = -np.sum(p * logs, axis=1)
     of_logits += ENTROPY_WEIGHT * p * (logs + entropy[:, None]) / len(actions)
     loss = -float(surrogate[kept].sum()) / n - ENTROPY_WEIGHT * float(entropy.mean())
-    return loss, of_logits.T @ states, int((~kept).sum())
+    return loss, of_logits.T @ steps.states, int((~kept).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

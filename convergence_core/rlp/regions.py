@@ -87,15 +87,13 @@ def _region(written: Any, space: Space) -> Region:
         if parameter is None:
             raise _OutsideError(f"there is no parameter `{_shown(name)}`")
         if isinstance(parameter, Choice):
-            known = _values(parameter, wanted)
-            if not known:
+            values[name] = _values(parameter, wanted)
+            if not values[name]:
                 raise _OutsideError(f"`{name}` has no value {_shown(wanted)}")
-            values[name] = known
-        else:
-            interval = _interval(parameter, wanted)
-            if interval is None:
-                raise _OutsideError(f"`{name}` has no place in {_shown(wanted)}")
+        elif (interval := _interval(parameter, wanted)) is not None:
             intervals[name] = interval
+        else:
+            raise _OutsideError(f"`{name}` has no place in {_shown(wanted)}")
     return Region(intervals, values)
 
 

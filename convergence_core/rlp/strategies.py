@@ -14,7 +14,7 @@ NO_THOUGHT: Final = "none"
 """Name of action 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """One kind of thought."""
 
@@ -28,54 +28,22 @@ class Strategy:
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     strategy.name: strategy
     for strategy in (
-        Strategy(
-            name="winners",
-            persona="an engineer who looks for what good settings have in common",
-            task="Say what the best trials have in common and what is likely to do well next.",
-            view=views.winners,
-        ),
-        Strategy(
-            name="contrast",
-            persona="an analyst who compares extremes",
-            task="Say what tells the best trials from the worst.",
-            view=views.contrast,
-        ),
-        Strategy(
-            name="trends",
-            persona="a statistician who looks at one parameter at a time",
-            task="Say for each parameter which values raise the reward, and how much.",
-            view=views.trends,
-        ),
-        Strategy(
-            name="interactions",
-            persona="a statistician who looks at pairs of parameters",
-            task="Say which values do well only together.",
-            view=views.interactions,
-        ),
-        Strategy(
-            name="failures",
-            persona="a tester who asks why things break",
-            task="Say which settings fail, and why, and which others will fail alike.",
-            view=views.failures,
-        ),
-        Strategy(
-            name="boundaries",
-            persona="an explorer who asks whether the best lies at an edge",
-            task="Say whether the reward still rises towards an end of a range.",
-            view=views.boundaries,
-        ),
-        Strategy(
-            name="costs",
-            persona="an owner who weighs reward, latency and price",
-            task="Say how latency and price enter the reward, and which settings balance them.",
-            view=views.costs,
-        ),
-        Strategy(
-            name="novelty",
-            persona="a sceptic who asks what nobody has tried",
-            task="Say what untried values are likely to be worth, from what is known.",
-            view=views.novelty,
-        ),
+        Strategy("winners", "an engineer who looks for what good settings have in common",
+                 "Say what the best trials have in common and what is likely to do well next.", views.winners),
+        Strategy("contrast", "an analyst who compares extremes",
+                 "Say what tells the best trials from the worst.", views.contrast),
+        Strategy("trends", "a statistician who looks at one parameter at a time",
+                 "Say for each parameter which values raise the reward, and how much.", views.trends),
+        Strategy("interactions", "a statistician who looks at pairs of parameters",
+                 "Say which values do well only together.", views.interactions),
+        Strategy("failures", "a tester who asks why things break",
+                 "Say which settings fail, and why, and which others will fail alike.", views.failures),
+        Strategy("boundaries", "an explorer who asks whether the best lies at an edge",
+                 "Say whether the reward still rises towards an end of a range.", views.boundaries),
+        Strategy("costs", "an owner who weighs reward, latency and price",
+                 "Say how latency and price enter the reward, and which settings balance them.", views.costs),
+        Strategy("novelty", "a sceptic who asks what nobody has tried",
+                 "Say what untried values are likely to be worth, from what is known.", views.novelty),
     )
-}
+}  # fmt: skip
 """By name, in the order of the policy's actions from 1."""

@@ -60,24 +60,13 @@ def audit_items(
         side = right if one.truth >= RIGHT else wrong if one.truth <= WRONG else None
         if side is not None and one.answer.strip():
             side.setdefault(one.case_id, {}).setdefault(one.answer, one)
-    queues = [
-        sorted(
-            (
-                _item(good, bad)
-                for text, good in right[case].items()
-                for other, bad in wrong[case].items()
-                if text != other
-            ),
-            key=lambda item: item.item_id,
-        )
-        for case in sorted(right.keys() & wrong.keys())
-    ]
     before = set(used)
-    ranked = [
-        (item.item_id in before, place, item.item_id, item)
-        for queue in queues
-        for place, item in enumerate(queue)
-    ]
+    ranked = []
+    for case in right.keys() & wrong.keys():
+        goods, bads = right[case].values(), wrong[case].values()
+        items = [_item(a, b) for a in goods for b in bads if a.answer != b.answer]
+        items.sort(key=lambda item: item.item_id)
+        ranked += [(i.item_id in before, place, i.item_id, i) for place, i in enumerate(items)]
     return [item for *_, item in sorted(ranked, key=lambda row: row[:3])[:n]]
 
 

@@ -26,18 +26,12 @@ import numpy as np
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import jaccard, normalized, runs_of, word_set
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, Judgement
+from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, JudgedPair
 
 Filter: TypeAlias = Literal[
-    "incomplete",
-    "length",
-    "refusal",
-    "same_answers",
-    "duplicate_prompt",
-    "contaminated",
-    "margin",
+    "incomplete", "length", "refusal", "same_answers", "duplicate_prompt", "contaminated", "margin",
     "length_bias",
-]
+]  # fmt: skip
 FILTERS: Final[tuple[Filter, ...]] = get_args(Filter)
 
 MOST_CHARACTERS: Final = 4_000
@@ -105,7 +99,6 @@ class FilterChain:
             known_prompts: those kept in earlier rounds.
         """
         self.counters: dict[Filter, int] = dict.fromkeys(FILTERS, 0)
-        self.n_kept = 0
         self._settings = settings
         self._held_out = held_out
         self._duplicates = Duplicates(settings.similarity_threshold)
@@ -114,7 +107,6 @@ class FilterChain:
         self.known_prompts = tuple(dict.fromkeys(known_prompts))
         self.vectors: Mapping[str, np.ndarray] = {}
         """Prompt → its direction, of length 1; those without are compared by words alone."""
-        self._knows = False
 
     def fail(self, n: int = 1) -> None:
         """Count pairs that never came to be: a call failed, or its answer could not be read."""
@@ -122,30 +114,25 @@ class FilterChain:
 
     def before_judging(self, comparison: Comparison) -> Filter | None:
         """Return which of filters 1 to 6 drops a comparison, counted; ``None``: none does."""
-        found = self._first(comparison)
-        if found is not None:
-            self.counters[found] += 1
-        return found
+        return self._counted(self._first(comparison))
 
-    def after_judging(
-        self, comparison: Comparison, judgement: Judgement, length: float | None
-    ) -> Filter | None:
-        """Return whether filter 7 drops a judged comparison, counted.
+    def after_judging(self, pair: JudgedPair, length: float | None) -> Filter | None:
+        """Return whether filter 7 drops a judged pair, counted.
 
         Args:
-            comparison: what was judged.
-            judgement: in both orders.
+            pair: judged in both orders.
             length: lambda, what a length times e adds to the log-odds; ``None``: not known yet.
         """
-        odds = judgement.log_odds
+        odds, ratio = pair.judgement.log_odds, pair.comparison.log_length_ratio
         found: Filter | None = None
         if abs(odds) < LEAST_MARGIN:
             found = "margin"
-        elif length is not None and odds * (odds - length * comparison.log_length_ratio) <= 0:
+        elif length is not None and odds * (odds - length * ratio) <= 0:
             found = "length_bias"
-        if found is None:
-            self.n_kept += 1
-        else:
+        return self._counted(found)
+
+    def _counted(self, found: Filter | None) -> Filter | None:
+        if found is not None:
             self.counters[found] += 1
         return found
 
@@ -155,25 +142,21 @@ class FilterChain:
             a.finish_reason != "stop" or not a.text.strip() for a in answers
         ):
             return "incomplete"
-        if self._settings.quality_filter:
-            found = self._quality(comparison)
-            if found is not None:
-                return found
-        if self._held_out.asks(comparison.prompt) or any(
+        found = self._quality(comparison) if self._settings.quality_filter else None
+        if found is not None:
+            return found
+        leaks = self._held_out.asks(comparison.prompt) or any(
             self._held_out.shares(a.text) for a in answers
-        ):
-            return "contaminated"
-        return None
+        )
+        return "contaminated" if leaks else None
 
     def _quality(self, comparison: Comparison) -> Filter | None:
-        texts = (comparison.first.text, comparison.second.text)
-        least, most = self._settings.min_response_length, MOST_CHARACTERS
-        if not all(least <= len(text) <= most for text in texts):
+        texts, settings = (comparison.first.text, comparison.second.text), self._settings
+        if not all(settings.min_response_length <= len(text) <= MOST_CHARACTERS for text in texts):
             return "length"
         if any(_REFUSAL.search(text) for text in texts):
             return "refusal"
-        alike = jaccard(word_set(texts[0]), word_set(texts[1]))
-        if alike >= self._settings.similarity_threshold:
+        if jaccard(*map(word_set, texts)) >= settings.similarity_threshold:
             return "same_answers"
         return None if self._is_new_prompt(comparison) else "duplicate_prompt"
 
@@ -183,11 +166,10 @@ class FilterChain:
             return False
         self._seen.add(comparison.pair_id)
         key = comparison.persona, comparison.prompt
+        if not self._is_new:  # the first one: only now are the directions of known prompts told
+            for prompt in self.known_prompts:
+                self._duplicates.add(prompt, self.vectors.get(prompt))
         if key not in self._is_new:
-            if not self._knows:
-                self._knows = True
-                for prompt in self.known_prompts:
-                    self._duplicates.add(prompt, self.vectors.get(prompt))
-            prompt = comparison.prompt
-            self._is_new[key] = self._duplicates.add(prompt, self.vectors.get(prompt))
+            vector = self.vectors.get(comparison.prompt)
+            self._is_new[key] = self._duplicates.add(comparison.prompt, vector)
         return self._is_new[key]

@@ -18,6 +18,12 @@ Format: TypeAlias = Literal["trl", "openai"]
 IMPORTED: Final = "imported"
 """Estimator of rows without evidence, and author of their answers."""
 
+_PLAIN: Final[Mapping[str, Any]] = {
+    "chosen_author": IMPORTED, "rejected_author": IMPORTED, "first_is_chosen": True, "kind": "incumbent",
+    "persona": None, "p12": SAID, "p21": SAID, "estimator": IMPORTED, "round": 0,
+}  # fmt: skip
+"""Evidence of a row without any: a plain verdict."""
+
 
 class BadRowError(ValueError):
     """A row is of no known form."""
@@ -106,7 +112,7 @@ def evidence_of(
         pair: kept.
         run_id: the run that judged it.
         judge: the model that did.
-        trust: in it after the round; ``None``: nobody knows.
+        trust: in it after the round; ``None``: not known.
         dropped: filter → pairs that it dropped in the same round.
     """
     c, j = pair.comparison, pair.judgement
@@ -144,47 +150,37 @@ def pair_of(row: PreferenceRow, evidence: Mapping[str, Any] | None, position: in
     Raises:
         BadRowError: the evidence is of another row, or incomplete.
     """
-    if evidence is None:
-        return JudgedPair(
-            comparison=Comparison(
-                prompt=row.prompt,
-                first=Answer(text=row.chosen, author=IMPORTED),
-                second=Answer(text=row.rejected, author=IMPORTED),
-                kind="incumbent",
-            ),
-            judgement=Judgement(p12=SAID, p21=SAID, estimator=IMPORTED),
-            dropped_by=None,
-            round_number=0,
-            position=position,
-        )
+    known = {**_PLAIN, "key": row.key} if evidence is None else evidence
     try:
-        if evidence["key"] != row.key:
+        if known["key"] != row.key:
             raise BadRowError("the evidence beside it is of another row")
-        chosen = Answer(text=row.chosen, author=str(evidence["chosen_author"]))
-        rejected = Answer(text=row.rejected, author=str(evidence["rejected_author"]))
-        is_first = bool(evidence["first_is_chosen"])
-        judgement = Judgement(
-            p12=float(evidence["p12"]),
-            p21=float(evidence["p21"]),
-            estimator=str(evidence["estimator"]),
-        )
-        persona = evidence["persona"]
+        answers = [
+            Answer(text=row.chosen, author=str(known["chosen_author"])),
+            Answer(text=row.rejected, author=str(known["rejected_author"])),
+        ]
+        is_first = bool(known["first_is_chosen"])
+        first, second = answers if is_first else answers[::-1]
+        persona = known["persona"]
         pair = JudgedPair(
             comparison=Comparison(
                 prompt=row.prompt,
-                first=chosen if is_first else rejected,
-                second=rejected if is_first else chosen,
-                kind="candidates" if evidence["kind"] == "candidates" else "incumbent",
+                first=first,
+                second=second,
+                kind="candidates" if known["kind"] == "candidates" else "incumbent",
                 persona=None if persona is None else int(persona),
             ),
-            judgement=judgement,
+            judgement=Judgement(
+                p12=float(known["p12"]),
+                p21=float(known["p21"]),
+                estimator=str(known["estimator"]),
+            ),
             dropped_by=None,
-            round_number=int(evidence["round"]),
+            round_number=int(known["round"]),
             position=position,
         )
     except (KeyError, TypeError) as error:
         raise BadRowError(f"the evidence beside it is incomplete: {error}") from None
-    if (judgement.log_odds > 0) != is_first:
+    if (pair.judgement.log_odds > 0) != is_first:
         raise BadRowError("its probabilities do not favour the chosen answer")
     return pair
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from convergence_core.judges.rank_correlation import spearman
 from convergence_core.judges.trust.audit import SURE
-from convergence_core.sao.preferences import Comparison, Judgement
+from convergence_core.sao.preferences import JudgedPair
 
 LEAST_PAIRS: Final = 100
 """Pairs below which delta and lambda are not told."""
@@ -70,18 +70,18 @@ class JudgeBias:
         )
 
 
-def judge_bias(judged: Sequence[tuple[Comparison, Judgement]]) -> JudgeBias:
+def judge_bias(judged: Sequence[JudgedPair]) -> JudgeBias:
     """Return what the last ``MOST_PAIRS`` judgements say of the judge."""
     last = judged[-MOST_PAIRS:]
     n = len(last)
-    x = np.array([comparison.log_length_ratio for comparison, _ in last])  # (n,)
-    log_odds = np.array([judgement.log_odds for _, judgement in last])  # l, (n,)
-    biases = np.array([judgement.bias for _, judgement in last])  # beta, (n,)
+    x = np.array([pair.comparison.log_length_ratio for pair in last])  # (n,)
+    log_odds = np.array([pair.judgement.log_odds for pair in last])  # l, (n,)
+    biases = np.array([pair.judgement.bias for pair in last])  # beta, (n,)
     is_sufficient = n >= LEAST_PAIRS
     rho = float(spearman(x, log_odds)) if n > 2 else np.nan
     return JudgeBias(
         n_pairs=n,
-        agreement=float(np.mean([j.agrees for _, j in last])) if n else None,
+        agreement=float(np.mean([pair.judgement.agrees for pair in last])) if n else None,
         position=float(biases.mean()) if is_sufficient else None,
         position_se=float(biases.std(ddof=1) / np.sqrt(n)) if is_sufficient else None,
         length=float(x @ log_odds / (x @ x + RIDGE)) if is_sufficient else None,

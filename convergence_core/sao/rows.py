@@ -14,6 +14,11 @@ from convergence_core.sao.round_result import SaoRound
 STOPPED: Final = "stopped"
 """Measure of a round: 1 if an alarm of coverage stopped the rows after it, else 0."""
 
+_OF_BIAS: Final = ("agreement", "position", "length", "length_correlation")
+_OF_AUDIT: Final = ("log_score", "calibration_error", "correlation")
+_OF_COVERAGE: Final = ("n_texts", "vendi", "distinct_2", "zlib_ratio", "held_out")
+"""Measures that are stored under the names of their fields."""
+
 PREFERENCES_SQL: Final = """
     WITH texts AS (
       SELECT run_id, payload_sha256, min(text) AS text FROM payloads
@@ -137,42 +142,7 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair], prompts: Iterable[str] =
 def _round(found: SaoRound, shares: tuple[float, float], estimator: str | None) -> Row:
     """Return the columns of ``preference_rounds``, its key aside."""
     plan, outcome, state = found.plan, found.outcome, found.state
-    coverage, bias, audit = found.coverage, outcome.bias, outcome.audit
-    correlation_low, correlation_high = audit.interval or (None, None)
-    judge_slope, grounded_slope = state.exploitation.slopes
-    measures = {
-        "evaluated": shares[0],
-        "proposed": shares[1],
-        "drift_up": state.drift.up,
-        "drift_down": state.drift.down,
-        STOPPED: state.alarms.is_stopped,
-        "n_texts": coverage.n_texts,
-        "vendi": coverage.vendi,
-        "distinct_2": coverage.distinct_2,
-        "zlib_ratio": coverage.zlib_ratio,
-        "duplicates": coverage.duplicate_share,
-        "held_out": coverage.held_out,
-    }
-    judge = {
-        "agreement": bias.agreement,
-        "position": bias.position,
-        "length": bias.length,
-        "length_correlation": bias.length_correlation,
-        "log_score": audit.log_score,
-        "calibration_error": audit.calibration_error,
-        "correlation": audit.correlation,
-        "correlation_low": correlation_low,
-        "correlation_high": correlation_high,
-        "frozen": found.agreement_with_frozen,
-        "audit_length": audit.length,
-        "audit_length_se": audit.length_se,
-        "different_items": state.trust.n_different,
-        "pooled_items": state.trust.n_items,
-        "pooled_right": state.trust.n_right,
-        "lower_bound": state.trust.lower_bound,
-        "judge_slope": judge_slope,
-        "grounded_slope": grounded_slope,
-    }
+    audit = outcome.audit
     return {
         "round": plan.round_number,
         "n_prompts": len(plan.personas),
@@ -180,8 +150,8 @@ def _round(found: SaoRound, shares: tuple[float, float], estimator: str | None) 
         "n_judged": len(outcome.pairs),
         "n_kept": sum(pair.is_kept for pair in outcome.pairs),
         "dropped": _known(outcome.dropped),
-        "judge": _known(judge),
-        "coverage": _known(measures),
+        "judge": _judge(found),
+        "coverage": _coverage(found, shares),
         "n_items": audit.n_items,
         "accuracy": audit.accuracy,
         "trust": state.trust.value,
@@ -191,6 +161,33 @@ def _round(found: SaoRound, shares: tuple[float, float], estimator: str | None) 
         "note": found.note,
         "errors_json": canonical_json(dict(outcome.errors)),
     }
+
+
+def _judge(found: SaoRound) -> dict[str, float]:
+    bias, audit, trust = found.outcome.bias, found.outcome.audit, found.state.trust
+    low, high = audit.interval or (None, None)
+    judge_slope, grounded_slope = found.state.exploitation.slopes
+    return _known({
+        **{name: getattr(bias, name) for name in _OF_BIAS},
+        **{name: getattr(audit, name) for name in _OF_AUDIT},
+        "correlation_low": low, "correlation_high": high,
+        "frozen": found.agreement_with_frozen,
+        "audit_length": audit.length, "audit_length_se": audit.length_se,
+        "different_items": trust.n_different, "pooled_items": trust.n_items, "pooled_right": trust.n_right,
+        "lower_bound": trust.lower_bound,
+        "judge_slope": judge_slope, "grounded_slope": grounded_slope,
+    })  # fmt: skip
+
+
+def _coverage(found: SaoRound, shares: tuple[float, float]) -> dict[str, float]:
+    state, coverage = found.state, found.coverage
+    return _known({
+        "evaluated": shares[0], "proposed": shares[1],
+        "drift_up": state.drift.up, "drift_down": state.drift.down,
+        STOPPED: state.alarms.is_stopped,
+        **{name: getattr(coverage, name) for name in _OF_COVERAGE},
+        "duplicates": coverage.duplicate_share,
+    })  # fmt: skip
 
 
 def _known(numbers: Mapping[Any, float | None]) -> dict[str, float]:

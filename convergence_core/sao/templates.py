@@ -6,7 +6,7 @@ responses by four criteria. Whatever a model or a user wrote is fenced as data
 nothing tells it which answer is whose, or that it sees the pair twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from convergence_core.judges.fences import fenced, mark_of
@@ -108,8 +108,3 @@ def distilling(text: str, examples: Sequence[tuple[str, str, str]]) -> Messages:
         },
         {"role": "user", "content": "\n\n".join([fenced("INSTRUCTIONS", text), *shown])},
     ]
-
-
-def chat_of(messages: Sequence[Mapping[str, Json]]) -> str:
-    """Return messages as one text, for measures of length."""
-    return "\n".join(str(message["content"]) for message in messages)

@@ -6,7 +6,8 @@ reads the very numbers that were committed.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from functools import partial
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable
@@ -64,6 +65,15 @@ class Exchanger(Protocol):
         ...
 
 
+class _Answer(NamedTuple):
+    read: Callable[[], Json]
+    """Returns what is kept of it, or raises ``UnreadableAnswerError``."""
+    usage: Usage
+    latency_ms: float
+    model: str | None
+    dropped: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A model that thoughts, predictions and judgements come from."""
@@ -103,14 +113,13 @@ class Model:
         settings = {"max_tokens": limit, **options}
         body: dict[str, Json] = {"model": self.name, "messages": shown, **settings}
 
-        async def send() -> Reply:
+        async def ask() -> _Answer:
             done = await self.llm.complete(messages, model=self.name, **settings)
-            value = self._read(lambda: read(done), done.usage, done.model)
-            return self._reply(
-                value, done.usage, done.latency_ms, model=done.model, dropped=done.dropped
+            return _Answer(
+                partial(read, done), done.usage, done.latency_ms, done.model, done.dropped
             )
 
-        return self._call(purpose, "chat/completions", body, limit, repeat, send)
+        return self._call(purpose, "chat/completions", body, limit, repeat, ask)
 
     def exchange(
         self,
@@ -135,14 +144,13 @@ class Model:
         body = {"model": self.name, **body}
         llm = cast("Exchanger", self.llm)  # the probe looks before it asks
 
-        async def send() -> Reply:
+        async def ask() -> _Answer:
             raw, latency_ms = await llm.exchange(path, body)
-            told, usage = raw.get("model"), usage_of(raw)
+            told = raw.get("model")
             model = told if isinstance(told, str) else None
-            value = self._read(lambda: read(raw), usage, model)
-            return self._reply(value, usage, latency_ms, model=model)
+            return _Answer(partial(read, raw), usage_of(raw), latency_ms, model)
 
-        return self._call(purpose, path, body, limit, repeat, send)
+        return self._call(purpose, path, body, limit, repeat, ask)
 
     def _call(  # noqa: PLR0917 - of one place, twice
         self,
@@ -151,7 +159,7 @@ class Model:
         body: dict[str, Json],
         limit: int,
         repeat: int,
-        send: Callable[[], Awaitable[Reply]],
+        ask: Callable[[], Awaitable["_Answer"]],
     ) -> PaidCall:
         n_prompt = prompt_bound(body)
         provider = self.llm.provider
@@ -173,48 +181,33 @@ class Model:
                 tokens=None if n_prompt is None else n_prompt + limit,
             ),
             timeout_s=self.timeout_s,
-            send=lambda: self._priced_faults(send),
+            send=partial(self._reply, ask),
         )
 
-    def _read(self, read: Callable[[], Json], usage: Usage, model: str | None) -> Json:
-        """Return what is kept of an answer; one that cannot be read is kept as a fault."""
+    async def _reply(self, ask: Callable[[], Awaitable["_Answer"]]) -> Reply:
+        """Make a call once; what it was billed is priced whatever came of it."""
         try:
-            return read()
-        except UnreadableAnswerError as error:
-            raise CandidateFault(
-                str(error),
-                error_type="unreadable",
-                billed=Billed(usage=usage, cost_usd=None, model=model),
-            ) from None
-
-    async def _priced_faults(self, send: Callable[[], Awaitable[Reply]]) -> Reply:
-        try:
-            return await send()
+            answer = await ask()
+            try:
+                value = answer.read()
+            except UnreadableAnswerError as error:
+                billed = Billed(usage=answer.usage, cost_usd=None, model=answer.model)
+                raise CandidateFault(str(error), error_type="unreadable", billed=billed) from None
         except EvaluationFault as fault:
             if fault.billed is not None:
                 cost_usd, version = self._priced(fault.billed.usage)
                 fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
             raise
-
-    def _reply(
-        self,
-        value: Json,
-        usage: Usage,
-        latency_ms: float,
-        *,
-        model: str | None,
-        dropped: tuple[str, ...] = (),
-    ) -> Reply:
-        cost_usd, version = self._priced(usage)
+        cost_usd, version = self._priced(answer.usage)
         return Reply(
             value=value,
-            latency_ms=latency_ms,
+            latency_ms=answer.latency_ms,
             cost_usd=cost_usd,
             price_version=version,
-            usage=usage,
-            model=model,
+            usage=answer.usage,
+            model=answer.model,
             provider=self.llm.provider,
-            dropped=dropped,
+            dropped=answer.dropped,
         )
 
     def _priced(self, usage: Usage) -> tuple[float | None, str | None]:

@@ -1,4 +1,4 @@
-"""Vectors of prompts, so that the same question in other words is found."""
+"""Embeddings of prompts, by which the same question in other words is found."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -7,10 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.errors import EvaluationFault
 from convergence_core.records import Json, sha256_hex
 from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
-from tasks.sao.writer import FailedError, said
+from tasks.sao.writer import FailedError, reply_of
 
 DIGITS: Final = 4
 """Of each coordinate that the journal keeps; a cosine moves by less than 1e-4."""
@@ -30,11 +29,8 @@ class Embedder:
         """
         body: dict[str, Json] = {"input": text, "encoding_format": "float"}
         call = self.model.exchange(SAO, "embeddings", body, read=_kept)
-        try:
-            answered = await asker.ask(call, f"embedding/{sha256_hex(text)[:16]}")
-        except EvaluationFault as fault:
-            raise FailedError(f"embedding: {said(fault)}") from None
-        return np.asarray(answered.reply.value, np.float64)
+        reply = await reply_of(lambda: call, f"embedding/{sha256_hex(text)[:16]}", asker)
+        return np.asarray(reply.value, np.float64)
 
     async def vectors(
         self, texts: Iterable[str], asker: ThoughtAsker

@@ -7,7 +7,7 @@ and reads what is paid already from the journal.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -87,23 +87,30 @@ class RoundRunner:
 
     async def run(self, plan: RoundPlan) -> RoundOutcome:
         """Run a round; faults are errors with a reason, and no row."""
-        before = [(pair.comparison, pair.judgement) for pair in plan.judged_before]
         prompts = await self._prompts(plan)
         if plan.is_probation:
             return RoundOutcome(
                 prompts=tuple(prompts),
-                bias=judge_bias(before),
+                bias=judge_bias(plan.judged_before),
                 audit=audit_of((), plan),
                 errors=dict(self._errors),
             )
         comparisons = await self._comparisons(plan, prompts)
         await self._embed(comparisons)
-        judged = await self._judged(comparisons)
+        judged = await self._judged(plan, comparisons)
         audits = await self._again([(f"audit/{i.item_id}", i.comparison, i) for i in plan.audit])
-        bias = judge_bias([*before, *((c, j) for _, c, j in judged)])
+        bias = judge_bias([*plan.judged_before, *judged])
         audit = audit_of(audits, plan)
         reason = bias.abort_reason or audit.abort_reason
-        pairs = self._pairs(plan, judged, bias.length, is_aborted=reason is not None)
+        pairs = tuple(
+            replace(
+                pair,
+                dropped_by=self._filters.after_judging(pair, bias.length)
+                if reason is None
+                else ABORTED,
+            )
+            for pair in judged
+        )
         frozen = await self._again(
             [(f"frozen/{p.comparison.pair_id}", p.comparison, p.judgement) for p in plan.frozen]
         )
@@ -219,14 +226,24 @@ class RoundRunner:
     # -- judgements
 
     async def _judged(
-        self, comparisons: Sequence[tuple[int, Comparison]]
-    ) -> list[tuple[int, Comparison, Judgement]]:
+        self, plan: RoundPlan, comparisons: Sequence[tuple[int, Comparison]]
+    ) -> list[JudgedPair]:
         """Judge what filters 1 to 6 let pass."""
         kept = [(i, c) for i, c in comparisons if self._filters.before_judging(c) is None]
         found = await asyncio.gather(
             *(self._or_error(self._judge(c, f"judge/{i}"), n_pairs=1) for i, c in kept)
         )
-        return [(i, c, j) for (i, c), j in zip(kept, found, strict=True) if j is not None]
+        return [
+            JudgedPair(
+                comparison=comparison,
+                judgement=judgement,
+                dropped_by=None,
+                round_number=plan.round_number,
+                position=i,
+            )
+            for (i, comparison), judgement in zip(kept, found, strict=True)
+            if judgement is not None
+        ]
 
     async def _again(
         self, labelled: Sequence[tuple[str, Comparison, T]]
@@ -246,26 +263,6 @@ class RoundRunner:
 
     def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
         return judge(comparison, label, self._channel, self._asker)
-
-    def _pairs(
-        self,
-        plan: RoundPlan,
-        judged: Sequence[tuple[int, Comparison, Judgement]],
-        length: float | None,
-        *,
-        is_aborted: bool,
-    ) -> tuple[JudgedPair, ...]:
-        """Return all judged pairs after filter 7, in their order."""
-        return tuple(
-            JudgedPair(
-                comparison=c,
-                judgement=j,
-                dropped_by=ABORTED if is_aborted else self._filters.after_judging(c, j, length),
-                round_number=plan.round_number,
-                position=i,
-            )
-            for i, c, j in judged
-        )
 
     # -- distilled texts
 

@@ -4,14 +4,14 @@ Answers come from the target, with a candidate's parameters, as an evaluation's 
 journaled and paid apart. A fault is an error with its reason, and no text of ours stands in for one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Completion, Target
-from convergence_core.records import Candidate, Case, Json
+from convergence_core.records import Candidate, Case, Json, Reply
 from convergence_core.sao.preferences import Answer, JudgedPair, PairKind
 from convergence_core.sao.prompt_shape import PromptShape
 from convergence_core.sao.templates import distilling, prompt_of, writing
@@ -87,11 +87,9 @@ class AnsweringSystem:
         Raises:
             FailedError: there is none.
         """
-        try:
-            answered = await asker.ask(self.call(prompt, candidate.params, kind, turn), label)
-        except EvaluationFault as fault:
-            raise FailedError(f"answer: {said(fault)}") from None
-        reply = answered.reply
+        reply = await reply_of(
+            partial(self.call, prompt, candidate.params, kind, turn), label, asker
+        )
         # Functions and endpoints tell no reason: their answers end by themselves.
         reason = reply.finish_reason if self.warm is not None else STOP
         return Answer(
@@ -160,13 +158,9 @@ class Writer:
     ) -> str:
         options: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
         call = self.model.chat(SAO, messages, limit=limit, read=_kept, **options)
-        what = label.split("/", 1)[0]
-        try:
-            answered = await asker.ask(call, label)
-        except EvaluationFault as fault:
-            raise FailedError(f"{what}: {said(fault)}") from None
-        value: Any = answered.reply.value
+        value: Any = (await reply_of(lambda: call, label, asker)).value
         if value["finish_reason"] not in (STOP, None):
+            what = label.partition("/")[0]
             raise FailedError(f"{what}: it was cut off ({value['finish_reason']})")
         return str(value["text"])
 
@@ -185,6 +179,14 @@ def _kept(done: Completion) -> Json:
     return {"text": done.text, "finish_reason": done.finish_reason}
 
 
-def said(fault: EvaluationFault) -> str:
-    """Return a fault in a line."""
-    return one_line(f"{fault.error_type}: {fault}", 200, redacted_text)
+async def reply_of(make_call: Callable[[], PaidCall], label: str, asker: ThoughtAsker) -> Reply:
+    """Return the reply to a call; what it is for is the beginning of its label.
+
+    Raises:
+        FailedError: there is none.
+    """
+    try:
+        return (await asker.ask(make_call(), label)).reply
+    except EvaluationFault as fault:
+        text = one_line(f"{fault.error_type}: {fault}", 200, redacted_text)
+        raise FailedError(f"{label.partition('/')[0]}: {text}") from None

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.sao.preferences import Answer, Comparison, Judgement, sigmoid
+from convergence_core.sao.preferences import (
+    Answer,
+    Comparison,
+    JudgedPair,
+    Judgement,
+    sigmoid,
+)
 
 KAPPA = 1.5
 _FILLER = [
@@ -81,4 +87,14 @@ def comparison(author: Author, first: int, second: int, prompt: str | None = Non
         second=Answer(text=author.text(second), author=f"c{second % 7}"),
         kind="incumbent",
         persona=first,
+    )
+
+
+def judged(comparison: Comparison, p12: float | Judgement, p21: float = 0.5) -> JudgedPair:
+    """Return a pair that a judge has said this of, and that is kept."""
+    said = p12
+    if not isinstance(said, Judgement):
+        said = Judgement(p12=said, p21=p21, estimator="x")
+    return JudgedPair(
+        comparison=comparison, judgement=said, dropped_by=None, round_number=0, position=0
     )

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from convergence_core.config.optimization import SaoConfig
-from convergence_core.judges.texts import fingerprint, jaccard, most_alike, runs_of
+from convergence_core.judges.texts import fingerprint, jaccard, runs_of
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut
-from convergence_core.sao.preferences import Answer, Comparison, Judgement
+from convergence_core.sao.preferences import Answer, Comparison
+from tests.sao.planted import judged
 
 WORDS = [f"{a}{b}" for a in ("tal", "ven", "mor", "sil", "gar") for b in range(400)]
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
@@ -70,7 +71,6 @@ def test_jaccard_is_the_share_of_words_in_common():
         found = jaccard(frozenset(words), frozenset(edited(words, n, rng)))
         assert found == pytest.approx(expected, abs=1e-3)
     assert jaccard(frozenset(), frozenset()) == 1.0
-    assert most_alike(frozenset("ab"), []) == 0.0
     assert runs_of("a b c", 2) == {"a b", "b c"}
     assert runs_of("a", 2) == frozenset()
 
@@ -160,12 +160,11 @@ def test_quality_filters_may_be_switched_off_and_the_others_not():
 
 def test_a_win_that_length_alone_explains_is_dropped():
     long = replace(GOOD, first=answer(GOOD.first.text * 8))
-    said = Judgement(p12=0.8, p21=0.8, estimator="x")
+    said = judged(long, 0.8, 0.8)
     filters = FilterChain(SaoConfig(), NONE)
-    assert filters.after_judging(long, said, None) is None
-    assert filters.after_judging(long, said, 0.3) is None
-    assert filters.after_judging(long, said, 1.0) == "length_bias"
-    assert filters.after_judging(long, Judgement(p12=0.6, p21=0.6, estimator="x"), 1.0) == "margin"
+    assert filters.after_judging(said, None) is None
+    assert filters.after_judging(said, 0.3) is None
+    assert filters.after_judging(said, 1.0) == "length_bias"
+    assert filters.after_judging(judged(long, 0.6, 0.6), 1.0) == "margin"
     filters.fail(2)
     assert filters.counters["incomplete"] == 2
-    assert filters.n_kept == 2

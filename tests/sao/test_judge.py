@@ -13,14 +13,13 @@ from convergence_core.sao.preferences import (
     SAID,
     Answer,
     Comparison,
-    JudgedPair,
     Judgement,
     logit,
     sigmoid,
 )
 from tasks.rlp.model_calls import UnreadableAnswerError
 from tasks.sao.pair_judge import chosen
-from tests.sao.planted import Author, Judge, comparison
+from tests.sao.planted import Author, Judge, comparison, judged
 
 
 def judgement(p12: float, p21: float) -> Judgement:
@@ -60,11 +59,9 @@ def test_a_plain_verdict_is_one_of_two_letters_or_none():
 def test_the_chosen_answer_is_the_likelier_one():
     a, b = Answer(text="a", author="x"), Answer(text="bb", author="y")
     pair = Comparison(prompt="p", first=a, second=b, kind="candidates")
-    for said, chosen_one, other in ((judgement(0.9, 0.8), a, b), (judgement(0.1, 0.2), b, a)):
-        found = JudgedPair(
-            comparison=pair, judgement=said, dropped_by=None, round_number=0, position=0
-        )
-        assert (found.chosen, found.rejected) == (chosen_one, other)
+    first, second = judged(pair, 0.9, 0.8), judged(pair, 0.1, 0.2)
+    assert (first.chosen, first.rejected) == (a, b)
+    assert (second.chosen, second.rejected) == (b, a)
     assert pair.log_length_ratio == pytest.approx(math.log(0.5))
     turned = Comparison(prompt="p", first=b, second=a, kind="candidates")
     assert pair.pair_id != turned.pair_id
@@ -85,27 +82,23 @@ def test_both_orders_with_a_margin_are_right_where_one_order_is_not():
         said = judge.judge(dz, 0.0, rng)
         one_order += (rng.random() < said.p12) == (dz > 0)
         pair = comparison(author, 2 * k, 2 * k + 1)
-        if filters.after_judging(pair, said, None) is None:
+        if filters.after_judging(judged(pair, said), None) is None:
             kept += 1
             right += (said.log_odds > 0) == (dz > 0)
     assert right / kept >= 0.95, (right, kept)
     assert kept / n >= 0.6
     assert one_order / n <= 0.78
-    assert filters.n_kept == kept == n - filters.counters["margin"]
+    assert kept == n - filters.counters["margin"]
 
 
 def test_a_judge_that_always_says_the_first_exports_nothing_and_aborts():
     filters = FilterChain(SaoConfig(), HeldOut(()))
     author = Author()
-    judged = []
-    for k in range(20):
-        said = judgement(SAID, 1.0 - SAID)
-        pair = comparison(author, 2 * k, 2 * k + 1)
-        assert filters.before_judging(pair) is None
-        assert filters.after_judging(pair, said, None) == "margin"
-        judged.append((pair, said))
-    found = judge_bias(judged)
-    assert filters.n_kept == 0
+    pairs = [judged(comparison(author, 2 * k, 2 * k + 1), SAID, 1.0 - SAID) for k in range(20)]
+    for pair in pairs:
+        assert filters.before_judging(pair.comparison) is None
+        assert filters.after_judging(pair, None) == "margin"
+    found = judge_bias(pairs)
     assert found.agreement == 0.0
     assert found.abort_reason is not None
     assert "0% of 20 pairs" in found.abort_reason
@@ -115,13 +108,13 @@ def test_a_judge_that_always_says_the_first_exports_nothing_and_aborts():
 
 
 def biased(judge: Judge, n: int, seed: int = 0):
-    rng, judged = np.random.default_rng(seed), []
+    rng, pairs = np.random.default_rng(seed), []
     for _ in range(n):
         dz, n_words = float(rng.normal() - rng.normal()), rng.integers(20, 90, 2)
         texts = [Answer(text="x" * int(k), author="a") for k in n_words]
         pair = Comparison(prompt="p", first=texts[0], second=texts[1], kind="candidates")
-        judged.append((pair, judge.judge(dz, pair.log_length_ratio, rng)))
-    return judge_bias(judged)
+        pairs.append(judged(pair, judge.judge(dz, pair.log_length_ratio, rng)))
+    return judge_bias(pairs)
 
 
 def test_below_a_hundred_pairs_position_and_length_are_insufficient():
@@ -145,7 +138,7 @@ def test_two_hundred_pairs_tell_position_and_length(delta: float, length: float)
 def test_an_answer_of_equal_length_says_nothing_of_length():
     a, b = Answer(text="ab", author="x"), Answer(text="cd", author="x")
     pair = Comparison(prompt="p", first=a, second=b, kind="candidates")
-    found = judge_bias([(pair, judgement(0.9, 0.7))] * 100)
+    found = judge_bias([judged(pair, 0.9, 0.7)] * 100)
     assert found.length == 0.0
     assert found.position == pytest.approx((logit(0.9) - logit(0.7)) / 2)
     assert found.length_correlation is None

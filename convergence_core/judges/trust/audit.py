@@ -65,16 +65,16 @@ class Item:
 class Audit:
     """One round's items; ``None`` where there is none."""
 
-    n_items: int
-    n_right: float
+    n_items: int = 0
+    n_right: float = 0.0
     """Items judged right; a tie counts half."""
-    log_score: float | None
+    log_score: float | None = None
     """Mean ln P(truth), in nats; -.69 is what a coin gets."""
-    calibration_error: float | None
+    calibration_error: float | None = None
     """Mean |stated - observed| over ten bins, weighted by their items."""
-    correlation: float | None
+    correlation: float | None = None
     """Spearman's rho of judge and truth."""
-    interval: tuple[float, float] | None
+    interval: tuple[float, float] | None = None
     """Its bootstrapped 95 % interval."""
     n_new: int = 0
     """Items that no earlier audit had."""
@@ -110,10 +110,7 @@ def audit(items: Sequence[Item], rng: np.random.Generator, *, n_new: int | None 
         n_new: of these, items that no earlier audit had; ``None``: all.
     """
     if not items:
-        return Audit(
-            n_items=0, n_right=0.0, log_score=None, calibration_error=None, correlation=None,
-            interval=None,
-        )  # fmt: skip
+        return Audit()
     right = np.array([one.p_right for one in items])
     said = np.array([one.q for one in items])
     truth = np.array([float(one.first_is_right) for one in items])
@@ -161,6 +158,7 @@ def calibration_error(said: np.ndarray, truth: np.ndarray) -> float:
 def _correlation(
     said: np.ndarray, truth: np.ndarray, rng: np.random.Generator
 ) -> tuple[float | None, tuple[float, float] | None]:
+    """Return Spearman's rho, and its bootstrapped interval."""
     rho = float(spearman(said, truth))
     if np.isnan(rho):
         return None, None
