@@ -12,7 +12,7 @@ from scipy import stats
 from benchmarks.rlp.landscapes import LANDSCAPES
 from benchmarks.rlp.runs import play
 from benchmarks.rlp.simulated import Kind, Thinkers, Way
-from convergence_core.rlp.gain import LEVEL
+from convergence_core.rlp.gain import LEVEL, shows_help
 from convergence_core.rlp.learner import RlpState
 
 
@@ -81,13 +81,19 @@ def credit(name: str, *, n_seeds: int, n_processes: int, n_generations: int) -> 
         numbers = [
             sum(one.evidence.top_e_value >= 1.0 / LEVEL for one in own),
             sum(one.resolution.top_e_value >= 1.0 / LEVEL for one in own),
-            sum(one.helps for one in own),
+            sum(helps(one) for one in own),
         ]
         gains = np.array([np.mean(one.gains) for one in own])
         mean, half = _interval(gains)
         weight = np.mean([1.0 - one.weights.values[0] for one in own])
         cells = " | ".join(f"{n}/{n_seeds}" for n in numbers)
         print(f"| {kind} | {mean:+.2f} ± {half:.2f} | {100 * weight:.0f} % | {cells} |")
+
+
+def helps(state: RlpState) -> bool:
+    """Whether it may be said that thoughts help."""
+    mean = float(np.mean(state.gains)) if state.gains else None
+    return shows_help(mean, state.evidence.top_e_value, state.resolution.top_e_value)
 
 
 def learned(task: tuple[str, Kind, int, int]) -> RlpState:

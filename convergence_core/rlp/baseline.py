@@ -18,31 +18,20 @@ import numpy as np
 
 DECAY: Final = 0.9
 FLOOR: Final = 0.05
-N_PREDICTORS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
     """The weights v; in a run of the no-thought model and of the statistical posterior."""
 
-    weights: tuple[float, ...] = (1.0 / N_PREDICTORS,) * N_PREDICTORS
-
-    @classmethod
-    def of(cls, n_predictors: int) -> "Mixture":
-        """Return equal weights of so many predictors."""
-        return cls((1.0 / n_predictors,) * n_predictors)
+    weights: tuple[float, ...] = (0.5, 0.5)
 
     def predict(self, predictors: Sequence[np.ndarray]) -> np.ndarray:
         """Return p-.
 
         Args:
             predictors: distributions, one per weight, of one shape.
-
-        Raises:
-            ValueError: there are not as many as weights.
         """
-        if len(predictors) != len(self.weights):
-            raise ValueError(f"needs {len(self.weights)} predictors, not {len(predictors)}")
         pairs = zip(self.weights, predictors, strict=True)
         return np.asarray(sum(v * p for v, p in pairs), np.float64)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json, Params
-from convergence_core.rlp import advantage, calibration, gain, policy as policies
+from convergence_core.rlp import advantage, gain, policy as policies
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.commitments import Commitment
 from convergence_core.rlp.experts import Weights
@@ -22,7 +22,7 @@ from convergence_core.rlp.gain_rows import score
 from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.policy import Steps, StrategyPolicy, Update, ValueFunction
-from convergence_core.rlp.replay import Replay, ReplayRow
+from convergence_core.rlp.replay import Replay, ReplayRow, calibrated, calibration_is_due
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -96,12 +96,6 @@ class RlpState:
         return cls(
             strategies=strategies, policy=StrategyPolicy.uniform(n + 1), weights=Weights.first(n)
         )
-
-    @property
-    def helps(self) -> bool:
-        """Whether it may be said that thoughts help."""
-        mean = sum(self.gains) / len(self.gains) if self.gains else None
-        return gain.shows_help(mean, self.evidence.top_e_value, self.resolution.top_e_value)
 
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal state."""
@@ -219,11 +213,7 @@ def learn(
         episodes = (*episodes, episode)[-policies.VALUE_WINDOW :]
     value, totals, steps = critic(state.value, episodes, next_features, sigma, settings)
     policy, update = policies.improve(
-        state.policy,
-        steps,
-        rng,
-        clip_epsilon=settings.clip_epsilon,
-        kl_target=settings.kl_target,
+        state.policy, steps, rng, clip_epsilon=settings.clip_epsilon, kl_target=settings.kl_target
     )
     replay = replay.after(scored.rows, commitment.thoughts)
     n_outcomes = state.n_outcomes + len(scored.rows)
@@ -270,10 +260,10 @@ def _unmoved(commitment: Commitment) -> dict[str, float]:
 
 def _t_cal(state: RlpState, n_outcomes: int, replay: Replay) -> float:
     """Return the temperature after so many outcomes."""
-    if not calibration.is_due(state.n_outcomes, n_outcomes):
+    if not calibration_is_due(state.n_outcomes, n_outcomes):
         return state.t_cal
     forecasts, observed = replay.forecasts()
-    return calibration.calibrated(forecasts, observed) if observed else state.t_cal
+    return calibrated(forecasts, observed) if observed else state.t_cal
 
 
 def _mean(e_values: Mapping[str, float]) -> float | None:

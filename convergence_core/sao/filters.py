@@ -86,10 +86,7 @@ class FilterChain:
     """The filters of one round; used within it and never kept."""
 
     def __init__(
-        self,
-        settings: SaoConfig,
-        held_out: HeldOut,
-        known_prompts: Iterable[str] = (),
+        self, settings: SaoConfig, held_out: HeldOut, known_prompts: Iterable[str] = ()
     ) -> None:
         """Prepare the filters.
 

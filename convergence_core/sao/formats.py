@@ -170,9 +170,7 @@ def pair_of(row: PreferenceRow, evidence: Mapping[str, Any] | None, position: in
                 persona=None if persona is None else int(persona),
             ),
             judgement=Judgement(
-                p12=float(known["p12"]),
-                p21=float(known["p21"]),
-                estimator=str(known["estimator"]),
+                p12=float(known["p12"]), p21=float(known["p21"]), estimator=str(known["estimator"])
             ),
             dropped_by=None,
             round_number=int(known["round"]),

@@ -51,10 +51,7 @@ def writing(
     ):
         if texts:
             parts.append(f"{heading}:\n{fenced(name, chr(10).join(texts))}")
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
 def prompt_of(text: str) -> str | None:

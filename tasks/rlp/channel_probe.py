@@ -26,11 +26,11 @@ from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Exchanger, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
     CENSORED,
-    Channel,
     Chat,
     ChatEcho,
     Echo,
     PredictionSide,
+    ProbabilityChannel,
     forced,
     numbers,
 )
@@ -57,10 +57,10 @@ class ChannelRefusedError(Exception):
 class ChannelProbe:
     """The channel that passed, and why those above it did not."""
 
-    channel: Channel | None
+    channel: ProbabilityChannel | None
     """``None``: none passed."""
     refused: Mapping[Estimator, str]
-    """Channel → why."""
+    """ProbabilityChannel → why."""
 
     @property
     def estimator(self) -> Estimator | None:
@@ -96,7 +96,7 @@ async def probe_channels(
     asker: ThoughtAsker,
     *,
     allowed: Sequence[Estimator] = ESTIMATORS,
-    channels: Mapping[Estimator, Callable[[Model, Any], Channel]] = CHANNELS,
+    channels: Mapping[Estimator, type[ProbabilityChannel]] = CHANNELS,
 ) -> ChannelProbe:
     """Return the best channel that a server has.
 
@@ -127,7 +127,7 @@ class _Probe:
         model: Model,
         wording: Options,
         asker: ThoughtAsker,
-        channels: Mapping[Estimator, Callable[[Model, Any], Channel]],
+        channels: Mapping[Estimator, type[ProbabilityChannel]],
     ) -> None:
         self._model = model
         self._channels = channels

@@ -4,8 +4,7 @@ Both sides are asked alike and apart.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,14 +14,14 @@ from convergence_core.records import Json
 from convergence_core.rlp.bins import N_BINS, normalized
 from convergence_core.rlp.commitments import Estimator
 from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.model_calls import PREDICTION, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.rlp.model_calls import PREDICTION, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
-    Channel,
     Chat,
     ChatEcho,
     Echo,
     Prediction,
     PredictionSide,
+    ProbabilityChannel,
     note,
 )
 from tasks.rlp.prompts import RlpPrompts
@@ -31,16 +30,14 @@ ELICITED_LIMIT: Final = 2000
 """Tokens of an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elicited:
+class Elicited(ProbabilityChannel):
     """Ten weights that the model writes; no probability of its own, but its words' worth."""
 
-    model: Model
+    estimator = "elicited"
     wording: RlpPrompts
-    estimator: Estimator = "elicited"
 
     async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """See ``Channel``."""
+        """See ``ProbabilityChannel``: all subjects in one request."""
         aliases = {f"trial_{i}": name for i, name in enumerate(side.questions, 1)}
         questions = {alias: side.questions[name] for alias, name in aliases.items()}
         try:
@@ -117,7 +114,7 @@ def weights_of(value: Json, name: str, n: int, *, spread: float) -> np.ndarray:
         raise UnreadableAnswerError(f"its weights cannot be read: {error}") from None
 
 
-CHANNELS: Final[Mapping[Estimator, Callable[[Model, RlpPrompts], Channel]]] = {
+CHANNELS: Final[Mapping[Estimator, type[ProbabilityChannel]]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,

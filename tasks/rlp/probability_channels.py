@@ -13,10 +13,9 @@ its place.
 
 import asyncio
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -64,19 +63,6 @@ class Prediction:
     """Subject → which of its options lay outside of what the server told; none: absent."""
 
 
-class Channel(Protocol):
-    """Where predictions are read."""
-
-    @property
-    def estimator(self) -> Estimator:
-        """Its name, recorded with every reward."""
-        ...
-
-    async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """Ask for all of a side's distributions; faults become notes."""
-        ...
-
-
 class OptionForecast(NamedTuple):
     """One distribution, as it was read."""
 
@@ -87,14 +73,14 @@ class OptionForecast(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProbabilityChannel(ABC):
-    """A channel that asks about each subject apart."""
+class ProbabilityChannel:
+    """Where predictions are read; most channels ask about each subject apart."""
 
     model: Model
     wording: Options
     estimator: ClassVar[Estimator]
+    """Its name, recorded with every reward."""
 
-    @abstractmethod
     async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
         """Return the distribution of the options after a prompt.
 
@@ -102,9 +88,10 @@ class ProbabilityChannel(ABC):
             UnreadableAnswerError: the answer does not hold it.
             EvaluationFault: a call failed.
         """
+        raise NotImplementedError
 
     async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """See ``Channel``."""
+        """Ask for all of a side's distributions; faults become notes."""
         found = await asyncio.gather(
             *(
                 self.read(prompt(side.context, question), f"{side.label}/{name}", asker)

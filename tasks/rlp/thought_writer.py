@@ -20,7 +20,7 @@ from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.space import Space
 from tasks.rlp.channel_probe import ChannelProbe, allowed_channels, probe_channels
 from tasks.rlp.model_calls import THOUGHT, Model, ThoughtAsker
-from tasks.rlp.probability_channels import Channel, PredictionSide
+from tasks.rlp.probability_channels import PredictionSide, ProbabilityChannel
 from tasks.rlp.prompts import RlpPrompts
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -130,7 +130,7 @@ class ThoughtWriter:
 
     async def predict(
         self,
-        channel: Channel,
+        channel: ProbabilityChannel,
         candidates: Sequence[Candidate],
         thoughts: Sequence[Thought],
         history: TrialHistory,

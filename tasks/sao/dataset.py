@@ -198,8 +198,7 @@ def export(
     }
     texts = {
         "rows": write(
-            [row_of(pair).to_json(form) for pair in dataset.pairs],
-            as_array=path.suffix == ".json",
+            [row_of(pair).to_json(form) for pair in dataset.pairs], as_array=path.suffix == ".json"
         ),
         "evidence": write(dataset.evidence, as_array=False),
         "training": json.dumps(training or training_of(), indent=2) + "\n",

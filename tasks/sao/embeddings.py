@@ -1,7 +1,6 @@
 """Embeddings of prompts, by which the same question in other words is found."""
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from convergence_core.records import Json, sha256_hex
 from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
-from tasks.sao.writer import FailedError, reply_of
+from tasks.sao.writer import reply_of
 
 DIGITS: Final = 4
 """Of each coordinate that the journal keeps; a cosine moves by less than 1e-4."""
@@ -31,24 +30,6 @@ class Embedder:
         call = self.model.exchange(SAO, "embeddings", body, read=_kept)
         reply = await reply_of(lambda: call, f"embedding/{sha256_hex(text)[:16]}", asker)
         return np.asarray(reply.value, np.float64)
-
-    async def vectors(
-        self, texts: Iterable[str], asker: ThoughtAsker
-    ) -> tuple[dict[str, np.ndarray], list[str]]:
-        """Return text → vector, and why others have none."""
-        wanted = list(dict.fromkeys(texts))
-        found = await asyncio.gather(
-            *(self.vector(text, asker) for text in wanted), return_exceptions=True
-        )
-        vectors, failed = {}, []
-        for text, one in zip(wanted, found, strict=True):
-            if isinstance(one, FailedError):
-                failed.append(str(one))
-            elif isinstance(one, BaseException):
-                raise one
-            else:
-                vectors[text] = one
-        return vectors, failed
 
 
 def _kept(raw: Mapping[str, Json]) -> Json:

@@ -145,10 +145,7 @@ def inherited_state(
             newest = found
         elif same:
             return replace(
-                found,
-                alarms=newest.alarms,
-                walk_from=newest.walk_from,
-                walk_to=newest.walk_to,
+                found, alarms=newest.alarms, walk_from=newest.walk_from, walk_to=newest.walk_to
             )
         if same:
             return newest

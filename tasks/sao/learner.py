@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from convergence_core.judges.coverage.configurations import configuration_coverage
+from convergence_core.judges.coverage.measures import configuration_coverage
 from convergence_core.ports import Row
 from convergence_core.records import Candidate, Params, Trial
 from convergence_core.sao.executed_items import GroundedAnswer

@@ -4,7 +4,7 @@ The channels are those of thoughts (``tasks.rlp.probability_channels``), with tw
 Where a server tells no probability, plain verdicts are read; those of both orders must agree then.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,6 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe, UseLogprobs, allowed_channels, probe_channels
 from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
 from tasks.rlp.probability_channels import (
-    Channel,
     Chat,
     ChatEcho,
     Echo,
@@ -25,7 +24,7 @@ from tasks.rlp.probability_channels import (
     PredictionSide,
     ProbabilityChannel,
 )
-from tasks.rlp.prompts import Options, prompt
+from tasks.rlp.prompts import prompt
 from tasks.sao.writer import FailedError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -85,7 +84,7 @@ def chosen(value: Json) -> bool:
     return letter == "A"
 
 
-CHANNELS: Final[Mapping[Estimator, Callable[[Model, Options], Channel]]] = {
+CHANNELS: Final[Mapping[Estimator, type[ProbabilityChannel]]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,
@@ -102,7 +101,7 @@ async def probe_judge_channels(
 
 
 async def judge(
-    comparison: Comparison, label: str, channel: Channel, asker: ThoughtAsker
+    comparison: Comparison, label: str, channel: ProbabilityChannel, asker: ThoughtAsker
 ) -> Judgement:
     """Judge a comparison in both orders.
 

@@ -24,7 +24,7 @@ from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.model_calls import Answered, ThoughtAsker
-from tasks.rlp.probability_channels import Channel
+from tasks.rlp.probability_channels import ProbabilityChannel
 from tasks.sao.embeddings import Embedder
 from tasks.sao.pair_judge import judge
 from tasks.sao.writer import AnsweringSystem, FailedError, Writer
@@ -77,7 +77,11 @@ class RoundRunner:
     """One round with its models; what it counts is of this round alone."""
 
     def __init__(
-        self, models: RoundModels, channel: Channel, filters: FilterChain, asker: ThoughtAsker
+        self,
+        models: RoundModels,
+        channel: ProbabilityChannel,
+        filters: FilterChain,
+        asker: ThoughtAsker,
     ) -> None:
         self._models = models
         self._channel = channel
@@ -217,11 +221,17 @@ class RoundRunner:
 
     async def _embed(self, comparisons: Sequence[tuple[int, Comparison]]) -> None:
         """Let the filters know the directions of all prompts."""
-        if self._models.embedder is None or not comparisons:
+        embedder = self._models.embedder
+        if embedder is None or not comparisons:
             return
-        prompts = (*self._filters.known_prompts, *(c.prompt for _, c in comparisons))
-        self._filters.vectors, failed = await self._models.embedder.vectors(prompts, self._asker)
-        self._errors.update(failed)
+        prompts = dict.fromkeys(
+            (*self._filters.known_prompts, *(c.prompt for _, c in comparisons))
+        )
+        found = await asyncio.gather(
+            *(self._or_error(embedder.vector(prompt, self._asker)) for prompt in prompts)
+        )
+        known = zip(prompts, found, strict=True)
+        self._filters.vectors = {prompt: v for prompt, v in known if v is not None}
 
     # -- judgements
 

@@ -21,7 +21,7 @@ from convergence_core.rlp.gain import (
 from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
 from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.replay import Replay
-from tests.rlp.thoughts import a_commitment, a_thought, binned_normal
+from tests.rlp.thoughts import a_commitment, a_thought, binned_normal, helps
 
 CRASHES = 0.35
 N_SEEDS, N_GENERATIONS, N_CANDIDATES = 200, 16, 6
@@ -86,7 +86,7 @@ def course(
     )
 
 
-def helps(found: tuple[float, EProcess, EProcess]) -> bool:
+def is_credited(found: tuple[float, EProcess, EProcess]) -> bool:
     mean, evidence, resolution = found
     return shows_help(mean, evidence.top_e_value, resolution.top_e_value)
 
@@ -122,14 +122,14 @@ def test_a_sentence_that_repairs_the_baselines_shape_is_not_said_to_help():
     # It beats the baseline for sure, which is not enough.
     beats = sum(gain > 0 and e.top_e_value >= 1 / LEVEL for gain, e, _ in found)
     assert is_surely_more(beats, N_SEEDS, 0.8), beats
-    credited = sum(helps(one) for one in found)
+    credited = sum(is_credited(one) for one in found)
     # At a rate of 1 in 20 as few as none of 200 has a chance of 4e-5.
     assert credited == 0, credited
 
 
 @pytest.mark.statistical
 def test_a_thinker_that_tells_candidates_apart_is_said_to_help():
-    credited = sum(helps(course(good, seed)) for seed in range(N_SEEDS))
+    credited = sum(is_credited(course(good, seed)) for seed in range(N_SEEDS))
     assert is_surely_more(credited, N_SEEDS, 0.8), credited
 
 
@@ -160,11 +160,11 @@ def test_a_run_learns_of_both_kinds_of_evidence_and_keeps_them():
     assert (again.evidence, again.resolution) == (state.evidence, state.resolution)
     assert learned(same, 3)[0].resolution.top_e_value == 1.0
     long, _ = learned(good, 16)
-    assert long.helps
+    assert helps(long)
     # What was saved before resolution was measured has no evidence of it, and claims nothing.
     old: Any = long.to_json()
     del old["resolution"]
-    assert not RlpState.from_json(old, {}).helps
+    assert not helps(RlpState.from_json(old, {}))
 
 
 def test_the_e_value_of_resolution_is_one_over_all_deals():

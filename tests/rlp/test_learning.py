@@ -14,6 +14,7 @@ from tasks.mock.mock_server import MockServer
 from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.model_calls import Model
 from tasks.rlp.probability_channels import Prediction, PredictionSide
+from tests.rlp.thoughts import helps
 from tests.rlp.tiny_wording import PlainAsker, TinyWords, with_model
 from tests.rlp.tiny_worlds import (
     NOTHING,
@@ -39,7 +40,7 @@ def test_the_policy_finds_the_thought_that_predicts():
         p = probabilities(course.state)
         assert p["oracle"] >= 0.8, (seed, p)
         assert mean_gain(course.lessons[-10:]) >= 0.6, seed
-        assert course.state.helps
+        assert helps(course.state)
         assert course.state.weights.values[1 + STRATEGIES.index("oracle")] > 0.8
         assert 0.9 <= course.state.t_cal <= 1.2
 

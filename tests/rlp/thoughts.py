@@ -8,6 +8,8 @@ from scipy.special import ndtr
 
 from convergence_core.rlp.bins import TENTHS, RewardBins, normalized
 from convergence_core.rlp.commitments import Commitment, Thought
+from convergence_core.rlp.gain import shows_help
+from convergence_core.rlp.learner import RlpState
 
 
 def binned_normal(mean: float, sd: float, bins: RewardBins = TENTHS) -> np.ndarray:
@@ -43,3 +45,9 @@ def a_commitment(
         statistical=without,
         **settings,
     )
+
+
+def helps(state: RlpState) -> bool:
+    """Whether it may be said that thoughts help."""
+    mean = float(np.mean(state.gains)) if state.gains else None
+    return shows_help(mean, state.evidence.top_e_value, state.resolution.top_e_value)

@@ -13,11 +13,11 @@ from convergence_core.judges.coverage.alarms import (
     Windows,
     why_alarm,
 )
-from convergence_core.judges.coverage.configurations import configuration_coverage
 from convergence_core.judges.coverage.measures import (
     MOST_BIGRAMS,
     WINDOW,
     Coverage,
+    configuration_coverage,
     duplicate_share,
     hashed_counts,
     held_out_coverage,

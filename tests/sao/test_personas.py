@@ -22,7 +22,8 @@ def walked(grammar: Grammar, seed: int, n: int) -> list[Persona]:
 def test_six_factors_make_a_million_personas():
     assert [len(texts) for texts in GRAMMAR.levels] == [25, 16, 10, 8, 8, 4]
     assert len(GRAMMAR) == 1_024_000
-    assert GRAMMAR.version == "1"
+    for texts in GRAMMAR.levels:
+        assert len({text.strip() for text in texts} - {""}) == len(texts)
 
 
 def test_ten_thousand_personas_do_not_repeat():
@@ -55,13 +56,6 @@ def test_a_small_grammar_is_walked_whole():
     assert GRAMMAR.walk(5, far, 3).tolist() == exact
     with pytest.raises(IndexError, match="64 personas"):
         small.persona(64)
-
-
-@pytest.mark.parametrize("wrong", [None, [], "text", ["a", "a"], ["a", " "]])
-def test_a_factor_without_distinct_levels_is_refused(wrong):
-    data = {name: ["a", "b"] for name in FACTORS} | {"goal": wrong}
-    with pytest.raises(ValueError, match="goal"):
-        Grammar.from_mapping(data)
 
 
 def test_a_persona_reads_as_a_sentence():

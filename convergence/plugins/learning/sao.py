@@ -185,10 +185,7 @@ class SAOMixin:
         self._models = RoundModels(
             writer=Writer(
                 model=Model(
-                    llm=llm_provider,
-                    name=model,
-                    wording_version=TEMPLATES_VERSION,
-                    reads_for=SAO,
+                    llm=llm_provider, name=model, wording_version=TEMPLATES_VERSION, reads_for=SAO
                 ),
                 task=task,
                 longest=self.config.max_prompt_length,

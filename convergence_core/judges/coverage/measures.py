@@ -1,4 +1,6 @@
-"""How wide a set of texts is: five measures, each a number that collapse moves.
+"""Coverage of texts, and of the search space.
+
+Five measures of a set of texts, each a number that collapse moves:
 
 * Vendi score (Friedman & Dieng 2023): exp(-sum lambda_i ln lambda_i), lambda the eigenvalues of K/n,
   K the cosine of hashed 1- and 2-gram counts (CRC-32 mod 1,024): how many different texts there are.
@@ -8,11 +10,15 @@
 * Duplicate share: texts that repeat an earlier one, equal up to case and punctuation.
 * Held-out coverage: share of real held-out prompts whose nearest synthetic text is as near as the
   nearest real one is to a real one in the median.
+
+Of the search space, the occupied share of a grid: choices have a cell per value, numbers four per
+parameter; a parameter that is not active has one of its own. What was proposed and what was evaluated are
+counted apart: the first may be wide while the second is narrow.
 """
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -20,11 +26,15 @@ from typing import Final
 import numpy as np
 
 from convergence_core.judges.texts import normalized, words_of
+from convergence_core.records import Params
+from convergence_core.space import Choice, Space
 
 N_BUCKETS: Final = 1024
 WINDOW: Final = 200
 """Texts that are looked at: the last ones."""
 MOST_BIGRAMS: Final = 8_000
+N_CELLS: Final = 4
+"""Of a number, in the grid of configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +149,29 @@ def held_out_coverage(texts: Sequence[str], held_out: Sequence[str]) -> float | 
         return 0.0
     nearest = (real @ _unit(hashed_counts(texts)).T).max(axis=1)
     return float(np.mean(nearest >= near_enough - 1e-12))
+
+
+def configuration_coverage(space: Space, candidates: Iterable[Params]) -> float:
+    """Return the share of the grid's cells that candidates fall into, in [0, 1]."""
+    sizes = []
+    for parameter in space.parameters.values():
+        n = parameter.n_values
+        bins = n if isinstance(parameter, Choice) else min(N_CELLS, N_CELLS if n is None else n)
+        sizes.append((bins or 1) + bool(parameter.when))
+    occupied = {_cell(space, params) for params in candidates}
+    return len(occupied) / math.prod(sizes) if sizes else 0.0
+
+
+def _cell(space: Space, params: Params) -> tuple[int, ...]:
+    cell = []
+    for name, parameter in space.parameters.items():
+        if name not in params:
+            cell.append(-1)
+        elif isinstance(parameter, Choice):
+            cell.append(parameter.index(params[name]))
+        else:
+            cell.append(min(N_CELLS - 1, int(parameter.to_unit(params[name]) * N_CELLS)))
+    return tuple(cell)
 
 
 def _unit(counts: np.ndarray) -> np.ndarray:
