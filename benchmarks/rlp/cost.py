@@ -38,9 +38,9 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.elicited_channel import CHANNELS
 from tasks.rlp.learner import RlpLearner
+from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import Model
 from tasks.rlp.prompts import RlpPrompts
-from tasks.rlp.sub_budget import SubBudget
 from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.store import ParquetStore
 
@@ -161,12 +161,11 @@ def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
         run_id="r",
         seed=0,
         writer=ThoughtWriter(model=model),
-        session=session,  # type: ignore[arg-type]  # as it is
+        calls=LearnerCalls("RLP", session, SubBudget(limit_usd=None)),  # type: ignore[arg-type]  # as it is
         state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
-        budget=SubBudget(limit_usd=None),
     )
-    learner._probe = ChannelProbe(channel=CHANNELS[rung](model, RlpPrompts()), refused={})
+    learner._calls._probe = ChannelProbe(channel=CHANNELS[rung](model, RlpPrompts()), refused={})
     with tempfile.TemporaryDirectory() as folder:
         play = partial(
             step,

@@ -19,7 +19,7 @@ from convergence_core.search.study import Asked
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
 from tasks.rlp.learner import RlpLearner
-from tasks.rlp.sub_budget import SubBudget
+from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 
 N_GENERATIONS = 12
 N_CANDIDATES = 6
@@ -50,10 +50,9 @@ def play(
         run_id="r",
         seed=seed,
         writer=Simulated(kind, space, landscape.value, seed),  # type: ignore[arg-type]  # as it is
-        session=Inline(),  # type: ignore[arg-type]  # as it is
+        calls=LearnerCalls("RLP", Inline(), SubBudget(limit_usd=None)),  # type: ignore[arg-type]  # as it is
         state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
-        budget=SubBudget(limit_usd=None),
     )
     world, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
     setting = Setting(sampler, space, n_generations, N_CANDIDATES, rng)

@@ -37,9 +37,7 @@ class Weights:
 
     @classmethod
     def first(cls, n_experts: int) -> "Weights":
-        """Return w0 of a base posterior and so many experts."""
-        if n_experts == 0:
-            return cls((1.0,))
+        """Return w0 of a base posterior and so many experts, at least one."""
         return cls((BASE_WEIGHT, *((1.0 - BASE_WEIGHT) / n_experts,) * n_experts))
 
     def after(self, evidence: Mapping[int, float]) -> "Weights":

@@ -46,17 +46,13 @@ class StrategyPolicy:
         """Return the policy that draws all actions alike."""
         return cls(np.zeros((n_actions, N_FEATURES)))
 
-    def logits(self, state: np.ndarray) -> np.ndarray:
-        """Return theta s, (n_actions,) for a state (d,), (n, n_actions) for states (n, d)."""
-        return np.asarray(state @ self.theta.T, np.float64)
-
     def probabilities(self, state: np.ndarray) -> np.ndarray:
-        """Return pi(k|s), in the shape of ``logits``."""
+        """Return pi(k|s), (n_actions,) for a state (d,), (n, n_actions) for states (n, d)."""
         return np.asarray(np.exp(self.log_probabilities(state)), np.float64)
 
     def log_probabilities(self, state: np.ndarray) -> np.ndarray:
-        """Return log pi(k|s), in the shape of ``logits``."""
-        z = self.logits(state)
+        """Return log pi(k|s), in the same shape."""
+        z = state @ self.theta.T  # theta s
         z = z - z.max(axis=-1, keepdims=True)
         return np.asarray(z - np.log(np.exp(z).sum(axis=-1, keepdims=True)), np.float64)
 

@@ -145,15 +145,8 @@ class _Probe:
             UnreadableAnswerError: an answer cannot be read.
             EvaluationFault: a request failed.
         """
-        match name:
-            case "chat_echo":
-                await self._chat_echo()
-            case "echo":
-                await self._echo()
-            case "chat":
-                await self._chat()
-            case "elicited" | "verdict":
-                await self._written(name)
+        checks = {"chat_echo": self._chat_echo, "echo": self._echo, "chat": self._chat}
+        await checks.get(name, partial(self._written, name))()
 
     async def _stable(self, what: str, read: ReadLogs) -> dict[str, float]:
         """Check ii and iv; return the log-probabilities after the first prompt."""

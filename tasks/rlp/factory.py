@@ -13,9 +13,9 @@ from convergence_core.search.study_state import StudyState
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.rlp.learner import RLP, RlpLearner
+from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
 from tasks.rlp.prompts import RlpPrompts
-from tasks.rlp.sub_budget import SubBudget
 from tasks.rlp.thought_writer import ThoughtWriter
 
 NO_LLM: Final = "RLP off: no `llm` is configured"
@@ -105,18 +105,17 @@ def make_rlp(
         rows = store.rows(REPLAY_SQL, {"run_id": run_id})
         replay = replay_of(rows, strategies, settings.buffer_size)
     limit = configuration.budget.max_usd
+    budget = SubBudget(
+        limit_usd=None if limit is None else limit * settings.max_share_usd,
+        spent_usd=spent_on((THOUGHT, PREDICTION), attempts, state.next_generation),
+    )
     return RlpLearner(
         run_id=run_id,
         seed=record.seed,
         writer=writer,
-        session=session,
+        calls=LearnerCalls("RLP", session, budget, on_notice=on_notice),
         state=rlp_state,
         replay=replay,
-        budget=SubBudget(
-            limit_usd=None if limit is None else limit * settings.max_share_usd,
-            spent_usd=spent_on((THOUGHT, PREDICTION), attempts, state.next_generation),
-        ),
-        on_notice=on_notice,
         on_commit=lambda found: store.write_ahead(
             run_id, found.generation, {"commitments": commitment_rows(run_id, found, redact)}
         ),

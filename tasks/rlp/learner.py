@@ -6,9 +6,9 @@ resumed run draws the same strategies, reads the same answers from the journal a
 commitment; an outcome older than the commitment counts for nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -31,9 +31,8 @@ from convergence_core.search.sampler import Advice, Expert
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
-from tasks.calls.session import EvaluationSession
 from tasks.rlp.channel_probe import ChannelProbe
-from tasks.rlp.sub_budget import RunAsker, SubBudget
+from tasks.rlp.learner_calls import LearnerCalls
 from tasks.rlp.thought_writer import Predictions, ThoughtWriter
 
 RLP: Final = "rlp"
@@ -41,8 +40,6 @@ N_OWN: Final = 4
 """Points of a thought's regions that it predicts too; they enter the draws and earn nothing."""
 N_RESCORED: Final = 2
 """Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
-
-T = TypeVar("T")
 
 
 class RlpLearner:
@@ -57,11 +54,9 @@ class RlpLearner:
         run_id: str,
         seed: int,
         writer: ThoughtWriter,
-        session: EvaluationSession,
+        calls: LearnerCalls,
         state: RlpState,
         replay: Replay,
-        budget: SubBudget,
-        on_notice: Callable[[str], None] | None = None,
         on_commit: Callable[[Commitment], None] | None = None,
     ) -> None:
         """Prepare to write thoughts.
@@ -70,30 +65,28 @@ class RlpLearner:
             run_id: of the run.
             seed: of the run.
             writer: of thoughts and predictions.
-            session: makes the calls.
+            calls: makes and pays them.
             state: what was learned in earlier generations.
             replay: what they predicted.
-            budget: what may be spent.
-            on_notice: told once why no thoughts are written.
             on_commit: makes a commitment durable, before anything is chosen by it.
         """
         self.state = state
         """After the last committed generation."""
         self.replay = replay
-        self.disabled_reason: str | None = None
         self._run_id = run_id
         self._seed = seed
         self._writer = writer
-        self._session = session
-        self._budget = budget
-        self._on_notice = on_notice
+        self._calls = calls
         self._on_commit = on_commit
-        self._probe: ChannelProbe | None = None
         self._commitment: Commitment | None = None
         self._own: dict[str, list[tuple[Params, np.ndarray]]] = {}
         self._reserved: dict[str, Params] = {}
         self._step: RlpStep | None = None
-        self._is_closed = False
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why no thoughts are written in this run; ``None``: they are."""
+        return self._calls.disabled_reason
 
     def is_due(self, state: StudyState) -> bool:  # noqa: ARG002 - of the protocol
         """Whether thoughts are written in this run."""
@@ -114,7 +107,7 @@ class RlpLearner:
         generation = state.next_generation
         if self.disabled_reason is not None or not len(self.state.history.as_of(generation)):
             return 0
-        probe = self._probed(generation)
+        probe = self._calls.probed(self._writer.probe_channels, generation, "ladder")
         if probe.channel is None:
             return 0
         written = self._write(study, generation)
@@ -124,15 +117,6 @@ class RlpLearner:
         most = min(-(-len(plan.assignments) // 2), self._writer.settings.n_predicted)
         self._commitment = self._predict(study, state, written, probe, reserved[:most])
         return sum(thought.is_written for thought in written.thoughts)
-
-    def _probed(self, generation: int) -> ChannelProbe:
-        if self._probe is None:
-            self._probe = self._run(self._writer.probe_channels, generation, scope="ladder")
-            if self._probe.channel is None:
-                self.disabled_reason = f"RLP off: {self._probe.disabled_reason}"
-                if self._on_notice is not None:
-                    self._on_notice(self.disabled_reason)
-        return self._probe
 
     def _write(self, study: Study, generation: int) -> Commitment:
         """Return the commitment of the thoughts alone; they are durable when this returns."""
@@ -156,7 +140,7 @@ class RlpLearner:
             for index, action in enumerate(actions)
         ]
         shown = exemplars(self.replay)
-        thoughts = self._run(
+        thoughts = self._calls.run(
             lambda asker: self._writer.write(
                 drawn, history, study.space, exemplars=shown, asker=asker
             ),
@@ -186,7 +170,7 @@ class RlpLearner:
         old = [t for t in worth_rescoring(self.replay, most=N_RESCORED) if t.text and texts]
         found = Predictions()
         if texts and candidates:
-            found = self._run(
+            found = self._calls.run(
                 lambda asker: self._writer.predict(
                     channel,
                     candidates,
@@ -348,25 +332,10 @@ class RlpLearner:
         self._commitment = self._step = None
 
     def close(self) -> None:
-        """Close the model's connections, in the session's loop; safe to call twice."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._session.run(lambda _: self._writer.model.llm.aclose())
+        """Close the model's connections; safe to call twice."""
+        self._calls.close(self._writer.model.llm)
 
     # -- helpers
-
-    def _run(
-        self,
-        work: Callable[[RunAsker], Awaitable[T]],
-        generation: int,
-        *,
-        scope: str | None = None,
-    ) -> T:
-        """Return what some calls bring, made in the run's session and paid by this learner."""
-        found: T = self._session.run(
-            lambda ask: work(RunAsker(ask, generation, self._budget, scope=scope))
-        )
-        return found
 
     def _features(
         self, study: Study, generation: int, state: RlpState | None = None

@@ -28,8 +28,8 @@ from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import as_text
 from tasks.rlp.factory import make_model, spent_on
+from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import SAO as CALLS
-from tasks.rlp.sub_budget import SubBudget
 from tasks.sao.embeddings import Embedder
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
@@ -154,6 +154,12 @@ def make_sao(
             on_notice(NO_LLM if writer is None else NO_PROMPT)
         return None
     limit, sao = configuration.budget.max_usd, configuration.society.sao
+    budget = SubBudget(
+        limit_usd=None if limit is None else limit * sao.max_share_usd,
+        spent_usd=spent_on((CALLS,), attempts, state.next_generation),
+        owner="preferences",
+        key="society.sao.max_share_usd",
+    )
     return SaoLearner(
         run_id=record.run_id,
         source=source_of(loaded, shape, seed=record.seed),
@@ -171,16 +177,9 @@ def make_sao(
             if sao.embedding_model is None
             else Embedder(model=replace(writer.model, name=sao.embedding_model)),
         ),
-        session=session,
+        calls=LearnerCalls("SAO", session, budget, n_at_once=sao.batch_size, on_notice=on_notice),
         state=first_state(configuration, state.learned.get(SAO), store, record),
         history=history_of(store, record),
-        budget=SubBudget(
-            limit_usd=None if limit is None else limit * sao.max_share_usd,
-            spent_usd=spent_on((CALLS,), attempts, state.next_generation),
-            owner="preferences",
-            key="society.sao.max_share_usd",
-        ),
-        on_notice=on_notice,
     )
 
 

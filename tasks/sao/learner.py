@@ -8,7 +8,7 @@ the journal and comes to the same rows.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from convergence_core.judges.coverage.measures import configuration_coverage
 from convergence_core.ports import Row
@@ -16,8 +16,8 @@ from convergence_core.records import Candidate, Params, Trial
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.history import RoundHistory
-from convergence_core.sao.round_plan import RoundPlan, RoundSource, grounded_means, plan_round
-from convergence_core.sao.round_result import RoundOutcome, SaoRound, conclude_round
+from convergence_core.sao.round_plan import RoundSource, grounded_means, plan_round
+from convergence_core.sao.round_result import SaoRound, conclude_round
 from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
 from convergence_core.search.learner import LearnerStep
@@ -25,11 +25,9 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
-from tasks.calls.session import EvaluationSession
-from tasks.rlp.channel_probe import ChannelProbe
-from tasks.rlp.sub_budget import RunAsker, SubBudget
+from tasks.rlp.learner_calls import LearnerCalls
 from tasks.sao.pair_judge import probe_judge_channels
-from tasks.sao.round import Batched, RoundModels, RoundRunner
+from tasks.sao.round import RoundModels, RoundRunner
 
 SAO: Final = "sao"
 
@@ -55,11 +53,9 @@ class SaoLearner:
         source: RoundSource,
         answers: Callable[[], Sequence[GroundedAnswer]],
         models: RoundModels,
-        session: EvaluationSession,
+        calls: LearnerCalls,
         state: SaoState,
         history: RoundHistory,
-        budget: SubBudget,
-        on_notice: Callable[[str], None] | None = None,
     ) -> None:
         """Prepare to run rounds.
 
@@ -68,30 +64,28 @@ class SaoLearner:
             source: settings, personas, cases.
             answers: reads those of committed generations, for the judge's audit.
             models: those that write, answer and judge.
-            session: makes the calls.
+            calls: makes and pays them.
             state: what was learned in earlier generations, and what earlier runs have left.
             history: what was written and judged in earlier rounds, also in those of earlier runs.
-            budget: what may be spent.
-            on_notice: told why there are no preferences.
         """
         settings = source.settings
         self.state = state.released(
             alarms=settings.released_alarms, silences=settings.released_silences
         )
         """After the last committed generation."""
-        self.disabled_reason: str | None = None
         self.source = source
         self._run_id = run_id
         self._answers = answers
         self._models = models
-        self._session = session
+        self._calls = calls
         self._history = history
-        self._budget = budget
-        self._on_notice = on_notice
-        self._probe: ChannelProbe | None = None
         self.pending: PendingRound | None = None
         """Run and not committed yet."""
-        self._is_closed = False
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why no rounds are run in this run; ``None``: they are."""
+        return self._calls.disabled_reason
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
@@ -130,8 +124,14 @@ class SaoLearner:
         generation, incumbent = state.next_generation, study.leader(state)
         if incumbent is None:
             return 0
-        probe = self._probed(generation)
-        if probe.channel is None:
+        settings, models = self.source.settings, self._models
+        probe = self._calls.probed(
+            lambda asker: probe_judge_channels(models.writer.model, settings.use_logprobs, asker),
+            generation,
+            "sao/ladder",
+        )
+        channel = probe.channel
+        if channel is None:
             return 0
         plan = plan_round(
             self.source,
@@ -142,13 +142,19 @@ class SaoLearner:
             answers=self._answers() if self.state.alarms.gives_rows else (),
         )
         if not plan.personas:
-            self._disable(
-                "SAO off: all personas of this run were asked (`society.sao.n_personas`)"
-            )
+            self._calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
             return 0
+        filters = FilterChain(
+            settings, HeldOut(self.source.held_out), known_prompts=self._history.prompts
+        )
+        outcome = self._calls.run(
+            lambda asker: RoundRunner(models, channel, filters, asker).run(plan),
+            generation,
+            scope=f"sao/{plan.round_number}",
+        )
         found = conclude_round(
             plan,
-            self._run(plan, probe, generation),
+            outcome,
             state=self.state,
             history=self._history,
             means=grounded_means(state.search),
@@ -168,22 +174,6 @@ class SaoLearner:
         self.pending = PendingRound(generation=generation, found=found, tables=tables)
         return sum(pair.is_kept for pair in found.pairs)
 
-    def _run(self, plan: RoundPlan, probe: ChannelProbe, generation: int) -> RoundOutcome:
-        filters = FilterChain(
-            self.source.settings,
-            HeldOut(self.source.held_out),
-            known_prompts=self._history.prompts,
-        )
-        channel = probe.channel
-        assert channel is not None  # noqa: S101 - its caller has looked
-
-        async def work(ask: Any) -> RoundOutcome:
-            asker = self._asker(ask, generation, f"sao/{plan.round_number}")
-            return await RoundRunner(self._models, channel, filters, asker).run(plan)
-
-        found: RoundOutcome = self._session.run(work)
-        return found
-
     def _restored(self, space: Space) -> Candidate | None:
         """Return the incumbent that exploitation gives back; ``None``: there is none, or it lies elsewhere."""
         text = self.state.exploitation.restored
@@ -193,28 +183,6 @@ class SaoLearner:
             return space.candidate(json.loads(text), "default")
         except ValueError:
             return None  # the space changed since
-
-    def _probed(self, generation: int) -> ChannelProbe:
-        if self._probe is None:
-            self._probe = self._session.run(
-                lambda ask: probe_judge_channels(
-                    self._models.writer.model,
-                    self.source.settings.use_logprobs,
-                    self._asker(ask, generation, "sao/ladder"),
-                )
-            )
-            if self._probe.channel is None:
-                self._disable(f"SAO off: {self._probe.disabled_reason}")
-        return self._probe
-
-    def _asker(self, ask: Any, generation: int, scope: str) -> Batched:
-        asker = RunAsker(ask, generation, self._budget, scope=scope)
-        return Batched(asker, self.source.settings.batch_size)
-
-    def _disable(self, reason: str) -> None:
-        self.disabled_reason = reason
-        if self._on_notice is not None:
-            self._on_notice(reason)
 
     # -- a generation
 
@@ -254,14 +222,8 @@ class SaoLearner:
         self.state, self._answers = state, answers
 
     def close(self) -> None:
-        """Close the models' connections, in the session's loop; safe to call twice."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._session.run(lambda _: self._models.writer.model.llm.aclose())
-        warm = self._models.asked.warm
-        if warm is not None:
-            self._session.run(lambda _: warm.aclose())
+        """Close the models' connections; safe to call twice."""
+        self._calls.close(self._models.writer.model.llm, self._models.asked.warm)
 
 
 def distilled(state: SaoState, leader: Candidate | None) -> tuple[Params, ...]:

@@ -22,8 +22,7 @@ from convergence_core.sao.personas import Persona
 from convergence_core.sao.preferences import ABORTED, Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
-from tasks.calls.metric_calls import PaidCall
-from tasks.rlp.model_calls import Answered, ThoughtAsker
+from tasks.rlp.model_calls import ThoughtAsker
 from tasks.rlp.probability_channels import ProbabilityChannel
 from tasks.sao.embeddings import Embedder
 from tasks.sao.pair_judge import judge
@@ -48,19 +47,6 @@ def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> 
     rng = np.random.default_rng([plan.seed, plan.round_number, 2_718])
     n_new = len({item.item_id for item, _ in audits} - plan.audited_before)
     return audit(items, rng, n_new=n_new)
-
-
-class Batched:
-    """An asker with at most so many requests in flight."""
-
-    def __init__(self, asker: ThoughtAsker, n: int) -> None:
-        self._asker = asker
-        self._free = asyncio.Semaphore(n)
-
-    async def ask(self, call: PaidCall, label: str) -> Answered:
-        """See ``ThoughtAsker``."""
-        async with self._free:
-            return await self._asker.ask(call, label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
-"""Writes prompts, has them answered by the system itself, and distils texts from what was preferred.
+"""Calls that write prompts, answer them by the system itself, and distil texts from kept pairs.
 
 Answers come from the target, with a candidate's parameters, as an evaluation's do; their calls are
 journaled and paid apart. A fault is an error with its reason, and no text of ours stands in for one.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -167,12 +168,7 @@ class Writer:
 
 def placeholders(text: str) -> frozenset[str]:
     """Return the names in braces that a text holds."""
-    found = set()
-    for part in text.split("{")[1:]:
-        name, brace, _ = part.partition("}")
-        if brace and name.replace(".", "_").isidentifier():
-            found.add(name)
-    return frozenset(found)
+    return frozenset(re.findall(r"\{([^\W\d][\w.]*)\}", text))
 
 
 def _kept(done: Completion) -> Json:

@@ -12,7 +12,6 @@ from tests.rlp.thoughts import binned_normal
 def test_the_first_weights_leave_most_to_the_base():
     w = Weights.first(4)
     assert w.values == pytest.approx((0.6, 0.1, 0.1, 0.1, 0.1))
-    assert Weights.first(0).values == (1.0,)
 
 
 def test_an_update_of_all_is_its_equation():

@@ -123,7 +123,7 @@ def test_an_update_changes_the_parameters_and_a_reload_keeps_every_bit():
     assert state.policy.sha256 != RlpState.first(STRATEGIES).policy.sha256
     again = RlpState.from_json(json.loads(canonical_json(state.to_json())), {})
     s = np.linspace(-1.0, 1.0, 7)
-    assert again.policy.logits(s).tobytes() == state.policy.logits(s).tobytes()
+    assert again.policy.probabilities(s).tobytes() == state.policy.probabilities(s).tobytes()
     assert again.policy.sha256 == state.policy.sha256
     assert canonical_json(again.to_json()) == canonical_json(state.to_json())
     with pytest.raises(ValueError, match="not a state"):

@@ -12,8 +12,8 @@ from convergence_core.ports import WorstCase
 from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
 from tasks.rlp.factory import NO_LLM, spent_on
+from tasks.rlp.learner_calls import SubBudget
 from tasks.rlp.model_calls import PREDICTION, THOUGHT
-from tasks.rlp.sub_budget import SubBudget
 from tasks.run.opener import prepare_run
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, Request

@@ -23,7 +23,6 @@ from convergence_core.judges.trust.audit import (
     audit,
     calibration_error,
     length_bias,
-    trust_of,
 )
 from convergence_core.judges.trust.drift import GREATEST, N_FIRST, SLACK, Drift
 from convergence_core.judges.trust.exploitation import (
@@ -58,11 +57,13 @@ def test_a_coin_is_disabled_and_a_judge_of_eighty_percent_is_believed():
     assert judges >= 90
 
 
-def test_thirty_five_of_fifty_is_where_trust_begins():
-    assert trust_of(34, 50) < LEAST_TRUST <= trust_of(35, 50)
-    assert trust_of(25, 50) == 0.0
-    assert Trust().value == 0.0
-    assert not Trust().is_enabled
+@pytest.mark.parametrize(("n_right", "trusts"), [(34, False), (35, True), (25, False)])
+def test_thirty_five_of_fifty_is_where_trust_begins(n_right: int, trusts: bool):
+    found = Trust(n_right=n_right, n_items=50, n_different=50)
+    assert found.is_enabled == trusts
+    assert (found.value >= LEAST_TRUST) == trusts
+    assert (found.value == 0.0) == (n_right == 25)
+    assert (Trust().value, Trust().is_enabled) == (0.0, False)
 
 
 @pytest.mark.statistical

@@ -42,11 +42,12 @@ from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.search.sampler import SearchState
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe
+from tasks.rlp.learner_calls import BoundedAsker
 from tasks.rlp.model_calls import SAO, Answered, Model
 from tasks.sao.dataset import Dataset, export, training_of
 from tasks.sao.factory import shipped_personas
 from tasks.sao.pair_judge import probe_judge_channels
-from tasks.sao.round import Batched, RoundModels, RoundRunner
+from tasks.sao.round import RoundModels, RoundRunner
 from tasks.sao.writer import AnsweringSystem, Writer
 
 __all__ = ["SAOConfig", "SAOMixin", "SyntheticDataset"]
@@ -230,7 +231,7 @@ class SAOMixin:
             return SyntheticDataset(
                 pairs=(), stop_reason=self.rounds.stop_reason or self.alarms.why
             )
-        config, asker = self.config, Batched(_DirectAsker(), self.config.batch_size)
+        config, asker = self.config, BoundedAsker(_DirectAsker(), self.config.batch_size)
         if self.ladder is None:
             model = self._models.writer.model
             self.ladder = await probe_judge_channels(model, config.use_logprobs, asker)

@@ -1,4 +1,4 @@
-"""How far a judge is trusted: a lower bound from items whose truth was executed.
+"""Trust in a judge: a lower bound of its accuracy on items whose truth was executed.
 
     trust = max(0, 2 q10 - 1),    q10: the 10 % quantile of Beta(c + 1/2, n - c + 1/2)
 
@@ -188,10 +188,8 @@ class Trust:
 
     @property
     def value(self) -> float:
-        """Trust, in [0, 1]; 0 as long as items are missing."""
-        if self.n_missing:
-            return 0.0
-        return trust_of(self.n_right, self.n_items)
+        """Trust, max(0, 2 q10 - 1), in [0, 1]; 0 as long as items are missing."""
+        return 0.0 if self.n_missing else max(0.0, 2.0 * self.lower_bound - 1.0)
 
     @property
     def n_missing(self) -> int:
@@ -200,23 +198,13 @@ class Trust:
 
     @property
     def lower_bound(self) -> float:
-        """The 10 % quantile of the judge's accuracy, in [0, 1]; 0 before the first audit."""
-        return lower_bound(self.n_right, self.n_items) if self.n_items > 0 else 0.0
+        """q10, the 10 % quantile of the judge's accuracy, in [0, 1]; 0 before the first audit."""
+        from scipy.special import betaincinv  # noqa: PLC0415 - reports compute none
+
+        n, c = self.n_items, self.n_right
+        return float(betaincinv(c + 0.5, n - c + 0.5, QUANTILE)) if n > 0 else 0.0
 
     @property
     def is_enabled(self) -> bool:
         """Whether the judge may be believed."""
         return self.value >= LEAST_TRUST
-
-
-def trust_of(n_right: float, n_items: float) -> float:
-    """Return max(0, 2 q10 - 1) of c of n items judged right."""
-    return max(0.0, 2.0 * lower_bound(n_right, n_items) - 1.0)
-
-
-def lower_bound(n_right: float, n_items: float) -> float:
-    """Return q10 of Beta(c + 1/2, n - c + 1/2)."""
-    # A report of trust computes none, and need not wait for this.
-    from scipy.special import betaincinv  # noqa: PLC0415
-
-    return float(betaincinv(n_right + 0.5, n_items - n_right + 0.5, QUANTILE))

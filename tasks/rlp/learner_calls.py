@@ -1,0 +1,173 @@
+"""Budget of one learner within the run's, and calls that it pays for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from convergence_core.errors import EvaluationFault, EvaluatorFault
+from convergence_core.ports import LLM, Target, WorstCase
+from tasks.calls.metric_calls import PaidCall
+from tasks.calls.session import AskStandalone, EvaluationSession
+from tasks.rlp.channel_probe import ChannelProbe
+from tasks.rlp.model_calls import Answered, ThoughtAsker
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class SubBudget:
+    """What one learner may still cost."""
+
+    limit_usd: float | None
+    """``None``: no limit of its own."""
+    spent_usd: float = 0.0
+    owner: str = "thoughts"
+    key: str = "society.rlp.max_share_usd"
+    """Of the configuration, which sets the limit."""
+
+    def reserve(self, worst: WorstCase) -> float:
+        """Set aside a call's worst case; return it.
+
+        Raises:
+            EvaluatorFault: the limit is spent.
+        """
+        usd = worst.usd or 0.0
+        if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
+            raise EvaluatorFault(
+                f"the share of {self.owner} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
+                f"{self.limit_usd:.4f} USD; `{self.key}`)",
+                error_type="budget",
+            )
+        self.spent_usd += usd
+        return usd
+
+    def settle(self, reserved: float, paid: float | None) -> None:
+        """Give back what a call did not cost; an unknown price counts as the worst case."""
+        if paid is not None:
+            self.spent_usd += paid - reserved
+
+
+class BoundedAsker:
+    """An asker with at most so many requests in flight."""
+
+    def __init__(self, asker: ThoughtAsker, n: int) -> None:
+        self._asker = asker
+        self._free = asyncio.Semaphore(n)
+
+    async def ask(self, call: PaidCall, label: str) -> Answered:
+        """See ``ThoughtAsker``."""
+        async with self._free:
+            return await self._asker.ask(call, label)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunAsker:
+    """Makes calls in a run's session, on behalf of one generation."""
+
+    ask_once: AskStandalone
+    scope: str
+    generation: int
+    budget: SubBudget
+
+    async def ask(self, call: PaidCall, label: str) -> Answered:
+        """See ``ThoughtAsker``."""
+        reserved = self.budget.reserve(call.worst)
+        paid: float | None = 0.0
+        try:
+            reply, ended_us = await self.ask_once(
+                call, label=f"{self.scope}/{label}", generation=self.generation
+            )
+            paid = reply.cost_usd
+        except EvaluationFault as fault:
+            paid = 0.0 if fault.billed is None else fault.billed.cost_usd
+            raise
+        finally:
+            self.budget.settle(reserved, paid)
+        return Answered(reply=reply, ended_us=ended_us)
+
+
+class LearnerCalls:
+    """Calls of one learner in a run's session, paid from a budget of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        session: EvaluationSession,
+        budget: SubBudget,
+        *,
+        n_at_once: int = 1_000,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare to call.
+
+        Args:
+            name: of the learner, as people read it.
+            session: makes the calls.
+            budget: what may be spent.
+            n_at_once: most requests in flight.
+            on_notice: told once why the learner does nothing.
+        """
+        self.disabled_reason: str | None = None
+        """Why the learner does nothing in this run; ``None``: it works."""
+        self._name = name
+        self._session = session
+        self._budget = budget
+        self._n_at_once = n_at_once
+        self._on_notice = on_notice
+        self._probe: ChannelProbe | None = None
+        self._is_closed = False
+
+    def run(
+        self,
+        work: Callable[[ThoughtAsker], Awaitable[T]],
+        generation: int,
+        *,
+        scope: str | None = None,
+    ) -> T:
+        """Return what some calls bring.
+
+        Args:
+            work: makes them with the asker that it gets.
+            generation: on whose behalf.
+            scope: beginning of the calls' keys; ``None``: the generation's.
+        """
+        where = f"g{generation}" if scope is None else scope
+
+        async def go(ask: AskStandalone) -> T:
+            asker = _RunAsker(ask, where, generation, self._budget)
+            return await work(BoundedAsker(asker, self._n_at_once))
+
+        found: T = self._session.run(go)
+        return found
+
+    def probed(
+        self,
+        probe: Callable[[ThoughtAsker], Awaitable[ChannelProbe]],
+        generation: int,
+        scope: str,
+    ) -> ChannelProbe:
+        """Return the model's probability channel, probed once; without one the learner is disabled."""
+        if self._probe is None:
+            self._probe = self.run(probe, generation, scope=scope)
+            if self._probe.disabled_reason is not None:
+                self.disable(self._probe.disabled_reason)
+        return self._probe
+
+    def disable(self, reason: str) -> None:
+        """Let the learner do nothing more, and say why."""
+        self.disabled_reason = f"{self._name} off: {reason}"
+        if self._on_notice is not None:
+            self._on_notice(self.disabled_reason)
+
+    def close(self, *models: LLM | Target | None) -> None:
+        """Close the models' connections, in the session's loop; safe to call twice."""
+
+        async def close(_: AskStandalone) -> None:
+            for model in models:
+                if model is not None:
+                    await model.aclose()
+
+        if not self._is_closed:
+            self._is_closed = True
+            self._session.run(close)
