@@ -7,7 +7,7 @@ the baseline, the calibration, the experts' weights and the policy move.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class Episode:
         return cls(state=state, **{n: tuple(value[n]) for n in ("actions", "log_old", "rewards")})
 
 
+_NUMBERS: Final = ("moment", "t_cal", "n_outcomes", "last_gain", "entropy")
+"""Fields of a state that are stored as they are."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RlpState:
     """What was learned of thoughts; a value, saved with the generation."""
@@ -103,17 +107,13 @@ class RlpState:
             "strategies": [*self.strategies],
             "policy": self.policy.to_json(),
             "value": self.value.weights.tolist(),
-            "moment": self.moment,
             "mixture": [*self.mixture.weights],
             "weights": [*self.weights.values],
-            "t_cal": self.t_cal,
-            "n_outcomes": self.n_outcomes,
             "log_evidence": self.evidence.log_e,
             "top_log_evidence": self.evidence.top_log_e,
             "resolution": [self.resolution.log_e, self.resolution.top_log_e],
             "gains": [*self.gains],
-            "last_gain": self.last_gain,
-            "entropy": self.entropy,
+            **{name: getattr(self, name) for name in _NUMBERS},
             "episodes": [episode.to_json() for episode in self.episodes],
             "history": self.history.to_json(),
         }
@@ -144,7 +144,7 @@ class RlpState:
             gains=tuple(v["gains"]),
             episodes=tuple(Episode.from_json(episode) for episode in v["episodes"]),
             history=TrialHistory.from_json(v["history"], params_of),
-            **{n: v[n] for n in ("moment", "t_cal", "n_outcomes", "last_gain", "entropy")},
+            **{name: v[name] for name in _NUMBERS},
         )
 
 

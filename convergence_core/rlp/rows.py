@@ -126,27 +126,25 @@ def commitment_rows(
         commitment: of the generation, before any outcome.
         redact: keeps secrets out of prompts.
     """
-    none: Forecasts = {}
-    arms: list[tuple[str, Thought | None, Forecasts]] = [
-        *((t.thought_id, t, commitment.forecasts.get(t.thought_id, none)) for t in commitment.thoughts),
-        (NO_THOUGHT_ARM, None, commitment.no_thought),
-        (STATISTICAL_ARM, None, commitment.statistical),
-    ]  # fmt: skip
-    subjects = canonical_json([*commitment.subjects])
+    blank = dict.fromkeys(("agent_id", "prompt", "text", "text_sha256", "reason"))
+    arms: list[tuple[str, dict[str, str | None], Forecasts]] = [
+        *(
+            (t.thought_id, _text_columns(t, redact), commitment.forecasts.get(t.thought_id, {}))
+            for t in commitment.thoughts
+        ),
+        (NO_THOUGHT_ARM, blank, commitment.no_thought),
+        (STATISTICAL_ARM, blank, commitment.statistical),
+    ]
     easier = canonical_json(dict(commitment.easier))
     rows: list[Row] = []
-    for arm, thought, forecasts in arms:
+    for arm, columns, forecasts in arms:
         listed: dict[str, Json] = {name: [float(v) for v in p] for name, p in forecasts.items()}
         row: dict[str, object] = {
             "run_id": run_id,
             "generation": commitment.generation,
             "arm": arm,
-            "agent_id": None if thought is None else thought.strategy,
-            "prompt": None if thought is None else redact(thought.prompt) or None,
-            "text": None if thought is None else thought.text or None,
-            "text_sha256": None if thought is None else thought.sha256 or None,
-            "reason": None if thought is None else thought.reason,
-            "subjects_json": subjects,
+            **columns,
+            "subjects_json": canonical_json([*commitment.subjects]),
             "low": commitment.bins.low,
             "high": commitment.bins.high,
             "forecasts_json": canonical_json(listed),
@@ -156,6 +154,16 @@ def commitment_rows(
         }
         rows.append({**row, "record_sha256": sha256_hex(canonical_json(row))})
     return rows
+
+
+def _text_columns(thought: Thought, redact: Callable[[str], str]) -> dict[str, str | None]:
+    return {
+        "agent_id": thought.strategy,
+        "prompt": redact(thought.prompt) or None,
+        "text": thought.text or None,
+        "text_sha256": thought.sha256 or None,
+        "reason": thought.reason,
+    }
 
 
 def _policy_update(run_id: str, step: RlpStep) -> list[Row]:

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.optimization import SaoConfig
-from convergence_core.judges.trust.audit import Trust
 from convergence_core.records import Candidate
 from convergence_core.sao.diversity import choose, hardness_of
 from convergence_core.sao.executed_items import AuditItem, GroundedAnswer, audit_items
@@ -25,39 +24,6 @@ N_FROZEN: Final = 10
 """Frozen pairs that are judged again in a round, at most."""
 MOST_VARIANTS: Final = 8
 """Variants that are distilled for one parameter, at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundPlan:
-    """What a round asks."""
-
-    round_number: int
-    personas: tuple[Persona, ...]
-    kinds: tuple[PairKind, ...]
-    """One per persona."""
-    incumbent: Candidate
-    rivals: tuple[Candidate, ...]
-    """Candidates that are compared with each other; the incumbent is the first."""
-    n_answers: int
-    prompt_temperature: float | None
-    failures: tuple[str, ...] = ()
-    anchors: tuple[str, ...] = ()
-    """Real prompts that are shown to some writers."""
-    anchor_share: float = 0.0
-    audit: tuple[AuditItem, ...] = ()
-    frozen: tuple[JudgedPair, ...] = ()
-    """Frozen pairs that are judged again."""
-    judged_before: tuple[JudgedPair, ...] = ()
-    mutable: Mapping[str, str] = field(default_factory=dict)
-    """Text parameter with ``mutate`` → its text in the incumbent."""
-    audited_before: frozenset[str] = frozenset()
-    """Ids of items that the judge was tried on in earlier rounds."""
-    trust: Trust = field(default_factory=Trust)
-    """In the judge, before the round."""
-    seed: int = 0
-    """Of the bootstrap in the judge's audit."""
-    is_probation: bool = False
-    """Whether prompts alone are written, since an alarm lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +45,46 @@ class RoundSource:
     """Text parameters with ``mutate``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan:
+    """What a round asks."""
+
+    source: RoundSource
+    state: SaoState
+    """Before it."""
+    history: RoundHistory
+    """Of the rounds before."""
+    personas: tuple[Persona, ...]
+    kinds: tuple[PairKind, ...]
+    """One per persona."""
+    incumbent: Candidate
+    rivals: tuple[Candidate, ...]
+    """Candidates that are compared with each other; the incumbent is the first."""
+    failures: tuple[str, ...]
+    """Prompts of the test cases that went worst."""
+    audit: tuple[AuditItem, ...]
+    frozen: tuple[JudgedPair, ...]
+    """Frozen pairs that are judged again."""
+    mutable: Mapping[str, str]
+    """Text parameter with ``mutate`` → its text in the incumbent."""
+
+    @property
+    def round_number(self) -> int:
+        """From 0."""
+        return self.state.rounds.n_done
+
+    @property
+    def is_probation(self) -> bool:
+        """Whether prompts alone are written, since an alarm lasts."""
+        return not self.state.alarms.gives_rows
+
+    @property
+    def prompt_temperature(self) -> float | None:
+        """``None``: not sent."""
+        usual = self.source.settings.prompt_temperature
+        return None if usual is None else self.state.alarms.temperature(usual)
+
+
 def plan_round(
     source: RoundSource,
     state: SaoState,
@@ -98,39 +104,26 @@ def plan_round(
         incumbent: who answers both times, and is compared first.
         answers: of committed generations, with what executed metrics say of them.
     """
-    settings, alarms, pairs = source.settings, state.alarms, history.pairs
+    settings, pairs = source.settings, history.pairs
     personas = _personas(source, state, pairs)
     rivals = rivals_of(search, incumbent, max(N_BEST, settings.response_pairs))
     compares = len(rivals) >= settings.response_pairs
-    kinds: list[PairKind] = [
-        "incumbent" if not compares or (source.is_chat and k % 2 == 0) else "candidates"
-        for k in range(len(personas))
-    ]
-    usual = settings.prompt_temperature
-    frozen = [pair for pair in pairs if pair.split == "audit" and pair.is_kept]
+    items = audit_items(answers, settings.audit_items, used=history.audited)
     return RoundPlan(
-        round_number=state.rounds.n_done,
+        source=source,
+        state=state,
+        history=history,
         personas=tuple(personas),
-        kinds=tuple(kinds),
+        kinds=tuple(
+            "incumbent" if not compares or (source.is_chat and k % 2 == 0) else "candidates"
+            for k in range(len(personas))
+        ),
         incumbent=incumbent,
         rivals=tuple(rivals),
-        n_answers=settings.response_pairs,
-        prompt_temperature=None if usual is None else alarms.temperature(usual),
         failures=tuple(_failures(source, search)),
-        anchors=tuple(source.prompt_of.values()),
-        anchor_share=alarms.anchor_share,
-        audit=tuple(
-            audit_items(answers, settings.audit_items, used=history.audited)
-            if alarms.gives_rows
-            else ()
-        ),
-        audited_before=frozenset(history.audited),
-        frozen=tuple(frozen[:N_FROZEN]),
-        judged_before=pairs,
+        audit=tuple(items) if state.alarms.gives_rows else (),
+        frozen=tuple([p for p in pairs if p.split == "audit" and p.is_kept][:N_FROZEN]),
         mutable=_mutable(source, state, incumbent),
-        trust=state.trust,
-        seed=source.seed,
-        is_probation=not alarms.gives_rows,
     )
 
 

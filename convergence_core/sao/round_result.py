@@ -1,6 +1,6 @@
 """Result of a round: pairs, the state after it, and what is said of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from convergence_core.judges.coverage.measures import Coverage
@@ -75,15 +75,7 @@ class SaoRound:
         return "; ".join(why for why in found if why) or self.state.rounds.stop_reason
 
 
-def conclude_round(
-    plan: RoundPlan,
-    outcome: RoundOutcome,
-    *,
-    state: SaoState,
-    history: RoundHistory,
-    means: Mapping[str, float],
-    held_out_prompts: Sequence[str],
-) -> SaoRound:
+def conclude_round(plan: RoundPlan, outcome: RoundOutcome, means: Mapping[str, float]) -> SaoRound:
     """Return what a round leaves.
 
     Pairs of a round whose texts raise an alarm of coverage are written down, and teach nothing: a text that
@@ -92,15 +84,13 @@ def conclude_round(
     Args:
         plan: what it asked.
         outcome: what came of it.
-        state: before it.
-        history: what was written and judged before it.
         means: candidate → mean of its rewards.
-        held_out_prompts: real prompts that no model was shown.
     """
+    state, history = plan.state, plan.history
     probes = [prompt for _, prompt in _probes(plan, outcome)]
     items = [item.item_id for item, _ in outcome.audits]
     after_it = history.after(outcome.pairs, probes, items)
-    windows = state.alarms.windows(after_it.texts, after_it.written, held_out_prompts)
+    windows = state.alarms.windows(after_it.texts, after_it.written, plan.source.held_out_prompts)
     again = agreement(outcome.frozen_again)
     after = state.after(
         [persona.index for persona in plan.personas],

@@ -1,4 +1,4 @@
-"""What a system's earlier runs and rounds leave to the next round: texts, judgements, alarms, trust.
+"""Texts, judgements, alarms and trust that earlier runs and rounds of a system leave.
 
 One run of a few rounds is too short for any guard: windows of 200 texts fill, sums drift and slopes show
 over runs. A run remembers at its beginning which earlier ones there are and how many generations each had
@@ -138,17 +138,13 @@ def inherited_state(
         learned = json.loads(str(rows[0]["progress_json"])).get("preferences") if rows else None
         if learned is None or run_id not in configs:
             continue
-        state = SaoState.from_json(learned, limit=limit)
         same = judge_of(configs[run_id]) == judge
+        state = SaoState.from_json(learned, limit=limit)
         found = state.next_run(limit=limit, n_personas=n_personas, same_judge=same)
-        if newest is None:
-            newest = found
-        elif same:
-            return replace(
-                found, alarms=newest.alarms, walk_from=newest.walk_from, walk_to=newest.walk_to
-            )
+        newest = newest or found
         if same:
-            return newest
+            walk_from, walk_to = newest.walk_from, newest.walk_to
+            return replace(found, alarms=newest.alarms, walk_from=walk_from, walk_to=walk_to)
     return newest
 
 

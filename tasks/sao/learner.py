@@ -152,14 +152,7 @@ class SaoLearner:
             generation,
             scope=f"sao/{plan.round_number}",
         )
-        found = conclude_round(
-            plan,
-            outcome,
-            state=self.state,
-            history=self._history,
-            means=grounded_means(state.search),
-            held_out_prompts=self.source.held_out_prompts,
-        )
+        found = conclude_round(plan, outcome, grounded_means(state.search))
         evaluated = (member.candidate.params for member in state.search.archive)
         tables = round_tables(
             self._run_id,

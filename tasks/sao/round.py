@@ -44,8 +44,8 @@ def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> 
         )
         for item, judgement in audits
     ]
-    rng = np.random.default_rng([plan.seed, plan.round_number, 2_718])
-    n_new = len({item.item_id for item, _ in audits} - plan.audited_before)
+    rng = np.random.default_rng([plan.source.seed, plan.round_number, 2_718])
+    n_new = len({item.item_id for item, _ in audits} - {*plan.history.audited})
     return audit(items, rng, n_new=n_new)
 
 
@@ -81,7 +81,7 @@ class RoundRunner:
         if plan.is_probation:
             return RoundOutcome(
                 prompts=tuple(prompts),
-                bias=judge_bias(plan.judged_before),
+                bias=judge_bias(plan.history.pairs),
                 audit=audit_of((), plan),
                 errors=dict(self._errors),
             )
@@ -89,7 +89,7 @@ class RoundRunner:
         await self._embed(comparisons)
         judged = await self._judged(plan, comparisons)
         audits = await self._again([(f"audit/{i.item_id}", i.comparison, i) for i in plan.audit])
-        bias = judge_bias([*plan.judged_before, *judged])
+        bias = judge_bias([*plan.history.pairs, *judged])
         audit = audit_of(audits, plan)
         reason = bias.abort_reason or audit.abort_reason
         pairs = tuple(
@@ -105,7 +105,7 @@ class RoundRunner:
             [(f"frozen/{p.comparison.pair_id}", p.comparison, p.judgement) for p in plan.frozen]
         )
         # A judge that is not believed distils nothing.
-        distils = reason is None and plan.trust.after(audit).is_enabled
+        distils = reason is None and plan.state.trust.after(audit).is_enabled
         variants = await self._variants(plan, pairs) if distils else {}
         return RoundOutcome(
             prompts=tuple(prompts),
@@ -124,17 +124,18 @@ class RoundRunner:
     # -- prompts and answers
 
     async def _prompts(self, plan: RoundPlan) -> list[str | None]:
+        real, share = [*plan.source.prompt_of.values()], plan.state.alarms.anchor_share
+
         async def one(k: int, persona: Persona) -> str | None:
             # Spread evenly: with a share of .3 the prompts 0, 4, 7, 10 … see real ones.
-            is_anchored = int((k + 1) * plan.anchor_share) > int(k * plan.anchor_share)
-            n = len(plan.anchors)
-            anchors = [plan.anchors[(k + m) % n] for m in range(min(2, n))] if is_anchored else []
+            is_anchored = int((k + 1) * share) > int(k * share)
+            anchors = [real[(k + m) % len(real)] for m in range(min(2, len(real)))]
             return await self._or_error(
                 self._models.writer.write(
                     persona.text,
                     temperature=plan.prompt_temperature,
                     failures=plan.failures,
-                    anchors=anchors,
+                    anchors=anchors if is_anchored else [],
                     label=f"prompt/{k}",
                     asker=self._asker,
                 ),
@@ -147,7 +148,7 @@ class RoundRunner:
         self, plan: RoundPlan, prompts: Sequence[str | None]
     ) -> list[tuple[int, Comparison]]:
         """Return all pairs of answers with their numbers, in the order of prompts."""
-        pairs = [*combinations(range(plan.n_answers), 2)]
+        pairs = [*combinations(range(plan.source.settings.response_pairs), 2)]
         answered = await asyncio.gather(
             *(self._answers(plan, k, prompt, len(pairs)) for k, prompt in enumerate(prompts))
         )
@@ -197,13 +198,14 @@ class RoundRunner:
         return []
 
     def _authors(self, plan: RoundPlan, k: int) -> list[Candidate]:
+        n_answers = plan.source.settings.response_pairs
         if plan.kinds[k] == "incumbent":
-            return [plan.incumbent] * plan.n_answers
+            return [plan.incumbent] * n_answers
         # A ring whose stride grows once around, so that not only neighbours meet.
         n = len(plan.rivals)
         turn = sum(kind == "candidates" for kind in plan.kinds[:k])
         stride = 1 + (turn // n) % max(1, n - 1)
-        return [plan.rivals[(turn + m * stride) % n] for m in range(plan.n_answers)]
+        return [plan.rivals[(turn + m * stride) % n] for m in range(n_answers)]
 
     async def _embed(self, comparisons: Sequence[tuple[int, Comparison]]) -> None:
         """Let the filters know the directions of all prompts."""

@@ -293,14 +293,7 @@ class SAOMixin:
         return export(dataset, Path(path), form, training=training_of(self._source.settings))
 
     def _concluded(self, plan: RoundPlan, outcome: RoundOutcome) -> SyntheticDataset:
-        found = conclude_round(
-            plan,
-            outcome,
-            state=self._state,
-            history=self._history,
-            means={},
-            held_out_prompts=self._source.held_out_prompts,
-        )
+        found = conclude_round(plan, outcome, {})
         self._state, self._history = found.state, found.history
         if self.trust.is_enabled:
             self._vouched.add(plan.round_number)

@@ -48,10 +48,12 @@ def why_alarm(found: Coverage, reference: Coverage) -> str | None:
     """Return what a window alarms about; ``None``: nothing, or it holds fewer texts than the reference."""
     if found.n_texts < reference.n_texts:
         return None
-    if found.vendi < LEAST_SHARE * reference.vendi:
-        return f"Vendi score {found.vendi:.1f}, of {reference.vendi:.1f} at first"
-    if found.distinct_2 < LEAST_SHARE * reference.distinct_2:
-        return f"distinct-2 {found.distinct_2:.2f}, of {reference.distinct_2:.2f} at first"
+    for name, now, first, form in (
+        ("Vendi score", found.vendi, reference.vendi, ".1f"),
+        ("distinct-2", found.distinct_2, reference.distinct_2, ".2f"),
+    ):
+        if now < LEAST_SHARE * first:
+            return f"{name} {now:{form}}, of {first:{form}} at first"
     if (
         found.held_out is not None
         and reference.held_out is not None
