@@ -17,7 +17,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import apsw
@@ -243,13 +242,8 @@ class _Explained:
     def __enter__(self) -> None:
         """Begin."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Raise ours in place of theirs."""
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Raise our error instead of SQLite's."""
         if isinstance(error, apsw.NotADBError | apsw.CorruptError):
             raise StoreDamagedError(
                 f"the {self._schema.noun} {self._path} is damaged: {error}. Restore it from a "

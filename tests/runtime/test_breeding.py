@@ -9,6 +9,8 @@ import pytest
 import convergence
 from convergence_core.errors import ConfigurationError, NoArmsError
 from tasks.serving.propose_arms import spanned_by
+from tasks.serving.settings import RuntimeArm
+from tests.runtime.requests import configured, select, update
 
 ARMS: list[dict[str, Any]] = [
     {"arm_id": name, "params": {"model": model, "temperature": t, "k": k}}
@@ -31,25 +33,22 @@ SPACE = {
 @pytest.fixture
 def system(tmp_path: Path) -> str:
     """Arms of which the later ones were better."""
-    name = f"bred {tmp_path.name}"
-    config = {"default_arms": ARMS, "seed": 2, "floor": 1.0}
-    convergence.configure_runtime_sync(name, config=config, storage=tmp_path / "s")
+    name = configured(tmp_path, default_arms=ARMS, seed=2, floor=1.0)
     for _ in range(60):
-        found = convergence.runtime_select_sync(name, user_id="u")
-        worth = {"a": 0.0, "b": 0.2, "c": 0.8, "d": 1.0}[found.arm_id]
-        convergence.runtime_update_sync(
-            name, user_id="u", decision_id=found.decision_id, reward=worth
-        )
+        found = select(name)
+        update(name, found, reward={"a": 0.0, "b": 0.2, "c": 0.8, "d": 1.0}[found.arm_id])
     return name
+
+
+def evolved(system: str, **evolution: Any) -> list[RuntimeArm]:
+    return convergence.runtime_evolve_arms_sync(system, evolution_config=evolution)
 
 
 def test_children_are_of_the_best_and_none_is_on_offer(system: str):
     before = [arm["arm_id"] for arm in convergence.runtime_arms_sync(system)]
+    config = {"population_size": 12, "mutation_rate": 0.0}
     children = convergence.runtime_evolve_arms_sync(
-        system,
-        user_id="u",
-        top_n=2,
-        evolution_config={"population_size": 12, "mutation_rate": 0.0},
+        system, user_id="u", top_n=2, evolution_config=config
     )
     assert len(children) == 12
     # Both parents are large; what the others span is where numbers may move.
@@ -73,23 +72,18 @@ def test_they_can_be_offered_as_they_are(system: str):
 
 def test_a_space_says_where_children_may_lie(system: str):
     config = {"population_size": 40, "mutation_rate": 1.0, "crossover_rate": 0.0}
-    children = convergence.runtime_evolve_arms_sync(
-        system, search_space=SPACE, evolution_config=config
+    children, again = (
+        convergence.runtime_evolve_arms_sync(system, search_space=SPACE, evolution_config=config)
+        for _ in range(2)
     )
     assert {child.params["model"] for child in children} >= {"small", "huge"}
     assert all(1 <= child.params["k"] <= 20 for child in children)
-    assert children == convergence.runtime_evolve_arms_sync(
-        system, search_space=SPACE, evolution_config=config
-    )
+    assert children == again
 
 
 def test_parents_are_chosen_as_the_evolution_says(system: str):
-    by_rank = convergence.runtime_evolve_arms_sync(
-        system, evolution_config={"selection": "rank", "population_size": 12}
-    )
-    greedy = convergence.runtime_evolve_arms_sync(
-        system, evolution_config={"tournament_size": 8, "population_size": 12}
-    )
+    by_rank = evolved(system, selection="rank", population_size=12)
+    greedy = evolved(system, tournament_size=8, population_size=12)
     assert len(by_rank) == len(greedy) == 12
     assert by_rank != greedy
 

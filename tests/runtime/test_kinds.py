@@ -6,52 +6,45 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence_core.bandit import Encoder, LinearArms, LinearLearner
+from convergence_core.bandit import Encoder, GaussianArms, LinearArms, LinearLearner
 from convergence_core.bandit.propensities import of_gaussian
-from convergence_core.errors import ArmChangedError, ConfigurationError, NoArmsError
+from convergence_core.errors import ArmChangedError, NoArmsError
 from tasks.serving import linear_arms
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
+from tasks.serving.settings import RuntimeConfig
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import contextual_state
+from tests.runtime import requests
+from tests.runtime.requests import select, update
 
 ARMS = [{"arm_id": name, "params": {"n": name}} for name in ("a", "b", "c")]
 
 
 def configured(path: Path, **settings: object) -> str:
-    name = f"kind {path.name} {len(settings)}"
-    config = {"default_arms": ARMS, "seed": 4, **settings}
-    convergence.configure_runtime_sync(name, config=config, storage=path / "s")
-    return name
+    return requests.configured(path, default_arms=ARMS, seed=4, **settings)
 
 
 def test_gaussian_arms_learn_rewards_of_any_size(tmp_path: Path):
     system = configured(tmp_path, kind="gaussian", reward_mean=-300.0, reward_sd=60.0)
     rng, means = np.random.default_rng(0), {"a": -320.0, "b": -250.0, "c": -310.0}
     chosen, rewards = [], []
-    found = convergence.runtime_select_sync(system, user_id="u")
+    found = select(system)
     for _ in range(160):
-        found = convergence.runtime_select_sync(system, user_id="u")
+        found = select(system)
         reward = float(rng.normal(means[found.arm_id], 40.0))
-        told = convergence.runtime_update_sync(
-            system, user_id="u", decision_id=found.decision_id, reward=reward
-        )
-        assert told["status"] == "ok"
+        assert update(system, found, reward=reward)["status"] == "ok"
         chosen.append(found.arm_id)
         rewards.append(reward)
     assert chosen[-80:].count("b") > 60, chosen
-    state_of = {arm["arm_id"]: arm for arm in found.arms_state}
-    for name in means:
-        own = [r for arm, r in zip(chosen, rewards, strict=True) if arm == name]
-        if name == "b":
-            assert state_of[name]["mean"] == pytest.approx(np.mean(own), abs=8.0)
+    mean_of = {arm["arm_id"]: arm["mean"] for arm in found.arms_state}
+    own = [r for arm, r in zip(chosen, rewards, strict=True) if arm == "b"]
+    assert mean_of["b"] == pytest.approx(np.mean(own), abs=8.0)
     assert found.sampled_value is not None
     assert -400 < found.sampled_value < -150
 
 
 def test_gaussian_posteriors_are_those_of_the_rewards_in_any_process(tmp_path: Path):
-    from convergence_core.bandit import GaussianArms
-
     system = configured(tmp_path, kind="gaussian", reward_mean=2.0, reward_sd=3.0, discount=0.9)
     one = np.ones(3)
     reference = GaussianArms(
@@ -59,16 +52,12 @@ def test_gaussian_posteriors_are_those_of_the_rewards_in_any_process(tmp_path: P
         kappa=one, total=2 * one, squares=0 * one, n=0 * one,
     )  # fmt: skip
     for number in range(40):
-        found = convergence.runtime_select_sync(system, user_id="u")
+        found = select(system)
         reward = number % 7 - 1.5
-        convergence.runtime_update_sync(
-            system, user_id="u", decision_id=found.decision_id, reward=reward
-        )
+        update(system, found, reward=reward)
         reference = reference.tell("abc".index(found.arm_id), reward, discount=0.9)
     with RuntimeStore(tmp_path / "s") as store:
-        group = store.group(system, "default")
-        assert group is not None
-        arms = Bandit(store, system)._gaussian(store.arms(group.group_id))
+        arms = Bandit(store, system)._gaussian(store.arms(1))
     np.testing.assert_allclose(arms.means, reference.means)
     np.testing.assert_allclose(arms.sds, reference.sds)
     np.testing.assert_allclose(arms.propensities(), reference.propensities())
@@ -78,74 +67,64 @@ def good(arm: str, language: str) -> float:
     return 0.9 if {"de": "a", "fr": "b"}[language] == arm else 0.2
 
 
-def test_contextual_arms_learn_who_serves_whom(tmp_path: Path):
+def test_contextual_arms_learn_which_serves_which_request(tmp_path: Path):
     system = configured(tmp_path, kind="linear", pooling=0.1)
     rng, hits = np.random.default_rng(0), []
     for number in range(400):
-        language = ("de", "fr")[number % 2]
-        found = convergence.runtime_select_sync(
-            system, user_id=f"u{number % 5}", context={"language": language, "session_id": "s"}
-        )
+        language, user = ("de", "fr")[number % 2], f"u{number % 5}"
+        context = {"language": language, "session_id": "s"}
+        found = select(system, user_id=user, context=context)
         assert 0.0 < found.metadata["propensity"] <= 1.0
         reward = float(rng.random() < good(found.arm_id, language))
-        convergence.runtime_update_sync(
-            system, user_id=f"u{number % 5}", decision_id=found.decision_id, reward=reward
-        )
+        update(system, found, user_id=user, reward=reward)
         hits.append(good(found.arm_id, language) > 0.5)
     assert np.mean(hits[:12]) < 0.75
     assert np.mean(hits[-100:]) > 0.85, np.mean(hits[-100:])
 
 
 def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also when what was learned is kept on the way, and when an arm comes later."""
+    """Also when what was learned is saved on the way, and when an arm comes later."""
     monkeypatch.setattr(linear_arms, "SAVE_EVERY", 15)
     encoder = Encoder(n_features=8, pooling=0.5)
     rng = np.random.default_rng(1)
-    with RuntimeStore(tmp_path / "s") as store:
-        offers = [offer_of({}, "a"), offer_of({}, "b")]
-        group = store.offer("bot", "default", offers, trust=0.5, kind="linear")
-        from tasks.serving.settings import RuntimeConfig
-
-        settings = RuntimeConfig(system="bot", kind="linear", n_features=8)
-        first = Bandit(store, "bot", settings=settings, seed=1)
-        second = Bandit(store, "bot", settings=settings, seed=2)
-        seen = []
-        for number in range(50):
-            if number == 30:
-                store.offer("bot", "default", [offer_of({}, "c")], trust=0.5, kind="linear")
-            served = (first, second)[number % 2]
-            context: dict[str, float | str] = {"x": float(rng.normal()), "plan": "free"}
-            found = served.select(f"u{number % 3}", context={**context})
-            reward = float(rng.random())
-            served.update(found.decision_id, reward)
-            x = encoder.encode({**context}, user_id=f"u{number % 3}", agent_type="default")
-            seen.append(("abc".index(found.arm_id), x, reward))
-        learner = LinearLearner(LinearArms.begin([0.5] * 3, 8))
-        for arm, x, reward in seen:
-            learner.tell(arm, x, reward)
-        reference = learner.arms
-        text, seq = contextual_state(store, group.group_id)
-        assert text is not None
-        assert seq >= 15
-        arms = tuple(store.arms(group.group_id))
-        fresh = Bandit(store, "bot", settings=settings, seed=3)
-        for served in (first, second, fresh):
-            served.select("u0", context={"x": 0.0})
-            assert served._contextual is not None
-            posterior = served._contextual.posterior(arms, "u1", {"x": 0.3, "plan": "paid"})
-            x = encoder.encode({"x": 0.3, "plan": "paid"}, user_id="u1", agent_type="default")
-            means, sds = reference.moments(x)
-            np.testing.assert_allclose(posterior.means, means, rtol=1e-8)
-            np.testing.assert_allclose(posterior.sds, sds, rtol=1e-8)
-            np.testing.assert_allclose(posterior.propensities, of_gaussian(means, sds), rtol=1e-6)
+    state.offer("bot", "default", [offer_of({}, n) for n in "ab"], trust=0.5, kind="linear")
+    settings = RuntimeConfig(system="bot", kind="linear", n_features=8)
+    bandits = [Bandit(state, "bot", settings=settings, seed=seed) for seed in (1, 2, 3)]
+    seen = []
+    for number in range(50):
+        if number == 30:
+            state.offer("bot", "default", [offer_of({}, "c")], trust=0.5, kind="linear")
+        served = bandits[number % 2]
+        context: dict[str, float | str] = {"x": float(rng.normal()), "plan": "free"}
+        found = served.select(f"u{number % 3}", context={**context})
+        reward = float(rng.random())
+        served.update(found.decision_id, reward)
+        x = encoder.encode({**context}, user_id=f"u{number % 3}", agent_type="default")
+        seen.append(("abc".index(found.arm_id), x, reward))
+    learner = LinearLearner(LinearArms.begin([0.5] * 3, 8))
+    for arm, x, reward in seen:
+        learner.tell(arm, x, reward)
+    text, seq = contextual_state(state, 1)
+    assert text is not None
+    assert seq >= 15
+    x = encoder.encode({"x": 0.3, "plan": "paid"}, user_id="u1", agent_type="default")
+    means, sds = learner.arms.moments(x)
+    for served in bandits:
+        served.select("u0", context={"x": 0.0})
+        assert served._contextual is not None
+        context = {"x": 0.3, "plan": "paid"}
+        posterior = served._contextual.posterior(state.arms(1), "u1", {**context})
+        np.testing.assert_allclose(posterior.means, means, rtol=1e-8)
+        np.testing.assert_allclose(posterior.sds, sds, rtol=1e-8)
+        np.testing.assert_allclose(posterior.propensities, of_gaussian(means, sds), rtol=1e-6)
 
 
 def test_a_feature_must_be_a_scalar(tmp_path: Path):
     system = configured(tmp_path, kind="linear")
     with pytest.raises(ValueError, match=r"context\.tags must be a number, text or boolean"):
-        convergence.runtime_select_sync(system, user_id="u", context={"tags": ["x"]})
+        select(system, context={"tags": ["x"]})
 
 
 def test_one_group_has_arms_of_one_kind(tmp_path: Path):
@@ -158,27 +137,8 @@ def test_one_group_has_arms_of_one_kind(tmp_path: Path):
         convergence.runtime_evidence_sync(system)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"kind": "gaussian", "mode": "verdict"}, "need kind beta"),
-        ({"kind": "linear", "rewards_per_false_alarm": 1_000}, "need kind beta"),
-        ({"kind": "linear", "discount": 0.9}, "discount needs kind"),
-        ({"kind": "gaussian", "reward_sd": 0}, "reward_sd"),
-    ],
-)
-def test_settings_that_do_not_fit_the_kind_are_refused(
-    tmp_path: Path, settings: dict[str, object], words: str
-):
-    with pytest.raises(ConfigurationError, match=words):
-        convergence.configure_runtime_sync("wrong", config=settings, storage=tmp_path / "s")
-
-
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e200])
 def test_a_gaussian_reward_must_be_finite(tmp_path: Path, reward: float):
     system = configured(tmp_path, kind="gaussian")
-    found = convergence.runtime_select_sync(system, user_id="u")
     with pytest.raises(ValueError, match="finite"):
-        convergence.runtime_update_sync(
-            system, user_id="u", decision_id=found.decision_id, reward=reward
-        )
+        update(system, select(system), reward=reward)

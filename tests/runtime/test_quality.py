@@ -8,7 +8,9 @@ import pytest
 
 import convergence
 from convergence_core.bandit import QualityConstraint
-from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.errors import NoArmsError
+from tests.runtime import requests
+from tests.runtime.requests import select, update
 
 ARMS: list[dict[str, Any]] = [
     {"arm_id": "large", "params": {"model": "large"}, "cost": 5.0},
@@ -21,23 +23,16 @@ CONFIG = {"default_arms": ARMS, "mode": "quality", "least_quality": 0.8, "seed":
 
 
 def configured(path: Path, **settings: object) -> str:
-    name = f"quality {path.name} {len(settings)}"
-    convergence.configure_runtime_sync(name, config={**CONFIG, **settings}, storage=path / "s")
-    return name
+    return requests.configured(path, **{**CONFIG, **settings})
 
 
 def served(system: str, n: int, seed: int = 0) -> list[str]:
-    """Serve requests and tell what came of them; return who served."""
+    """Serve requests and give their rewards; return the arms that served."""
     rng, arms = np.random.default_rng(seed), []
     for _ in range(n):
-        found = convergence.runtime_select_sync(system, user_id="u")
-        convergence.runtime_update_sync(
-            system,
-            user_id="u",
-            decision_id=found.decision_id,
-            reward=float(rng.random() < QUALITY[found.arm_id]),
-            cost=COSTS[found.arm_id],
-        )
+        found = select(system)
+        reward = float(rng.random() < QUALITY[found.arm_id])
+        update(system, found, reward=reward, cost=COSTS[found.arm_id])
         arms.append(found.arm_id)
     return arms
 
@@ -56,7 +51,7 @@ def test_requests_go_to_the_cheapest_arm_that_holds_the_quality(tmp_path: Path):
     assert [name for name, one in found.items() if one["serves"]] == ["small"]
     assert arms[-100:].count("small") > 90
     assert found["small"]["low"] >= 0.8 > found["tiny"]["high"]
-    # Costs are those that were told, whatever was stated.
+    # Costs are those that came with rewards, whatever was stated.
     assert {name: one["cost"] for name, one in found.items()} == pytest.approx(COSTS)
 
 
@@ -70,9 +65,9 @@ def test_by_regret_the_same_requests_go_to_the_dearest(tmp_path: Path):
 
 def test_a_propensity_is_the_share_of_the_plan(tmp_path: Path):
     system = configured(tmp_path, explore_cheaper=0.3, floor=0.0)
-    found = [convergence.runtime_select_sync(system, user_id="u") for _ in range(300)]
+    found = [select(system) for _ in range(300)]
     chances = {one.arm_id: one.metadata["propensity"] for one in found}
-    # Nobody holds yet, so the first of equals serves and the others get their chance.
+    # None holds yet, so the first of equals serves and the others get their chance.
     assert chances == pytest.approx({"large": 0.7, "small": 0.15, "tiny": 0.15})
     counts = {name: sum(one.arm_id == name for one in found) for name in chances}
     for name, chance in chances.items():
@@ -86,7 +81,7 @@ def test_a_night_counts_for_nothing_in_what_is_held(tmp_path: Path):
     assert {one["standing"] for one in standing(system).values()} == {"undecided"}
 
 
-def test_a_retired_arm_serves_nobody_and_keeps_its_share_of_the_error(tmp_path: Path):
+def test_a_retired_arm_serves_no_more_and_keeps_its_share_of_the_error(tmp_path: Path):
     system = configured(tmp_path, explore_cheaper=0.4)
     served(system, 300)
     before = standing(system)
@@ -100,33 +95,10 @@ def test_a_retired_arm_serves_nobody_and_keeps_its_share_of_the_error(tmp_path: 
 @pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])
 def test_a_cost_that_is_none_is_refused_and_nothing_is_stored(tmp_path: Path, cost: float):
     system = configured(tmp_path)
-    found = convergence.runtime_select_sync(system, user_id="u")
+    found = select(system)
     with pytest.raises(ValueError, match="cost"):
-        convergence.runtime_update_sync(
-            system, user_id="u", decision_id=found.decision_id, reward=1.0, cost=cost
-        )
-    again = convergence.runtime_update_sync(
-        system, user_id="u", decision_id=found.decision_id, reward=1.0
-    )
-    assert again["status"] == "ok"
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"least_quality": None}, "stand beside each other"),
-        ({"mode": "regret"}, "stand beside each other"),
-        ({"sticky": "user"}, "sticky none"),
-        ({"discount": 0.9}, "discount 1"),
-        ({"least_quality": 1.0}, "less than 1"),
-        ({"kind": "gaussian"}, "need kind beta"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    tmp_path: Path, settings: dict[str, object], match: str
-):
-    with pytest.raises(ConfigurationError, match=match):
-        configured(tmp_path, **settings)
+        update(system, found, reward=1.0, cost=cost)
+    assert update(system, found, reward=1.0)["status"] == "ok"
 
 
 def test_an_arm_that_is_not_on_offer_neither_serves_nor_is_tried():

@@ -1,0 +1,105 @@
+"""Settings at run time: those that fit are kept for every process, the others refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import convergence
+from convergence_core.errors import ConfigurationError
+from tasks.serving.bandit import Bandit
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.runtime.requests import configured, select, update
+
+ARMS = [{"arm_id": "a", "params": {}}]
+QUALITY = {"mode": "quality", "least_quality": 0.8}
+EVALUATOR = {
+    "metrics": [
+        {"name": "helpful", "weight": 1.0},
+        {"name": "short", "weight": 0.5, "normalize": True},
+    ],
+    "custom_evaluator": {"enabled": False, "module": None, "function": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": "fast"}, "mode"),
+        ({"unknown": 1}, "unknown"),
+        ({"system": "other"}, "must be the name"),
+        ({"default_arms": [{"params": {}, "prior_mean": 0.5}]}, "prior_sd"),
+        ({"mode": "quality"}, "stand beside each other"),
+        ({"least_quality": 0.8}, "stand beside each other"),
+        ({**QUALITY, "sticky": "user"}, "sticky none"),
+        ({**QUALITY, "discount": 0.9}, "discount 1"),
+        ({**QUALITY, "least_quality": 1.0}, "less than 1"),
+        ({**QUALITY, "kind": "gaussian"}, "need kind beta"),
+        ({"kind": "gaussian", "mode": "verdict"}, "need kind beta"),
+        ({"kind": "linear", "rewards_per_false_alarm": 1_000}, "need kind beta"),
+        ({"kind": "linear", "discount": 0.9}, "discount needs kind"),
+        ({"kind": "gaussian", "reward_sd": 0}, "reward_sd"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    tmp_path: Path, settings: dict[str, Any], words: str
+):
+    with pytest.raises(ConfigurationError, match=words):
+        configured(tmp_path, **settings)
+
+
+def strategy(**given: object) -> dict[str, Any]:
+    return {"selection_strategy": {"use_stability": False, **given}}
+
+
+def evaluator(**given: object) -> dict[str, Any]:
+    return {"reward_evaluator": given}
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"cache_ttl_seconds": 30}, "cache_ttl_seconds"),
+        ({"selection_strategy": {}}, "selection_strategy.use_stability"),
+        (strategy(exploration_bonus=0.1), "selection_strategy.exploration_bonus"),
+        ({"selection_strategy": "best"}, "selection_strategy"),
+        (
+            evaluator(custom_evaluator={"enabled": True, "function": "f"}),
+            "reward_evaluator.custom_evaluator",
+        ),
+        (
+            evaluator(metrics=[{"name": "x", "weight": 1, "normalize": False}]),
+            "reward_evaluator.metrics.0.normalize",
+        ),
+        (evaluator(metrics=[{"weight": 1}]), "reward_metrics.0.name"),
+    ],
+)
+def test_spellings_of_version_0_1_without_a_meaning_here_are_refused(
+    tmp_path: Path, config: dict[str, Any], key: str
+):
+    with pytest.raises(ConfigurationError) as caught:
+        configured(tmp_path, default_arms=ARMS, **config)
+    assert [problem.key for problem in caught.value.problems] == [key]
+
+
+def test_metrics_of_an_evaluator_make_the_reward(tmp_path: Path):
+    config = {"default_arms": ARMS, "reward_evaluator": EVALUATOR}
+    system = configured(tmp_path, **config, **strategy(exploration_bonus=0))
+    settings = convergence.configure_runtime_sync(system, storage=tmp_path / "s")
+    assert [metric.name for metric in settings.reward_metrics] == ["helpful", "short"]
+    given = update(system, select(system), signals={"helpful": 1.0, "short": 0.4})
+    assert given["reward"] == pytest.approx(0.8)
+
+
+def test_settings_hold_for_every_process_that_serves(tmp_path: Path):
+    system = configured(tmp_path, default_arms=ARMS)
+    with RuntimeStore(tmp_path / "s") as other:
+        assert Bandit(other, system).settings.mode == "regret"
+        config = {"default_arms": ARMS, "mode": "verdict", "alpha": 0.01}
+        convergence.configure_runtime_sync(system, config=config, storage=tmp_path / "s")
+        select(system)
+        again = Bandit(other, system)
+        assert (again.settings.mode, again.settings.alpha) == ("verdict", 0.01)
+        # Without settings, those that are kept serve.
+        known = convergence.configure_runtime_sync(system, storage=tmp_path / "s")
+        assert (known.mode, known.alpha) == ("verdict", 0.01)
