@@ -1,6 +1,5 @@
 """``runs``, ``report`` and ``query``: commands that read results, without Prefect."""
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ import typer
 from convergence.cli import console, locations, options
 from convergence_core.errors import QueryError, RunNotFoundError
 from tasks.store.layout import write_file
-from tasks.store.tables.csv_cells import neutral_row
+from tasks.store.tables.csv_cells import csv_writer
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
@@ -170,11 +169,10 @@ def _print(result: "QueryResult", form: QueryFormat) -> None:
         case QueryFormat.JSON:
             console.answer_json(_records(result))
         case QueryFormat.CSV:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(neutral_row(result.columns))
-            writer.writerows(
-                neutral_row([_csv_cell(value) for value in row]) for row in result.rows
-            )
+            write_row = csv_writer(sys.stdout)
+            write_row(result.columns)
+            for row in result.rows:
+                write_row([_csv_cell(value) for value in row])
         case _:
             numeric = [
                 name

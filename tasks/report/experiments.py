@@ -5,7 +5,6 @@ different cases, so the plain means of the rows beside it, ``raw_mean_reward`` a
 under ``raw_metric.`` or ``raw_metrics``, do not compare.
 """
 
-import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from convergence_core.ports import Store
 from convergence_core.records import Case, Json
 from tasks.report import phrases
 from tasks.report.evidence import rows_of
-from tasks.store.tables.csv_cells import neutral_row
+from tasks.store.tables.csv_cells import csv_writer
 
 CELLS_AT_ONCE = 20_000
 """Evaluations held in memory while files are written."""
@@ -238,11 +237,11 @@ class _Writer:
     """Writes lines of CSV: truth values as JSON has them, no text that a spreadsheet would run."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._writer = csv.writer(stream, lineterminator="\n")
+        self._write_row = csv_writer(stream)
 
     def write(self, values: Sequence[object]) -> None:
         plain = [str(value).lower() if isinstance(value, bool) else value for value in values]
-        self._writer.writerow(neutral_row(plain))
+        self._write_row(plain)
 
 
 def _parsed(text: str | None) -> Json:

@@ -206,8 +206,9 @@ def test_parameter_never_becomes_sql(store: Path, cli: Runner):
 
 
 def test_csv_on_the_terminal_runs_in_no_spreadsheet(store: Path, cli: Runner):
-    sql = "select '=1+1' as text, -1.5 as number"
-    assert cli("query", sql, "--format", "csv").out == "text,number\n'=1+1,-1.5\n"
+    sql = "select '=1+1' as text, -1.5 as number, 'a' || chr(13) || '=1' as lines"
+    told = cli("query", sql, "--format", "csv").out
+    assert told == 'text,number,lines\n\'=1+1,-1.5,"a\r=1"\n'
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])

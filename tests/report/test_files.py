@@ -239,6 +239,7 @@ def test_texts_of_cells_run_in_no_spreadsheet_and_numbers_stay_numbers(tmp_path,
     store.save_run(run_record())
     tables = generation_tables()
     params = {"=cmd()": "@SUM(1+1)*cmd|' /C calc'!A0", "t": -1.5, "text": " \t-1+1|cmd"}
+    params["lines"] = "a\r=1+1"  # a reader ends a line there, unless the cell is quoted
     candidates = [{**row, "params_json": json.dumps(params)} for row in tables["candidates"]]
     evaluations = [{**row, "case_id": "+case"} for row in tables["evaluations"]]
     store.publish(RUN, 0, {**tables, "candidates": candidates, "evaluations": evaluations})
@@ -249,6 +250,7 @@ def test_texts_of_cells_run_in_no_spreadsheet_and_numbers_stay_numbers(tmp_path,
         row = dict(zip(lines[0], lines[1], strict=True))
         assert row["'=cmd()"] == "'@SUM(1+1)*cmd|' /C calc'!A0", name
         assert row["text"] == "' \t-1+1|cmd"
+        assert row["lines"] == "a\r=1+1"
         assert row["t"] == "-1.5"
         assert row.get("test_case_id") in {None, "'+case"}
 

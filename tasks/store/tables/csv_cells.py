@@ -2,11 +2,15 @@
 
 Spreadsheets run cells that begin with an operator, also when they are quoted in the file (OWASP, *CSV
 Injection*). Such a text gets an apostrophe in front; numbers are no texts and stay as they are.
+
+A carriage return ends a line for readers, and Python's writer quotes it only where its own lines
+end so (before 3.13): unquoted, the text behind it begins a cell of its own.
 """
 
+import csv
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TextIO
 
 # Blanks before the operator are skipped by some programs, and full-width operators count.
 _BLANK: Final = r"\x01-\x20\x7f-\xa0" + "\u1680\u2000-\u200f\u2028-\u202f\u205f-\u2064\u3000\ufeff"
@@ -23,6 +27,19 @@ def neutral(value: object) -> object:
     return value
 
 
-def neutral_row(row: Sequence[object]) -> list[object]:
-    """Return a line's values, each as ``neutral`` has it."""
-    return [neutral(value) for value in row]
+def csv_writer(stream: TextIO) -> Callable[[Sequence[object]], object]:
+    """Return what writes a line of CSV to a stream, each cell as ``neutral`` has it."""
+    writer = csv.writer(_Lines(stream), lineterminator=_Lines.END)
+    return lambda row: writer.writerow([neutral(value) for value in row])
+
+
+class _Lines:
+    """Ends lines by a line feed that were written with a carriage return as well."""
+
+    END: Final = "\r\n"
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> int:
+        return self._stream.write(line.removesuffix(self.END) + "\n")
