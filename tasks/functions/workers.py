@@ -69,7 +69,7 @@ def failure_of(error: BaseException, *, skip_frames: int = 1) -> WorkerFailure:
 def _message(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001 - a user's exception may fail to describe itself
+    except BaseException:  # noqa: BLE001 - a user's exception may fail, or exit, describing itself
         return type(error).__name__
 
 
@@ -100,7 +100,7 @@ def _converted(
 ) -> WorkOutcome:
     try:
         return WorkOutcome(convert(value), None, latency_ms)
-    except Exception as error:  # noqa: BLE001 - methods of the user's result may raise anything
+    except BaseException as error:  # noqa: BLE001 - methods of the user's result may raise anything
         kind = getattr(error, "error_type", None) or type(error).__name__
         return WorkOutcome(None, WorkerFailure(kind, _message(error)), latency_ms)
 

@@ -131,14 +131,21 @@ class UserEvaluator:
 
 
 def _plain(value: object) -> object:
-    """Return numbers and dictionaries of numbers without numpy; NaN is judged by the caller."""
-    if isinstance(value, (float, int)) or value is None:
+    """Return numbers and dictionaries of numbers without numpy; NaN is judged by the caller.
+
+    A number of a type of the user's becomes a plain one here, where its methods may do what they will.
+    """
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, (float, int)):
+        return float(value) if isinstance(value, float) else int(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     tolist = getattr(value, "tolist", None)  # numpy's scalars and 0-d arrays
     if callable(tolist):
-        return tolist()
+        value = tolist()
+        if isinstance(value, (float, int)):
+            return _plain(value)
     try:
         return to_json(value)
     except NotJsonError:

@@ -118,6 +118,9 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "SystemExit at import": (with_file("bot.py", "import sys; sys.exit(0)"), "api.function"),
     "an error that cannot say what it is": (
         with_file("bot.py", "class E(Exception):\n  def __str__(self): raise E\nraise E"), "api.function"),
+    "an error that exits when it is asked what it is": (
+        with_file("bot.py", "class E(BaseException):\n  def __str__(self): raise SystemExit(3)\nraise E"),
+        "api.function"),
     "a module that answers no name": (
         with_file("bot.py", "def __getattr__(name): raise RuntimeError(name)"), "api.function"),
     "a syntax error": (with_file("bot.py", "def answer(:"), "api.function"),

@@ -336,6 +336,22 @@ def test_what_is_no_finite_number_is_the_evaluators_fault(returned, error_type):
     assert "`quality`" in str(caught.value)
 
 
+class Hostile(float):
+    """A number that raises when it is used, with what ends a thread or a loop."""
+
+    def __float__(self):
+        raise SystemExit(3)
+
+    __abs__ = __repr__ = __float__
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_number_that_exits_when_it_is_read_is_the_evaluators_fault(wrapped):
+    with pytest.raises(EvaluatorFault) as caught:
+        value_from(lambda result, expected: {"score": Hostile()} if wrapped else Hostile())
+    assert caught.value.error_type == "SystemExit"
+
+
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_an_exception_is_the_evaluators_fault_with_its_traceback(error):
     def raises(result, expected):

@@ -50,6 +50,17 @@ def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
         ask_function(raises)
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_result_that_raises_when_it_is_read_ends_its_cell_only(error):
+    class Hostile(dict):
+        def items(self):
+            raise error("why")
+
+    with pytest.raises(CandidateFault) as caught:
+        ask_function(lambda case_input, params: Hostile(a=1))
+    assert caught.value.error_type == error.__name__
+
+
 def test_a_call_that_takes_too_long_is_the_candidates_fault():
     ended = threading.Event()
 
