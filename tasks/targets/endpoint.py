@@ -1,7 +1,8 @@
 """HTTP endpoints as targets: requests from templates, results from fields of answers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import httpx
 
@@ -141,7 +142,9 @@ class HttpTarget:
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
         fields = self._api.response
         try:
-            body = _body_of(response, is_text_allowed=not fields.result_required)
+            body = _body_of(
+                response, is_text_allowed=not fields.result_required, check_bill=self._billed
+            )
         except CandidateFault as fault:
             fault.billed = self._billed(None)
             raise
@@ -197,16 +200,24 @@ def chosen_model(api: ApiConfig, params: Params) -> str:
     return model
 
 
-def _body_of(response: httpx.Response, *, is_text_allowed: bool) -> Json:
+def _body_of(
+    response: httpx.Response, *, is_text_allowed: bool, check_bill: Callable[[Any], object]
+) -> Json:
     """Return the JSON of an answer; a plain text is one where no field of JSON is asked for.
+
+    Args:
+        response: read to its end.
+        is_text_allowed: whether a plain text is an answer.
+        check_bill: raises the fault of a bill that nobody can mean, before other numbers are looked at.
 
     Raises:
         CandidateFault: a number in it is not finite.
-        InfrastructureFault: it is neither, e.g. cut off, or the text of a proxy.
+        InfrastructureFault: it is neither, e.g. cut off, or the text of a proxy; or its bill is none.
     """
     is_plain = response.headers.get("content-type", "").startswith("text/plain")
     try:
         body = _json_of(response)
+        check_bill(body)
         # A plain text may happen to be a number or a word of JSON, and stays a text.
         return to_json(body if isinstance(body, (dict, list)) or not is_plain else response.text)
     except NotJsonError as error:  # NaN, which is no JSON
@@ -244,12 +255,12 @@ def _number(body: Json, path: str | None) -> float | None:
     value = _found(body, path)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if value > MOST_BILLED:
+    if not value <= MOST_BILLED:  # so written for NaN
         raise InfrastructureFault(
-            f"the answer says in `{path}` that it cost {shown(value)}, more than "
-            f"{MOST_BILLED:g}. Check what the endpoint sends there.",
+            f"the answer has {shown(value)} in `{path}`, not a number up to {MOST_BILLED:g}. Check "
+            "what the endpoint sends there.",
             error_type="bad_bill",
             retryable=False,
             may_be_billed=True,
         )
-    return float(value) if value >= 0 else None  # not NaN either
+    return float(value) if value >= 0 else None
