@@ -3,13 +3,20 @@
 import tempfile
 from pathlib import Path
 
+import httpx
+
 from convergence_core.config import Configuration
+from convergence_core.config.api_rules import shown_url
+from convergence_core.config.evaluation_rules import llms_of
+from convergence_core.config.secrecy import dotted
 from convergence_core.errors import ConfigurationError, Problem, StoreError
 from tasks.store.layout import check_format, store_root
 
 
 def check_destinations(configuration: Configuration, base_dir: Path) -> None:
-    """Check that store and result files can be written; nothing is left behind.
+    """Check that store and result files can be written, and that clients take each address.
+
+    Nothing is left behind, and nothing is called.
 
     Args:
         configuration: of the run.
@@ -17,7 +24,7 @@ def check_destinations(configuration: Configuration, base_dir: Path) -> None:
 
     Raises:
         ConfigurationError: a folder of ``storage`` or ``output`` is none, holds something else, or
-            cannot be written to.
+            cannot be written to; or no name of a host has the characters of an address.
     """
     output, storage = configuration.output, configuration.storage
     store_key = "storage.path" if storage.remote is None else "storage.local"
@@ -43,8 +50,30 @@ def check_destinations(configuration: Configuration, base_dir: Path) -> None:
         problems += _store_problems(store, store_key)
     if file is not None and export_key not in wrong:
         problems += _file_problems(file, export_key)
+    problems += _address_problems(configuration)
     if problems:
         raise ConfigurationError(problems)
+
+
+def _address_problems(configuration: Configuration) -> list[Problem]:
+    """Return the addresses that a run may call and that no client takes."""
+    api = configuration.api
+    key_to_url = {"api.endpoint": api.endpoint}
+    key_to_url |= {f"api.models.{name}.endpoint": m.endpoint for name, m in api.models.items()}
+    key_to_url |= {
+        dotted((*path, "endpoint")): llm.endpoint for path, llm in llms_of(configuration)
+    }
+    problems: list[Problem] = []
+    for key, url in key_to_url.items():
+        try:
+            httpx.URL(url or "")
+        except httpx.InvalidURL as error:
+            rule, fix = "must be a URL that can be called", "Write the host as its provider does."
+            why = str(error).rstrip(".")
+            problems.append(
+                Problem(key=key, rule=rule, value=shown_url(url or ""), fix=f"{why}. {fix}")
+            )
+    return problems
 
 
 def _file_problems(file: Path, key: str) -> list[Problem]:

@@ -189,6 +189,14 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "an export onto a folder": (
         with_config(SAVE, SAVE + ", export_best_config: {enabled: true, output_path: .}"),
         "output.export_best_config.output_path"),
+    "a host that no name can be": (
+        with_config('function: "bot.py:answer", workers: threads', "endpoint: 'https://\u2603..example/'"),
+        "api.endpoint"),
+    "a judge's host that no name can be": (
+        with_config("{q: {type: exact_match, weight: 1}}",
+                    "{q: {type: llm_judge, rubric: r, weight: 1, "
+                    "llm: {model: m, endpoint: 'https://\u2603.example/v1'}}}"),
+        "evaluation.metrics.q.llm.endpoint"),
     "a journal whose variable is not set": (
         with_config(STORE, 'storage: {journal: "${CONVERGENCE_TEST_UNSET}"}'), "storage.journal"),
     "a journal whose variable holds something else": (

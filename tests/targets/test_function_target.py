@@ -52,7 +52,7 @@ def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
 def test_a_result_that_raises_when_it_is_read_ends_its_cell_only(error):
-    class Hostile(dict):
+    class Hostile(dict[str, int]):
         def items(self):
             raise error("why")
 
