@@ -80,7 +80,11 @@ def _file_problems(file: Path, key: str) -> list[Problem]:
     """Return what keeps a file in a folder that can be written to from being written."""
     rule, fix = "must name a file that can be written", "Name another file."
     try:
-        why = "a folder" if file.is_dir() else None
+        why = None
+        if file.exists() and not file.is_file():
+            why = (
+                "a folder" if file.is_dir() else "no regular file, and it would be replaced by one"
+            )
     except OSError as error:  # a name that is too long
         why = error.strerror or str(error)
     return [] if why is None else [Problem(key=key, rule=rule, value=f"{file}: {why}", fix=fix)]

@@ -106,6 +106,11 @@ def occupied(name: str, content: str = "mine") -> Callable[[Path], None]:
     return bend
 
 
+def onto_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with_config(SAVE, f"{SAVE}, export_best_config: {{enabled: true, output_path: pipe}}")(folder)
+
+
 STORE, SAVE = "storage: {path: ./store, keep_text: true}", "save_path: ./results"
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n"
@@ -197,6 +202,7 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
                     "{q: {type: llm_judge, rubric: r, weight: 1, "
                     "llm: {model: m, endpoint: 'https://\u2603.example/v1'}}}"),
         "evaluation.metrics.q.llm.endpoint"),
+    "an export onto a pipe": (onto_a_pipe, "output.export_best_config.output_path"),
     "a journal whose variable is not set": (
         with_config(STORE, 'storage: {journal: "${CONVERGENCE_TEST_UNSET}"}'), "storage.journal"),
     "a journal whose variable holds something else": (

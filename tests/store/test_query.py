@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 from decimal import Decimal
 
@@ -388,6 +389,14 @@ def test_texts_of_an_exported_cell_run_in_no_spreadsheet(store, tmp_path):
     assert {tuple(row[1:]) for row in rows} == {("-1.5", "-2", "'=b", "['=x']", "", "-3.50", "1")}
     assert [neutral(text) for text in [*risky, *harmless]] == [row[0] for row in rows]
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_an_export_replaces_no_pipe_and_no_device(store, tmp_path, form):
+    os.mkfifo(tmp_path / "out")
+    with pytest.raises(StoreWriteError, match="no regular file"):
+        store.export("SELECT 1 AS n", tmp_path / "out", form)
+    assert (tmp_path / "out").is_fifo()
 
 
 def test_exports_are_read_back(store, tmp_path):
