@@ -1,4 +1,4 @@
-"""Fragments of secrets in texts: runs of their characters, in any spelling.
+r"""Fragments of secrets in texts: runs of their characters, in any spelling.
 
 A piece of a secret is written where somebody cut a text, or wrapped it, or shows only the ends of
 a key. Eight characters in a row are taken for a piece: fewer are found in other texts by chance.
@@ -8,8 +8,13 @@ where each byte is written ``%61``. Runs of fewer than four different characters
 
 Texts are looked through once, whatever the number of secrets: a short one by its windows of six
 characters, a long one by eight characters at a time as one number of 64 bits.
+
+Servers choose which characters they escape (``\u002B``, ``&#43;``, ``%252B``): each escape in a token
+would end its runs. So a text with such is looked through once more as it reads without, see ``Escapes``.
 """
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -143,6 +148,72 @@ def _runs(begins: "np.ndarray", least: int) -> Iterator[tuple[int, int]]:
     ends = begins[np.concatenate([breaks, [begins.size - 1]])] + LEAST_RUN
     is_long = ends - firsts >= least
     yield from zip(firsts[is_long].tolist(), ends[is_long].tolist(), strict=True)
+
+
+_NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_NUMBER: Final = 7
+"""Group of the pattern below that holds a character's number in tens."""
+
+
+class Escapes:
+    r"""Escapes of the characters that are no letters and digits, in folded texts.
+
+    As JSON and Python (``\u002b``, ``\x2b``), HTML (``&#43;``, ``&#x2b;``, ``&amp;``), URLs (``%2B``)
+    and shells (``\+``) write them, up to four times over. Letters and digits nobody escapes.
+
+    Args:
+        characters: to look for; others need no look.
+    """
+
+    def __init__(self, characters: Iterable[str]) -> None:
+        found = sorted(
+            c for c in {*characters} if c.isascii() and c.isprintable() and not c.isalnum()
+        )
+        named = {_NAMED[c]: c for c in found if c in _NAMED}
+        self._written = {c: c for c in found} | {f"{ord(c):02x}": c for c in found}
+        self._written |= {f"#{ord(c)}": c for c in found} | named
+        codes, numbers, words, signs = (
+            "|".join(map(re.escape, of)) or "(?!)"
+            for of in (
+                [f"{ord(c):02x}" for c in found],
+                [str(ord(c)) for c in found],
+                named,
+                found,
+            )
+        )
+        # Repetitions are bounded: texts of nothing but backslashes would take hours.
+        self._pattern = re.compile(
+            rf"(?<!\\)\\{{1,8}}(?:u00({codes})|x({codes})|({signs}))|%(?:25){{0,3}}({codes})"
+            rf"|&(?:amp;){{0,3}}(?:#x0{{0,4}}({codes})|({words})|#0{{0,4}}({numbers}));"
+        )
+
+    def undone(self, text: str) -> "Unescaped | None":
+        """Return a folded text as it reads without these escapes; ``None``: it has none."""
+        parts: list[str] = []
+        plain, raw, n = [0], [0], 0
+        for match in self._pattern.finditer(text):
+            before, kind = text[raw[-1] : match.start()], match.lastindex or 0
+            parts += [before, self._written["#" * (kind == _NUMBER) + match[kind]]]
+            n += len(before) + len(parts[-1])
+            plain.append(n)
+            raw.append(match.end())
+        return Unescaped("".join([*parts, text[raw[-1] :]]), plain, raw) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unescaped:
+    """A text as it reads without its escapes, and where its characters stood."""
+
+    text: str
+    _plain: list[int]
+    """Positions behind an escape in ``text``, and 0."""
+    _raw: list[int]
+    """The same in the text that it was made of."""
+
+    def raw(self, position: int) -> int:
+        """Return where a position of ``text`` lies in the text that it was made of."""
+        i = bisect_right(self._plain, position) - 1
+        return self._raw[i] + position - self._plain[i]
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -28,6 +28,7 @@ from tasks.secrets.fragments import (
     LEAST_HEX,
     LEAST_PERCENT,
     LEAST_RUN,
+    Escapes,
     Fragments,
     folded,
     merged,
@@ -43,6 +44,7 @@ LEAST_TORN = 12
 """Shorter values are replaced as a whole only: pieces of them are words of other texts."""
 _MAX_NESTED = 2
 """How many times over a text may be escaped, e.g. JSON within JSON."""
+_OF_BASE64 = "+/="
 _MIN_PART_LENGTH = 10
 """Shorter parts of a Base64 text say too little: others hold them by chance."""
 
@@ -190,9 +192,9 @@ class Redactor(_Closed):
         if not self._forms or len(text) < MIN_SECRET_LENGTH:
             return text
         lower = folded(text)
-        spans = self._fragments.spans(lower)
-        if any(form in lower for form in self._forms):
-            spans += [match.span() for match in self._exact.finditer(lower)]
+        spans = self._spans(lower)
+        if (plain := self._escapes.undone(lower)) is not None:
+            spans += [(plain.raw(begin), plain.raw(end)) for begin, end in self._spans(plain.text)]
         if not spans:
             return text
         kept, here = [], 0
@@ -200,6 +202,19 @@ class Redactor(_Closed):
             kept += [text[here:begin], MASK]
             here = end
         return "".join([*kept, text[here:]])
+
+    def _spans(self, lower: str) -> list[tuple[int, int]]:
+        """Return where a folded text holds values or pieces of them as it is written."""
+        spans = self._fragments.spans(lower)
+        if any(form in lower for form in self._forms):
+            spans += [match.span() for match in self._exact.finditer(lower)]
+        return spans
+
+    @cached_property
+    def _escapes(self) -> Escapes:
+        return Escapes(
+            {*_OF_BASE64, *(character for value in self._values for character in value)}
+        )
 
     @cached_property
     def _forms(self) -> list[str]:

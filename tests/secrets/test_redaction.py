@@ -191,6 +191,35 @@ def test_encoded_pieces_are_replaced(redact, before, n):
             assert MASK in redact(f"got {encoded} there"), (piece, encoded)
 
 
+def escaped(form: str, text: str) -> str:
+    """Return a text of which each character that is no letter or digit is escaped."""
+    return "".join(c if c.isalnum() else form.format(ord(c), c) for c in text)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["\\u{0:04x}", "\\u{0:04X}", "\\\\u{0:04x}", "\\x{0:02x}", "&#{0};", "&#x{0:X};", "&amp;#{0:03};",
+     "%{0:02X}", "%25{0:02x}", "%2525{0:02X}", "\\{1}", "\\\\{1}"],
+)  # fmt: skip
+@pytest.mark.parametrize("beside", ["", "~", "_|~ ;" * 60])
+@pytest.mark.parametrize("secret", ["N/M9dyanD+w6zyBe", "k(3&8<a>Z'4\\9\"b%7=x;1#5", "a+b/a=b"])
+def test_a_secret_is_found_however_its_signs_are_escaped(secret, form, beside):
+    text = f"{beside}{escaped(form, secret)}{beside}"
+    assert Redactor(values=[secret])(text) == f"{beside}{MASK}{beside}"
+
+
+@pytest.mark.parametrize("piece", ["\\", "&amp;", "%25", "%252b", "\\u002b", "&#43;", "\\/"])
+def test_long_texts_of_escapes_take_no_more_than_a_moment(piece):
+    Redactor(values=["N/M9dyanD+w6zyBe&"])(piece * 100_000 + "%")
+
+
+@pytest.mark.parametrize(
+    "text", ["a%2Bb &amp; c &#43; \\u002B \\/", '{"a": "b\\\\n"}', "100 %25", "&#x2b", "\\" * 40]
+)
+def test_escapes_that_hide_no_secret_stay(redact, text):
+    assert redact(text) == text
+
+
 def test_a_long_text_is_searched_as_a_short_one(redact):
     rng = random.Random(3)
     other = "".join(rng.choice(string.ascii_letters + "é日 \n") for _ in range(70_000))
