@@ -95,6 +95,7 @@ class EndpointLimiter:
         self._last_missed = ""
         self._reported_until_s = -math.inf
         """When the wait ends that was reported last."""
+        self._first_throttled_s = math.inf
 
     @property
     def limit(self) -> int:
@@ -186,6 +187,8 @@ class EndpointLimiter:
                 self._pacer.answered()
             elif meaning in ("throttled", "overloaded"):
                 self._slow_down(n_in_flight, fault, now_s)
+                if meaning == "throttled":
+                    self._check_throttling(fault, now_s)
             else:
                 self._aimd.ended()
             self._update_breaker(meaning, fault, now_s)
@@ -274,6 +277,16 @@ class EndpointLimiter:
             after_s = breaker.wait_s(now_s, 0)
             self._report(
                 f"{breaker.n_failed} calls in a row failed, trying one in {after_s:.0f} s: {fault}"
+            )
+
+    def _check_throttling(self, fault: EvaluationFault | None, now_s: float) -> None:
+        """Give up an endpoint that has long said nothing but that it is too much."""
+        self._first_throttled_s = min(self._first_throttled_s, now_s)
+        lasted_s = now_s - self._first_throttled_s
+        if not self.has_answered and lasted_s > LONGEST_PAUSE_S:
+            self._give_up(
+                f"{self._endpoint} has said for {lasted_s:.0f} s that it is too much, and dealt with no "
+                f"call. Look at the account's limits with the provider. The last answer: {fault}"
             )
 
     def _slow_down(self, n_in_flight: int, fault: EvaluationFault | None, now_s: float) -> None:

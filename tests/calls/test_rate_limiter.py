@@ -177,6 +177,7 @@ def test_failures_of_the_endpoint_open_its_breaker_and_halve_nothing(kind):
 @pytest.mark.parametrize("kind", ["http_429", "http_408", "http_409", "http_425"])
 def test_answers_of_a_living_endpoint_open_no_breaker(kind):
     limiter = limiter_of(8)
+    ends(limiter, None)
     for n in range(40):
         ends(limiter, throttled(0.001, kind), now_s=float(100 * n))
     assert limiter.enter(5000.0) is None
@@ -267,6 +268,24 @@ def test_spent_credit_ends_it_though_it_has_answered():
     limiter = limiter_of(8)
     ends(limiter, None, *[refused("http_429")] * 3)
     assert "resume" in down_text(limiter)
+
+
+def test_an_endpoint_that_says_nothing_but_that_it_is_too_much_is_given_up_after_ten_minutes():
+    limiter = limiter_of()
+    for now_s in range(0, 641, 40):
+        ends(limiter, throttled(), now_s=now_s)  # each enters: until 600 s it is not given up
+    text = down_text(limiter, 680.0)
+    for words in ("for 640 s that it is too much", "dealt with no call"):
+        assert words in text
+
+
+def test_a_rate_limit_after_an_answer_ends_nothing_however_long_it_lasts():
+    limiter = limiter_of()
+    ends(limiter, throttled())
+    ends(limiter, None, now_s=40)
+    for now_s in range(80, 3600, 40):
+        ends(limiter, throttled(), now_s=now_s)
+    assert limiter.enter(3600.0) is None
 
 
 def test_an_endpoint_that_never_answers_is_given_up_after_its_probes():
