@@ -74,7 +74,7 @@ class Log:
         if not np.all((self.propensities > 0.0) & (self.propensities <= 1.0)):
             raise ValueError(
                 "each propensity must lie in (0, 1]; a request whose propensity is unknown says "
-                "nothing about another policy. Leave it out."
+                "nothing about another policy: leave it out"
             )
         if np.any(self.actions < 0):
             raise ValueError("actions must be numbers from 0")
