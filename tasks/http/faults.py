@@ -1,9 +1,9 @@
 """Faults of HTTP exchanges: causes in words, whose fault each is, and whether it may be billed.
 
 Rate limits, network and server errors are the infrastructure's and may heal; a refused key, spent
-credit and an address that leads elsewhere are the infrastructure's and do not; any other 4xx is
-what the candidate's parameters caused. A request that was sent and whose end was not seen may have
-cost money.
+credit, a proxy that refuses and an address that leads elsewhere are the infrastructure's and do not;
+any other 4xx is what the candidate's parameters caused. A request that was sent and whose end was
+not seen may have cost money.
 """
 
 import re
@@ -15,7 +15,11 @@ import httpx
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from tasks.http.retries import rate_of
 
-_RETRYABLE = frozenset({408, 409, 425, 429})
+_RETRYABLE = frozenset({408, 409, 421, 424, 425, 429, 444, 460, 499})
+"""Also of a connection to the wrong server (421), of what the server itself depends on (424), and of
+proxies whose caller or server went away (nginx's 444 and 499, AWS's 460)."""
+_UNREAD = frozenset({407, 426, 464, 495, 496, 497})
+"""Of a proxy, of HTTP's version or of TLS (nginx's 495 to 497): no server read the request."""
 _MAYBE_BILLED = frozenset({502, 504, 520, 522, 524})
 """A gateway gave up on the server behind it, which may have done the work."""
 _SPENT_CODES = ("insufficient_quota", "billing_not_active", "billing_hard_limit_reached")
@@ -63,6 +67,12 @@ def status_fault(
         text += (
             f": the account{whose} is out of credit. Add some, or raise its limit, with the "
             "provider."
+        )
+    elif status in _UNREAD:
+        retryable = False
+        text += (
+            ": refused before the request was read. Check the proxy, and the scheme and port of the "
+            "address."
         )
     elif status < 400:
         location = headers.get("location")
@@ -122,7 +132,7 @@ _LONGEST: Final = 2_000
 _MARKUP = re.compile(r"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
 # As written by Envoy, nginx, HAProxy, Varnish, Traefik, Kubernetes' ingress, Cloudflare, AWS and ngrok.
 _PROXY_TEXT = re.compile(
-    r"""^\W*(?:http/[\d.]+\s+|error[\s:]+|status[\s:]+)?(?:[45]\d\d\W+)?(?:the\s)?(?:
+    r"""^\W*(?:http/[\d.]+\s+|http\serror\s+|nginx:\s+|error[\s:]+|status[\s:]+)?(?:[45]\d\d\W+)?(?:the\s)?(?:
       upstream\s(?:connect\serror|request\stimeout|timed\sout|prematurely\sclosed|unavailable|error)
     | no\shealthy\supstream | no\s(?:cluster|route)\smatche[sd] | no\s(?:available\s)?(?:server|backend)s?\b
     | (?:stream|request|response|gateway|backend|connection)\stime(?:d\s?)?[-\s]?out
@@ -134,6 +144,7 @@ _PROXY_TEXT = re.compile(
     | connect(?:ion)?\s(?:refused|reset|error|failure|failed|closed|aborted|terminated)
     | error\scode:\s\d{3,4}\s*$ | backend\sfetch\sfailed | guru\smeditation | dns\s(?:cache|resolution)
     | client\ssent\san[ ]http\srequest\sto\san[ ]https\sserver | endpoint\srequest\stimed\sout
+    | dial\s(?:tcp|udp|unix)\b.*: | context\s(?:deadline\sexceeded|cancel(?:ed|led))\W*$ | unexpected\seof\W*$
     | err_ngrok_\d+ | tunnel\s\S+\snot\sfound | application\s(?:error\b(?!\s[a-z])|failed\sto\srespond)
     | (?:upstream|origin)\sserver\b | econn(?:refused|reset) | socket\shang\sup
     | (?:request\s)?forbidden\s*$ | unauthorized\s*$ | not\sfound\s*$ | (?:site|page)\s(?:is\s)?under\smaintenance

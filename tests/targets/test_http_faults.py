@@ -23,7 +23,9 @@ from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, ask, fault_of, made_target
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize(
+    "status", [408, 409, 421, 424, 425, 429, 444, 460, 499, 500, 502, 503, 504]
+)
 def test_rate_limits_and_server_errors_may_heal(status):
     fault = fault_of(Answer({}, status, {"retry-after": "3"}))
     assert isinstance(fault, InfrastructureFault)
@@ -33,6 +35,13 @@ def test_rate_limits_and_server_errors_may_heal(status):
         f"http_{status}",
     )
     assert fault.rate == RateInfo(retry_after_s=3.0)
+
+
+@pytest.mark.parametrize("status", [407, 426, 464, 495, 496, 497])
+def test_what_is_refused_before_it_is_read_is_nobodys_low_reward_and_does_not_heal(status):
+    fault = fault_of(Answer({}, status))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.retryable, fault.error_type) == (False, f"http_{status}")
 
 
 def test_limits_that_a_refusal_names_are_in_its_fault():
