@@ -429,11 +429,10 @@ class Calls:
         missed = limiter.candidates_missed
         if not missed:
             return
-        waits = [lane.postpone(limiter, missed) for lane in self._lanes.values()]
-        in_flight = any(
-            call.limiter is limiter and call.candidate_id not in missed for call in self._in_flight
-        )
-        if limiter.give_up_address(others_wait=any(waits) or in_flight):
+        in_flight = {call.candidate_id for call in self._in_flight if call.limiter is limiter}
+        known = missed | in_flight
+        waits = [lane.postpone(limiter, known) for lane in self._lanes.values()]
+        if limiter.give_up_address(others_wait=any(waits) or known > missed):
             self._enter(limiter)  # which ends whatever waits for its calls
 
     def _stored(self, fault: EvaluationFault) -> Json:

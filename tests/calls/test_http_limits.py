@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from convergence_core.errors import (
     EndpointDownError,
     InfrastructureFault,
 )
-from convergence_core.records import RateInfo, Trial
+from convergence_core.records import Cell, RateInfo, Trial
 from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.http.retries import Backoff
 from tasks.http.stopwatch import within_limits
@@ -297,6 +298,23 @@ def test_an_address_that_is_wrong_for_every_candidate_ends_the_run_early(status:
     for words in ("dealt with none of", "different candidates", "`api.endpoint`"):
         assert words in told
     assert caught.value.exit_code == 1
+
+
+def test_while_an_address_finds_nothing_no_candidate_is_asked_again_before_others():
+    """All cells are queued at once, those of one candidate behind those of another."""
+    n_candidates, n_cases, workers = 12, 20, 4
+    cells = tuple(
+        Cell(candidate_id=f"candidate {i // n_cases}", case_id=f"c{i}")
+        for i in range(n_candidates * n_cases)
+    )
+    with (
+        LoopbackServer(lambda _: Answer({}, 404)) as server,
+        http_session(server, workers=workers, n_cases=len(cells), max_retries=3) as s,
+        pytest.raises(EndpointDownError, match="for 10 different candidates"),
+    ):
+        s.evaluate(replace(assignment({"k": 1}, []), cells=cells), 0)
+    # The first ones of one candidate, then one of each other, and those under way at the end.
+    assert len(server.requests) <= 10 + 2 * (workers - 1)
 
 
 def test_candidates_whose_model_is_unknown_are_at_fault_themselves_whoever_is_asked_first():
