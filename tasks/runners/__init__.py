@@ -2,7 +2,7 @@
 
 Prefect's task runs stay in the process of the flow, one thread each; what travels is a *work item*:
 a candidate, its cells, and a part of the budget. So a worker needs no Prefect, and outlives the
-subflow of a generation. See docs/decisions/019-orders-travel.md.
+subflow of a generation. See docs/decisions/019-work-items.md.
 """
 
 from tasks.runners.base import Runner, check_runner, make_runner, n_workers_of

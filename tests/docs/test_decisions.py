@@ -19,7 +19,10 @@ def test_every_decision_is_listed_under_its_own_title():
     pages = sorted(path.name for path in FOLDER.glob("0*.md"))
     assert [name for _, _, name in listed] == pages
     for number, title, name in listed:
-        assert (FOLDER / name).read_text().startswith(f"# {number}. {title}\n"), name
+        page = (FOLDER / name).read_text()
+        assert re.match(
+            rf"# {number}\. {re.escape(title)}\n\n\*\*Status\.\*\* (Accepted|Superseded)\b", page
+        ), name
 
 
 @pytest.mark.parametrize(
