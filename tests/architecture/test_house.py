@@ -1,13 +1,10 @@
 """Rules that keep the rooms readable. Numbers of exceptions may only shrink."""
 
 import ast
-import functools
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("convergence", "convergence_core", "deployments", "flows", "tasks")
+from docs.import_graph import PACKAGES, ROOT, circles, floors, imports, modules, rooms, tree
 
 MOST_FILES = 25
 """In one folder, besides ``__init__.py``."""
@@ -47,68 +44,9 @@ EXCEPTIONS = {
 """To come down to 0; five modules may end in -ing, for there it is the field's word."""
 
 
-@functools.cache
-def modules() -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-@functools.cache
-def tree(name: str) -> ast.Module:
-    return ast.parse(modules()[name].read_text(encoding="utf-8"))
-
-
-def of_package(name: str) -> str | None:
-    """Return the module that an imported name is, or lies in; ``None``: not one of ours."""
-    while name and name not in modules():
-        name = name.rpartition(".")[0]
-    return name or None
-
-
-@functools.cache
-def imports() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {name: set() for name in modules()}
-    for name, targets in found.items():
-        for node in ast.walk(tree(name)):
-            named: list[str] = []
-            if isinstance(node, ast.Import):
-                named = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                whole = [f"{node.module}.{alias.name}" for alias in node.names]
-                named = [one if one in modules() else node.module for one in whole]
-            targets |= {of_package(one) or name for one in named}
-        targets.discard(name)
-    return found
-
-
 def is_template(name: str) -> bool:
     """Whether it is an example that ``convergence init`` writes for its user."""
     return name.startswith("convergence.templates.")
-
-
-def circles(graph: dict[str, set[str]]) -> list[tuple[str, ...]]:
-    """Return the sets of nodes that reach each other."""
-
-    @functools.cache
-    def reached(start: str) -> frozenset[str]:
-        seen: set[str] = set()
-        todo = list(graph[start])
-        while todo:
-            node = todo.pop()
-            if node not in seen:
-                seen.add(node)
-                todo.extend(graph.get(node, ()))
-        return frozenset(seen)
-
-    own = {
-        node: frozenset({node} | {n for n in reached(node) if node in reached(n)})
-        for node in graph
-    }
-    return sorted({tuple(sorted(c)) for c in own.values() if len(c) > 1})
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -152,23 +90,9 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_rooms_of_tasks_lie_on_few_floors():
-    rooms: dict[str, set[str]] = defaultdict(set)
-    for name, targets in imports().items():
-        for target in targets:
-            one, other = (".".join(n.split(".")[:2]) for n in (name, target))
-            if one != other and one.startswith("tasks.") and other.startswith("tasks."):
-                rooms[one].add(other)
-                rooms[other] = rooms[other]
-    found = circles(rooms)
+    found = circles(rooms("tasks"))
     assert len(found) <= EXCEPTIONS["room circles"], found
-    if found:
-        return
-
-    @functools.cache
-    def height(room: str) -> int:
-        return 1 + max((height(below) for below in rooms[room]), default=0)
-
-    assert max(map(height, rooms)) <= LONGEST_CHAIN
+    assert len(floors(rooms("tasks"))) <= LONGEST_CHAIN
 
 
 def test_a_public_class_is_defined_once():
