@@ -1,4 +1,4 @@
-"""Write the generated pages: configuration keys and tables.
+"""Write the generated pages: configuration keys, tables, rooms and their picture.
 
     python -m docs.build
 
@@ -8,6 +8,7 @@ A test holds the pages equal to what this script writes.
 from pathlib import Path
 
 from convergence_core.config import reference
+from docs import architecture
 from tasks.store.tables.tables import describe
 from tasks.store.tables.views import describe_views
 
@@ -75,7 +76,12 @@ def tables_page() -> str:
     return TABLES + describe() + "\n" + VIEWS + describe_views()
 
 
-PAGES = {"configuration.md": configuration_page, "tables.md": tables_page}
+PAGES = {
+    "configuration.md": configuration_page,
+    "tables.md": tables_page,
+    "architecture.md": architecture.page,
+    "pictures/architecture.svg": architecture.picture,
+}
 
 
 def main() -> None:

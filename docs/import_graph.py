@@ -58,7 +58,10 @@ def room_of(module: str) -> str:
 def rooms(package: str) -> dict[str, set[str]]:
     """Return room → rooms of the same package that it imports."""
     found: dict[str, set[str]] = {
-        room_of(name): set() for name in modules() if name.startswith(f"{package}.")
+        room_of(name): set()
+        for name in modules()
+        # Files beside the packages, such as a health check of an image, are in no room.
+        if name.startswith(f"{package}.") and room_of(name) in modules()
     }
     for name, targets in imports().items():
         for target in targets:
