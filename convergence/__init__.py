@@ -1,4 +1,4 @@
-"""The Convergence: tune prompts, models and parameters by evidence, night after night.
+"""The Convergence: optimizer of prompts, models and parameters by evidence.
 
 Command line: ``convergence --help``. Python: ``run_optimization`` at night, ``configure_runtime``,
 ``runtime_select`` and ``runtime_update`` for each request, all with a ``_sync`` twin; types for hints

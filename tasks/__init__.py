@@ -1,3 +1,3 @@
-"""What touches the world: targets, metrics, files, Prefect tasks; one effect each."""
+"""Effects of runs: targets, metrics, files, Prefect tasks."""
 
 CONVERGENCE_PACKAGE = "convergence-optimizer"

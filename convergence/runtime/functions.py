@@ -16,18 +16,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from pydantic import ValidationError
+
+from convergence.compat.runtime_settings import translated
 from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage
-from convergence.runtime.settings import (
-    RewardMetric,
-    RuntimeArm,
-    RuntimeConfig,
-    checked_settings,
-)
-from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.operations import performed
 from tasks.serving.propose_arms import means_of, proposed_arms, rng_of
 from tasks.serving.rewards import Reward
+from tasks.serving.settings import RewardMetric, RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -94,6 +92,44 @@ def _twins(
     return awaited, blocking
 
 
+def _checked_settings(
+    system: str, config: RuntimeConfig | Mapping[str, Any] | None
+) -> RuntimeConfig:
+    """Return settings as given, checked.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+    """
+    if isinstance(config, RuntimeConfig):
+        values: dict[str, Any] = config.model_dump()
+    else:
+        values, problems = translated(config or {})
+        if problems:
+            raise ConfigurationError(problems)
+    if values.setdefault("system", system) != system:
+        problem = Problem(
+            key="system",
+            rule="must be the name that is configured",
+            value=str(values["system"]),
+            fix=f"Write `{system}`, or leave it out.",
+        )
+        raise ConfigurationError([problem])
+    try:
+        return RuntimeConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(
+            [
+                Problem(
+                    key=".".join(str(part) for part in found["loc"]),
+                    rule=found["msg"][:1].lower() + found["msg"][1:],
+                    value=repr(found["input"])[:80],
+                    fix=f"Known settings: {', '.join(sorted(RuntimeConfig.model_fields))}.",
+                )
+                for found in error.errors()
+            ]
+        ) from error
+
+
 def _configure_runtime(
     system: str,
     *,
@@ -118,7 +154,7 @@ def _configure_runtime(
         StoreError: the folder cannot be used.
     """
     if storage is not None and not isinstance(storage, str | Path):
-        settings = checked_settings(system, config or {})
+        settings = _checked_settings(system, config or {})
         bandit = CustomStorageBandit(settings, storage)
         with _mutex:
             _custom[system] = bandit
@@ -127,7 +163,7 @@ def _configure_runtime(
     if config is None:
         settings = opened.config(system)
     else:
-        settings = checked_settings(system, config)
+        settings = _checked_settings(system, config)
         opened.configure(settings)
     with _mutex:
         _systems[system] = opened

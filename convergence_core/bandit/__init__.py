@@ -1,4 +1,4 @@
-"""Runtime bandit: posteriors of arms, propensities, drift detection and reward receipts.
+"""Runtime bandit: posteriors, propensities, drift detection, reward receipts.
 
 ``BetaArms``, ``WarmArms`` (with a nightly prior), ``GaussianArms`` and ``LinearArms`` are posteriors;
 ``Policy`` is one version of their exact propensities; ``DriftWatch`` detects that a mean has changed;

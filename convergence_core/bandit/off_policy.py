@@ -1,4 +1,4 @@
-"""Off-policy estimates of what another policy would have earned, from the log of the one that ran.
+"""Off-policy estimates of another policy's rewards, from the log of decisions.
 
 Each logged request has an arm a, a reward r and the propensity p of that arm; the policy in question
 would have chosen a with probability q. With ``w = q / p``:

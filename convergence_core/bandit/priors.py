@@ -1,4 +1,4 @@
-"""Priors of arms from the posterior of a nightly run, at a stated and discounted weight.
+"""Priors of arms from a nightly run's posterior, at a discounted weight.
 
 The run's posterior of a candidate's mean reward has a mean m and a standard deviation sd. As a Beta
 it would weigh as many rewards as

@@ -1,4 +1,4 @@
-"""Allocation of traffic that reaches a verdict soonest, with a floor for every arm.
+"""Allocation of traffic for the soonest verdict, with a floor for every arm.
 
 While leader i has ``n_i`` further requests and arm b ``n_b``, the evidence against b grows by about
 ``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats: d the difference of means beyond the minimum effect, v

@@ -1,4 +1,4 @@
-"""Confidence sequences of a mean from counts alone: exact for 0 and 1, valid for all of [0, 1].
+"""Confidence sequences from counts: exact for 0 and 1, valid for all of [0, 1].
 
 The wealth of betting with every alternative ``q`` at once, weighted uniformly, has a closed form in
 the sum ``s`` of the rewards and their number ``n`` (H. Robbins, "Statistical methods related to the

@@ -1,4 +1,4 @@
-"""Confidence intervals of means of bounded values, for any distribution and number.
+"""Confidence intervals of means of bounded values, for any distribution and n.
 
 Student's t takes values for normal and 0.9 eight times for a proof; here the one thing assumed is
 the range. With values x_1 … x_n in [a, b] and D uniform on the simplex of n + 1 shares, the upper

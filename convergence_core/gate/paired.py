@@ -1,4 +1,4 @@
-"""Paired test of candidate against champion on the same test cases, valid at any look.
+"""Paired test of candidate and champion on the same cases, valid at any look.
 
 Null: the mean difference of rewards, candidate less champion, is at most ``min_effect``. Differences
 d in [-1, 1], of weight w up to 1, are moved to [0, 1] and bet on one by one (``betting``); case

@@ -1,4 +1,4 @@
-"""Bets that one arm is better than another, in traffic whose propensities are known.
+"""Two-sample bets that one arm is better, in traffic of known propensities.
 
 Requests go to arm i with probability ``p`` and to arm b with ``q = 1 - p``, given that they go to
 one of the two. With a stake L >= 0 and any centre, all fixed before the reward is seen,

@@ -1,1 +1,1 @@
-"""Language models as judges: agreement with people, trust, coverage of what they judge."""
+"""Language models as judges: agreement with people, trust, coverage of texts."""

@@ -1,4 +1,4 @@
-"""Fences around text that somebody else wrote, so that a model can tell data from instruction.
+"""Fences around foreign text, so that a model can tell data from instruction.
 
 A fence bears a mark that is a hash of all that it fences: nobody can know it before the text is
 written, and it is made anew if it should occur in it.

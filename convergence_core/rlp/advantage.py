@@ -1,4 +1,4 @@
-"""Advantages of thoughts: scaled and never centred, within the group and over generations.
+"""Advantages of thoughts, within the group and over generations.
 
 Group relative (arXiv 2510.01265, eq. 7): A_i = G/(G-1) (r_i - r-), without a division by the
 group's deviation. The paper has no critic; the generalized advantage estimate (Schulman et al.

@@ -1,4 +1,4 @@
-"""Trials that a thought may have read: those before its generation, and nothing later.
+"""Trials that a thought may have read: those before its generation.
 
 Everything that enters a prompt passes through ``TrialHistory.as_of``, so a thought of generation g
 cannot hold an outcome of g (arXiv 2510.01265, Prop. 3: the thought must not depend on what it is

@@ -1,4 +1,4 @@
-"""Update of RLP after a generation: evidence, weights, advantages, a better policy.
+"""Update of RLP after a generation: evidence, weights, advantages, policy.
 
 The order matters: rewards are taken with the baseline as it was before these outcomes; only then do
 the baseline, the calibration, the experts' weights and the policy move.
@@ -57,7 +57,7 @@ class Episode:
         return cls(state=state, **{n: tuple(value[n]) for n in ("actions", "log_old", "rewards")})
 
 
-_NUMBERS: Final = ("moment", "t_cal", "n_outcomes", "last_gain", "entropy")
+_NUMBERS: Final = ("moment", "t_cal", "n_outcomes", "entropy")
 """Fields of a state that are stored as they are."""
 
 
@@ -82,12 +82,16 @@ class RlpState:
     """Against "no thought tells candidates apart": over thoughts' own average forecasts."""
     gains: tuple[float, ...] = ()
     """Mean gain of each generation with a scored thought, in nats."""
-    last_gain: float = 0.0
     entropy: float = 1.0
     """Mean entropy of the last statistical predictions over the greatest possible."""
     episodes: tuple[Episode, ...] = ()
     """The last thirty, oldest first."""
     history: TrialHistory = field(default_factory=TrialHistory)
+
+    @property
+    def last_gain(self) -> float:
+        """Of the last generation with a scored thought, in nats; 0 before."""
+        return self.gains[-1] if self.gains else 0.0
 
     @classmethod
     def first(cls, strategies: tuple[str, ...]) -> "RlpState":
@@ -194,31 +198,26 @@ def learn(
     gains = {name: [row.gain for row in rows] for name, rows in own.items()}
     rewards = {name: gain.reward_of(found) for name, found in gains.items()}
     e_values = {name: gain.e_value(found) for name, found in gains.items()}
-    resolution_e_values = {
-        name: gain.e_value([row.resolution or 0.0 for row in rows]) for name, rows in own.items()
-    }
+    resolutions = {name: [row.resolution or 0.0 for row in rows] for name, rows in own.items()}
+    resolution_e_values = {name: gain.e_value(found) for name, found in resolutions.items()}
     n_scored = len(state.gains) + bool(rewards)
     moment = advantage.second_moment(state.moment, [*rewards.values()], max(1, n_scored))
     sigma = advantage.sigma_of(moment, normalizes=settings.normalize_rewards)
     rewards |= _unmoved(commitment)
     acted = [t for t in commitment.thoughts if t.thought_id in rewards]
-    episodes = state.episodes
-    if acted:
-        episode = Episode(
-            state=commitment.state,
-            actions=tuple(t.action for t in acted),
-            log_old=tuple(t.log_old for t in acted),
-            rewards=tuple(rewards[t.thought_id] for t in acted),
-        )
-        episodes = (*episodes, episode)[-policies.VALUE_WINDOW :]
+    episode = Episode(
+        state=commitment.state,
+        actions=tuple(t.action for t in acted),
+        log_old=tuple(t.log_old for t in acted),
+        rewards=tuple(rewards[t.thought_id] for t in acted),
+    )
+    episodes = (*state.episodes, *([episode] if acted else []))[-policies.VALUE_WINDOW :]
     value, totals, steps = critic(state.value, episodes, next_features, sigma, settings)
     policy, update = policies.improve(
         state.policy, steps, rng, clip_epsilon=settings.clip_epsilon, kl_target=settings.kl_target
     )
     replay = replay.after(scored.rows, commitment.thoughts)
-    n_outcomes = state.n_outcomes + len(scored.rows)
     every = [value for found in gains.values() for value in found]
-    mean_gain = float(np.mean(every)) if every else None
     after = replace(
         state,
         policy=policy,
@@ -226,15 +225,14 @@ def learn(
         moment=moment,
         mixture=state.mixture.after(scored.likelihoods, decay=settings.ema_decay),
         weights=state.weights.after(_by_action(commitment, e_values)),
-        t_cal=_t_cal(state, n_outcomes, replay),
-        n_outcomes=n_outcomes,
+        t_cal=_t_cal(state, len(scored.rows), replay),
+        n_outcomes=state.n_outcomes + len(scored.rows),
         evidence=state.evidence.after(_mean(e_values)),
         resolution=state.resolution.after(_mean(resolution_e_values)),
-        gains=state.gains if mean_gain is None else (*state.gains, mean_gain),
-        last_gain=state.last_gain if mean_gain is None else mean_gain,
+        gains=(*state.gains, float(np.mean(every))) if every else state.gains,
         episodes=episodes,
     )
-    lesson = RlpUpdate(
+    taught = RlpUpdate(
         rows=scored.rows,
         rewards=rewards,
         advantages={t.thought_id: a for t, a in zip(acted, totals, strict=True)} if acted else {},
@@ -244,7 +242,7 @@ def learn(
         update=update,
         sigma=sigma,
     )
-    return after, lesson, replay
+    return after, taught, replay
 
 
 def _unmoved(commitment: Commitment) -> dict[str, float]:
@@ -258,9 +256,9 @@ def _unmoved(commitment: Commitment) -> dict[str, float]:
     }
 
 
-def _t_cal(state: RlpState, n_outcomes: int, replay: Replay) -> float:
-    """Return the temperature after so many outcomes."""
-    if not calibration_is_due(state.n_outcomes, n_outcomes):
+def _t_cal(state: RlpState, n_new: int, replay: Replay) -> float:
+    """Return the temperature after so many new outcomes."""
+    if not calibration_is_due(state.n_outcomes, state.n_outcomes + n_new):
         return state.t_cal
     forecasts, observed = replay.forecasts()
     return calibrated(forecasts, observed) if observed else state.t_cal

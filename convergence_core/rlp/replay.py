@@ -1,4 +1,4 @@
-"""Replay of predictions and their outcomes: the last ten thousand rows, oldest out first.
+"""Replay of predictions and outcomes: the last 10,000 rows, oldest out first.
 
 The rows are a projection of the committed thoughts and predictions that the store keeps, so a
 resumed run reads them back and nothing is written twice.

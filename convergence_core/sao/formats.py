@@ -1,4 +1,4 @@
-"""Preferences as rows that trainers read, with the evidence of each row beside them; and back.
+"""Formats of preference rows for trainers, with the evidence of each beside it.
 
 ``trl``: conversational rows of TRL, which ``DPOTrainer``, ``RewardTrainer`` and the experimental
 ``CPOTrainer`` (SimPO) take as they are. ``openai``: rows of OpenAI's preference tuning. Both have one

@@ -1,4 +1,4 @@
-"""Position and length bias of the judge, over its last judgements; when a round is aborted.
+"""Position and length bias of a judge, and the bounds that abort a round.
 
 Of pair k, l_k is the mean of both orders' log-odds, beta_k half their difference (``preferences``), and
 x_k = ln(length of the first / length of the second):

@@ -1,4 +1,4 @@
-"""Where a prompt stands in a test case: what a written prompt must look like to be asked.
+"""Position of the prompt in a test case, and the form of a written prompt.
 
 A system is asked prompts of our own only where its test cases hold one text each: a text, a mapping with
 one text in it under the same name everywhere, or messages of which the last is the user's.

@@ -1,4 +1,4 @@
-"""What preferences came to in a run, for people; one honest sentence among the numbers."""
+"""Summary of a run's preferences for people."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

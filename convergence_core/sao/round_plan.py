@@ -1,4 +1,4 @@
-"""Plan of a round: personas, candidates, failures to write about, items that the judge is tried on."""
+"""Plan of a round: personas, candidates, failures to write about, audit items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What the prompt writer, the judge and the distiller are asked: fixed texts, with a version.
+"""Templates of the prompts of writer, judge and distiller, with a version.
 
 Shapes after the paper (Fig. 1), in our own words: a persona's prompt, an impartial judge of two tagged
 responses by four criteria. Whatever a model or a user wrote is fenced as data

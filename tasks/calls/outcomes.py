@@ -1,4 +1,4 @@
-"""Outcomes of calls: what the journal keeps of them, reads back, and what they cost.
+"""Outcomes of calls: what the journal keeps of them, and what they cost.
 
 What is read back equals what was written, to the letter.
 """

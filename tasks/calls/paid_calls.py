@@ -1,4 +1,4 @@
-"""Paid calls: limited by lane, reserved in the budget, journaled, paced and retried.
+"""Paid calls: limited, reserved in the budget, journaled, paced and retried.
 
 Everything here runs in one event loop, so its counters need no lock: between two ``await`` nothing
 else runs. A call waits in the queue of its lane; a slot of the lane takes the next one that its

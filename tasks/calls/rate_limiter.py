@@ -1,4 +1,4 @@
-"""Rate limiters of endpoints: admission of calls, and what each end means for the next.
+"""Rate limiters of endpoints: admission of calls, and the effects of their ends.
 
 Rate limits are counted per endpoint and key, so there is one ``EndpointLimiter`` for each pair,
 whatever the purpose of its calls. A limiter has no queue, and no call waits in it: ``enter`` lets a

@@ -1,4 +1,4 @@
-"""Evaluation sessions: cells asked under limits, journaled, budgeted, retried and measured.
+"""Evaluation sessions: cells under limits, journaled, budgeted and measured.
 
 One session belongs to one run in one process. An asyncio loop in a daemon thread makes the calls
 (``tasks.calls.paid_calls``) and measures the answers (``tasks.calls.dispatcher``); ``evaluate``

@@ -1,4 +1,4 @@
-"""Calls per second that all processes keep together, at the moment each request is sent.
+"""Calls per second that all processes keep together, when requests are sent.
 
 Each request takes a send slot from the journal's database (``tasks.store.journal.rates``) and waits
 for it. One that comes to it late, since the machine was busy, takes another: late ones would leave

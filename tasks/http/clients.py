@@ -1,4 +1,4 @@
-"""HTTP clients: time-outs, bounded bodies, pooled connections, and one exchange through them."""
+"""HTTP clients: time-outs, bounded bodies, pooled connections, one exchange."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Connection pool of an HTTP client, in constant time for any number of connections.
+"""Connection pool of an HTTP client, in constant time for any size.
 
 httpx keeps all connections in one pool, and httpcore looks through the whole of it, for each idle
 one anew, whenever a request begins or ends: with 64 connections that takes several times as long

@@ -1,4 +1,4 @@
-"""Faults of HTTP exchanges: causes in words, whose fault each is, and whether it may be billed.
+"""Faults of HTTP exchanges: cause, whose fault, and whether it may be billed.
 
 Rate limits, network and server errors are the infrastructure's and may heal; a refused key, spent
 credit, a proxy that refuses and an address that leads elsewhere are the infrastructure's and do not;

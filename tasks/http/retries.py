@@ -1,4 +1,4 @@
-"""Pauses before retries: what servers ask for, and full-jitter exponential back-off.
+"""Pauses before retries: those servers ask for, and exponential back-off.
 
 The waiting time of the n-th retry is drawn evenly from [0, min(cap, base * 2^n)] (M. Brooker,
 "Exponential Backoff And Jitter", 2015, "full jitter"), on top of what the server asked for.

@@ -1,4 +1,4 @@
-"""Stopwatch of one HTTP exchange, which also keeps its deadline and the endpoint's limits.
+"""Stopwatch of an HTTP exchange, with its deadline and the endpoint's limits.
 
 Latency is from the first byte sent to the last byte received; waiting for a free connection and
 connecting are not in it. httpx reports each step through its ``trace`` extension, and waits for

@@ -1,1 +1,1 @@
-"""Inputs of a run: configuration, test cases, prices, environment, target and metrics."""
+"""Inputs of a run: configuration, cases, prices, environment, target, metrics."""

@@ -1,4 +1,4 @@
-"""Test-case files: JSON, JSONL, YAML, CSV and parquet, with positions for messages."""
+"""Test-case files: JSON, JSONL, YAML, CSV, parquet, with places for messages."""
 
 import csv
 import io

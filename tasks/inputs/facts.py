@@ -1,4 +1,4 @@
-"""Facts of a run: hashes of what its rewards depend on beside configuration and cases.
+"""Facts of a run: hashes of what rewards depend on beside configuration, cases.
 
 These are the hash of each of the user's Python files that the configuration names,
 and whatever the target's module reports about the data it reads: each function of it without

@@ -29,7 +29,7 @@ _ENDPOINTS: Mapping[str, Answering] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class _Endpoint:
     """One route as an ASGI application."""
 
     service: MockService
@@ -47,7 +47,7 @@ def make_app(service: MockService) -> Starlette:
     """Return the application of a service."""
 
     def post(path: str, answering: Answering, *, google: bool = False) -> Route:
-        return Route(path, Endpoint(service, answering, google), methods=["POST"])
+        return Route(path, _Endpoint(service, answering, google), methods=["POST"])
 
     async def stats(_request: Request) -> JSONResponse:
         return JSONResponse(service.counts.to_json())

@@ -1,4 +1,4 @@
-"""Counts of a mock server: requests, tokens, pauses that clients ignored; and its log.
+"""Counts of a mock server: requests, tokens, ignored pauses; and its log.
 
 Equal requests have equal hashes: method, path, query without the key, and canonical body.
 """

@@ -1,4 +1,4 @@
-"""Engine of the endpoints: the tiny model with its fault modes, and the prefix cache."""
+"""Engine of the endpoints: the tiny model, its fault modes, the prefix cache."""
 
 import threading
 from collections.abc import Iterable, Sequence

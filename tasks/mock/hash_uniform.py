@@ -1,4 +1,4 @@
-"""Uniform and logistic draws as functions of texts: the same in any process and order."""
+"""Uniform and logistic draws as functions of texts, the same in any process."""
 
 import hashlib
 import math

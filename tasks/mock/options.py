@@ -1,10 +1,17 @@
 """Options of a mock server: faults, limits, strictness, the log."""
 
+import email.utils
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from convergence_core.errors import ConfigurationError, Problem
+from tasks.mock.hash_uniform import uniform
+
+FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
+"""``answer``: none."""
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 RetryAfterForm = Literal["seconds", "ms", "date"]
 RETRY_AFTER_FORMS: tuple[RetryAfterForm, ...] = get_args(RetryAfterForm)
@@ -70,12 +77,10 @@ class MockOptions:
             if not is_met:
                 problems.append(Problem(key=name, rule=rule, value=str(value), fix=fix))
 
-        names = ("rate_429", "rate_500", "rate_hang", "rate_cut", "rate_invalid")
-        rates: dict[str, float] = {name: getattr(self, name) for name in names}
-        for name, rate in rates.items():
+        for kind, rate in self.rates.items():
             rule, fix = "must lie between 0 and 1", "Give a share such as 0.2."
-            check(name, rate, rule, fix, is_met=0.0 <= rate <= 1.0)
-        total = round(sum(rates.values()), 6)
+            check(f"rate_{kind}", rate, rule, fix, is_met=0.0 <= rate <= 1.0)
+        total = round(sum(self.rates.values()), 6)
         if not problems:
             rule, fix = "must not add up to more than 1", "Lower some: an attempt meets one fault."
             check("rate_*", total, rule, fix, is_met=total <= 1.0)
@@ -99,3 +104,40 @@ class MockOptions:
             check("fault_mode", mode, rule, fix, is_met=mode in FAULT_MODES)
         if problems:
             raise ConfigurationError(problems)
+
+    @property
+    def rates(self) -> dict[FaultKind, float]:
+        """Fault → share of the attempts that meet it."""
+        return {
+            "429": self.rate_429,
+            "500": self.rate_500,
+            "hang": self.rate_hang,
+            "cut": self.rate_cut,
+            "invalid": self.rate_invalid,
+        }
+
+    def fault_of(self, digest: str, attempt: int) -> FaultKind:
+        """Return the fault of the ``attempt``-th attempt at a request, whenever it arrives."""
+        u = uniform("fate", self.seed, digest, attempt)
+        for kind, rate in self.rates.items():
+            if u < rate:
+                return kind
+            u -= rate
+        return "answer"
+
+    def retry_after(self, seconds: float, now_s: float) -> tuple[dict[str, str], float]:
+        """Return the headers that ask for a pause, and the seconds that they ask for.
+
+        Args:
+            seconds: the pause.
+            now_s: seconds since the epoch, for dates.
+        """
+        match self.retry_after_form:
+            case "seconds":
+                return {"retry-after": f"{seconds:.6g}"}, float(f"{seconds:.6g}")
+            case "ms":
+                milliseconds = math.ceil(seconds * 1000.0)
+                return {"retry-after-ms": str(milliseconds)}, milliseconds / 1000.0
+            case "date":
+                until = math.ceil(now_s + seconds)
+                return {"retry-after": email.utils.formatdate(until, usegmt=True)}, until - now_s

@@ -1,4 +1,4 @@
-"""Responder to any prompt, whose quality depends on the parameters, so that tuning works.
+"""Responder to any prompt, whose quality depends on the parameters.
 
 It understands nothing. It can do sums, pick one of the options that a prompt lists, say yes or no,
 repeat, fill JSON schemas and quote the sentences of its prompt. Whether it does so well is decided by

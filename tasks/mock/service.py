@@ -1,4 +1,4 @@
-"""Service behind the routes: requests are counted, checked, answered, logged and sent.
+"""Service behind the routes: requests counted, checked, answered, logged.
 
 A request that waits (latency, a hang) holds up no other, and stops waiting when its client goes
 away or the server closes.
@@ -22,18 +22,17 @@ from convergence_core.records import canonical_json
 from tasks.mock import gemini
 from tasks.mock.counts import RequestCounts, RequestLog
 from tasks.mock.engine import Engine, UntrainedError
-from tasks.mock.faults import (
-    TOKENS_PER_MINUTE,
-    UNLIMITED_RPM,
-    FaultKind,
-    fault_of,
-    retry_after,
-)
-from tasks.mock.options import MockOptions
+from tasks.mock.options import FaultKind, MockOptions
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
 from tasks.mock.tiny_model import tiny_model
 
 Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
+
+UNLIMITED_RPM = 6e8
+"""What the headers call the limit where there is none: more than any client sends, so that one
+which heeds the headers is not slowed down."""
+TOKENS_PER_MINUTE = 6e11
+"""What the headers call the limit of tokens, which is never enforced."""
 
 
 class MockService:
@@ -101,7 +100,7 @@ class MockService:
     async def _answer(self, answering: Answering, attempt: Attempt) -> tuple[FaultKind, Payload]:
         """Return the fault of an attempt and its answer, once they are counted and logged."""
         row = {"hash": attempt.digest, "attempt": attempt.number, "path": attempt.path}
-        fault = fault_of(self.options, attempt.digest, attempt.number)
+        fault = self.options.fault_of(attempt.digest, attempt.number)
         wait_s = self._limit_s(attempt.in_flight)
         kind: str = "limit" if wait_s is not None else fault
         try:
@@ -170,7 +169,7 @@ class MockService:
         return self._requests.take(time.monotonic()) or None
 
     def _too_many(self, digest: str, seconds: float) -> ApiError:
-        headers, asked_s = retry_after(self.options, seconds, time.time())
+        headers, asked_s = self.options.retry_after(seconds, time.time())
         self.counts.pause(digest, time.monotonic() + asked_s)
         return ApiError(
             f"Rate limit reached. Please try again in {seconds:.3g}s.",

@@ -1,4 +1,4 @@
-"""Tiny language model: 63 words, a linear head for outcomes, a bigram for the rest.
+"""Tiny language model: 63 words, a linear head for outcomes, a bigram model.
 
 After ``cfg m tX ->`` the next word's distribution is .99 of a softmax over the ten bins plus .01 of
 an add-one bigram; elsewhere it is the bigram. Every row sums to 1. The softmax is linear in hashed

@@ -1,4 +1,4 @@
-"""Providers of chat models: settings, one timed exchange, and faults without secrets."""
+"""Providers of chat models: settings, one timed exchange, redacted faults."""
 
 import asyncio
 import json

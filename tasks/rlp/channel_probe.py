@@ -1,4 +1,6 @@
-"""Probe of a server's probability channels: each is checked before its first use, and refused for cause.
+"""Probe of a server's probability channels, before the first use of each.
+
+A channel that fails one is refused with the cause.
 
 ====  ====================================================================================
 i     an echoed log-probability equals the next token's own, within .01

@@ -1,6 +1,6 @@
-"""Elicited channel, for models without log-probabilities: ten weights of each candidate, as they write them.
+"""Elicited channel, for models without log-probabilities: weights they write.
 
-Both sides are asked alike and apart.
+The model writes ten weights, one of each candidate outcome. Both sides are asked alike and apart.
 """
 
 import json

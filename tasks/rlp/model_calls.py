@@ -1,4 +1,4 @@
-"""Calls of the learners' models: each a ``PaidCall`` like any other, never made twice.
+"""Calls of the learners' models: paid calls, none of which is made twice.
 
 What the journal keeps of an answer is what scoring reads: a text, or numbers. So a resumed run
 reads the very numbers that were committed.

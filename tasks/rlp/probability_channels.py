@@ -1,4 +1,4 @@
-"""Probability channels: distributions of outcomes, read off a model's log-probabilities.
+"""Probability channels: distributions of outcomes from log-probabilities.
 
 =============  =====================================================================
 ``chat_echo``  log-probabilities of the options as the assistant's answer, in the model's own template

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from tasks.inputs.loader import Loaded, load, load_mapping
+from tasks.inputs.records import new_record
 from tasks.inputs.storage import ready_store
 from tasks.run.active_runs import is_open, run_of
 from tasks.run.assembly import assemble
@@ -24,8 +24,7 @@ from tasks.run.prior_runs import tags_of
 from tasks.run.resources import OFFLINE, Caller, OnNotice
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
-from tasks.store import ParquetStore, new_run_id
-from tasks.store.clock import wall_clock_us
+from tasks.store import ParquetStore
 from tasks.store.tables.lineage import RETRY_TAG, ROUNDS_TAG, check_missing, successor
 from tasks.version import code_version
 
@@ -115,32 +114,14 @@ def prepare_run(
     if caller.get("mock_url") is not None:
         name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
     history = history_tag(store, name) if configuration.society.prefers else {}
-    started = wall_clock_us()
-    run_id = new_run_id(started, os.urandom(10))
-    config_json = configuration.to_json()
-    record = RunRecord(
-        run_id=run_id,
-        name=name,
-        label=f"{name}-{run_id[-4:].lower()}",
-        status="running",
-        started_us=started,
-        config_json=config_json,
-        config_sha256=sha256_hex(config_json),
-        config_path=None if loaded.config_path is None else str(loaded.config_path),
-        base_dir=str(loaded.base_dir.resolve()),
-        search_space_json=canonical_json(loaded.space.to_json()),
-        cases_sha256=loaded.cases_sha256,
-        seed=configuration.optimization.seed,
-        code_version=code_version(),
-        tags={
-            **_facts(loaded),
-            **champion_tag(path, name, loaded.space),
-            **tags_of(configuration, store, name),
-            **history,
-            **own,
-        },
-    )
-    return assemble(record, loaded, caller)
+    tags = {
+        **_facts(loaded),
+        **champion_tag(path, name, loaded.space),
+        **tags_of(configuration, store, name),
+        **history,
+        **own,
+    }
+    return assemble(new_record(loaded, name=name, tags=tags), loaded, caller)
 
 
 def resume_run(

@@ -1,1 +1,4 @@
-"""Preferences: a model writes prompts, has them answered, judges the answers; nothing is decided here."""
+"""Calls and files of SAO: prompts, answers, judgements, datasets.
+
+Nothing is decided here.
+"""

@@ -1,4 +1,4 @@
-"""Datasets of preferences: written out of a store with their evidence, and read back into one.
+"""Datasets of preferences: written from a store with evidence, and read back.
 
 Not every pair is worth training on: what is exported was kept by all filters, by a judge that grounded
 items vouch for, and is wide enough to be judged by its coverage. Where it is not, the export says why and

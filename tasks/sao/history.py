@@ -1,4 +1,4 @@
-"""Texts, judgements, alarms and trust that earlier runs and rounds of a system leave.
+"""Texts, judgements, alarms and trust of a system's earlier runs and rounds.
 
 One run of a few rounds is too short for any guard: windows of 200 texts fill, sums drift and slopes show
 over runs. A run remembers at its beginning which earlier ones there are and how many generations each had

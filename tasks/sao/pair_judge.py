@@ -1,4 +1,4 @@
-"""The judge of preferences: both orders of each pair, read off the best channel that its server has.
+"""Judge of pairs: both orders of each, by the best channel of its server.
 
 The channels are those of thoughts (``tasks.rlp.probability_channels``), with two options in place of ten bins.
 Where a server tells no probability, plain verdicts are read; those of both orders must agree then.

@@ -1,4 +1,4 @@
-"""Calls of one round: prompts, answers, judgements in both orders, audits, distilled texts.
+"""Calls of one round: prompts, answers, judgements, audits, distilled texts.
 
 Everything that a round asks is a function of its plan and of the answers, so a resumed run asks the same
 and reads what is paid already from the journal.

@@ -1,4 +1,4 @@
-"""Calls that write prompts, answer them by the system itself, and distil texts from kept pairs.
+"""Writer of SAO: prompts, the system's own answers, texts distilled from pairs.
 
 Answers come from the target, with a candidate's parameters, as an evaluation's do; their calls are
 journaled and paid apart. A fault is an error with its reason, and no text of ours stands in for one.

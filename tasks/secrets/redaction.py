@@ -1,4 +1,4 @@
-"""Secrets: read from the environment at use, kept out of every text that is stored.
+"""Secrets: read from the environment at use, redacted from stored texts.
 
 A configuration holds names of environment variables only. ``Secrets`` reads a value at the moment
 a request is made; ``Redactor`` replaces values, and what looks like a key of somebody, in all

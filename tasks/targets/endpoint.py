@@ -1,4 +1,4 @@
-"""HTTP endpoints as targets: requests from templates, results from fields of answers."""
+"""HTTP endpoints as targets: requests from templates, results from answers."""
 
 import json
 from collections.abc import Callable, Mapping

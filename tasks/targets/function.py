@@ -1,4 +1,4 @@
-"""Python functions as targets: in threads, in a loop of their own, or in processes."""
+"""Python functions as targets: in threads, in a loop, or in processes."""
 
 import functools
 import sys

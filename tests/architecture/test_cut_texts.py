@@ -73,7 +73,7 @@ ALLOWED = {
     },
     "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
-    "convergence/runtime/settings.py": {"repr(found['input'])[:80]"},
+    "convergence/runtime/functions.py": {"repr(found['input'])[:80]"},
     "convergence/compat/runtime_settings.py": {"repr(value)[:80]"},
     "convergence_core/search/archive.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},

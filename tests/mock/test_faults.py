@@ -13,9 +13,8 @@ import openai
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.mock.faults import FAULT_KINDS, fault_of, retry_after
 from tasks.mock.mock_server import MockServer
-from tasks.mock.options import MockOptions
+from tasks.mock.options import FAULT_KINDS, MockOptions
 from tests.mock.conftest import ask
 
 CHAOS: dict[str, Any] = {
@@ -65,7 +64,7 @@ def test_faults_have_the_stated_frequencies():
     rates = {"429": 0.2, "500": 0.1, "hang": 0.05, "cut": 0.05, "invalid": 0.05}
     options = MockOptions(**{f"rate_{name}": rate for name, rate in rates.items()})  # type: ignore[arg-type]  # shares all
     n = 20_000
-    met: Counter[str] = Counter(fault_of(options, f"request {i // 4}", i % 4) for i in range(n))
+    met: Counter[str] = Counter(options.fault_of(f"request {i // 4}", i % 4) for i in range(n))
     assert set(met) == set(FAULT_KINDS)
     for name, rate in rates.items():
         deviation = math.sqrt(n * rate * (1.0 - rate))
@@ -89,7 +88,7 @@ def test_every_attempt_has_its_own_fault_whatever_the_order():
 def test_another_seed_has_other_faults():
     def faults(seed: int) -> list[str]:
         options = MockOptions(**CHAOS, seed=seed)
-        return [fault_of(options, f"request {i}", 1) for i in range(50)]
+        return [options.fault_of(f"request {i}", 1) for i in range(50)]
 
     assert faults(0) == faults(0) != faults(1)
 
@@ -196,7 +195,7 @@ def test_a_429_says_when_to_come_again(form, header):
 
 def test_dates_are_rounded_up_to_whole_seconds():
     options = MockOptions(retry_after_form="date")
-    headers, asked_s = retry_after(options, 0.5, now_s=1_700_000_000.25)
+    headers, asked_s = options.retry_after(0.5, now_s=1_700_000_000.25)
     assert headers == {"retry-after": "Tue, 14 Nov 2023 22:13:21 GMT"}
     assert asked_s == pytest.approx(0.75)
 

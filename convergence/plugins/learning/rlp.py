@@ -1,4 +1,4 @@
-"""RLP in a program of your own: thoughts, their information gain, and the policy that draws them.
+"""RLP for programs: thoughts, their information gain, and the policy of them.
 
 No Prefect, no store and no run: give a chat model that has ``complete`` (see
 ``convergence_core.ports.LLM``), let it think, predict with and without the thought, and pay the

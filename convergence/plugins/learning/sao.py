@@ -1,4 +1,4 @@
-"""SAO in a program of your own: preferences that a model writes, judges and is distrusted for.
+"""SAO for programs: preferences that a model writes and judges, with audits.
 
 No Prefect, no store and no run: give a chat model that has ``complete`` (see
 ``convergence_core.ports.LLM``)::

@@ -1,4 +1,4 @@
-"""Trust in a judge: a lower bound of its accuracy on items whose truth was executed.
+"""Trust in a judge: a lower bound of its accuracy on items of executed truth.
 
     trust = max(0, 2 q10 - 1),    q10: the 10 % quantile of Beta(c + 1/2, n - c + 1/2)
 

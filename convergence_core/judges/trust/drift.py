@@ -1,4 +1,4 @@
-"""Whether a judge's marks wander from grounded ones: a two-sided self-starting CUSUM.
+"""Drift of a judge's marks from grounded ones: a self-starting CUSUM.
 
 The difference of a round is the judge's mean less the grounded mean. It is held against all rounds
 before it (D. M. Hawkins, "Self-starting CUSUM charts for location and scale", 1987, section 2):
