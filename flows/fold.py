@@ -25,7 +25,7 @@ def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldR
         for name, found in report.evidence.items():
             logger.info("%s: regret %.1f; %s", name, found.regret, found.sentence)
         for name, watched in report.guards.items():
-            logger.info("%s: promoted %s, %s", name, watched.promoted, watched.decision)
+            logger.info("%s: %s", name, watched.sentence)
         if drift_events:
             emit_alarms(report.alarms)
             mark_alarms_reported(Path(store), report.alarms)

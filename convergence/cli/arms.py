@@ -142,11 +142,7 @@ def fold(
     for name, found in report.evidence.items():
         console.answer(f"{name}: regret so far {found.regret:.1f}; {found.sentence}")
     for name, watched in report.guards.items():
-        console.answer(
-            f"{name}: promoted {watched.promoted} against {watched.champion}: {watched.decision} "
-            f"after {watched.n:,} rewards, evidence {watched.log_e_worse:.2f} that it is worse and "
-            f"{watched.log_e_better:.2f} that it is not, of {watched.log_threshold:.2f}"
-        )
+        console.answer(f"{name}: {watched.sentence}")
     for alarm in report.alarms:
         console.answer(
             f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from prefect.events import emit_event
 
+from convergence_core.caveats import CASES
 from convergence_core.events import BudgetWarned, RunNotice
 from convergence_core.result import RunResult
 from tasks.report.phrases import counted
@@ -57,7 +58,7 @@ def emit_gate(result: RunResult) -> None:
         result.system,
         f"The gate of {result.label} says promote: {winner.label} is ahead of the {gate.opponent} "
         f"by {gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on "
-        f"{counted(gate, 'held-out case')}. `convergence promote {result.label}` adopts it.",
+        f"{counted(gate, 'held-out case')}. `convergence promote {result.label}` adopts it. {CASES}",
         {"run_id": result.run_id, "label": result.label, "candidate_id": winner.candidate_id},
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.caveats import TRAFFIC
 from convergence_core.gate import Guard, gains_against_champion
 from tasks.store.runtime.promotions import save_look, set_champion
 from tasks.store.runtime.rows import (
@@ -40,6 +41,18 @@ class GuardLook:
     log_e_better: float
     """Evidence that it is not, nats."""
     log_threshold: float
+    caveat: str = TRAFFIC
+    """What a verdict takes for granted."""
+
+    @property
+    def sentence(self) -> str:
+        """What was found; with a verdict, what it takes for granted."""
+        told = (
+            f"promoted {self.promoted} against {self.champion}: {self.decision} "
+            f"after {self.n:,} rewards, evidence {self.log_e_worse:.2f} that it is worse and "
+            f"{self.log_e_better:.2f} that it is not, of {self.log_threshold:.2f}"
+        )
+        return told if self.decision == "watching" else f"{told}. {self.caveat}"
 
 
 def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
@@ -78,6 +91,7 @@ def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
                 "log_e_better": judged.log_e_better,
                 "alpha": guard.alpha,
                 "tolerance": guard.tolerance,
+                "caveat": judged.caveat,
             },
             created_us=store.now_us(),
         ),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from convergence_core import caveats
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -141,7 +142,9 @@ def test_a_night_waits_until_somebody_adopts_on_the_page_or_in_a_terminal(
 
     def told_of_the_gate() -> set[str]:
         return {
-            r.path.split("/")[1] for r in receiver.requests if "says promote" in r.body["text"]
+            r.path.split("/")[1]
+            for r in receiver.requests
+            if "says promote" in r.body["text"] and caveats.CASES in r.body["text"]
         }
 
     eventually(lambda: told_of_the_gate() == {"hook", "chat"}, "nobody was told of the gate")

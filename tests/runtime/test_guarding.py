@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from convergence_core.caveats import TRAFFIC
 from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.guard import judge, look
@@ -61,8 +62,11 @@ def test_a_promotion_that_was_wrong_is_rolled_back(tmp_path: Path):
             found = look(store, "bot", "default")
             if found is not None and found.decision != "watching":
                 break
+            assert found is None or TRAFFIC not in found.sentence
         assert found is not None
         assert found.decision == "rollback", found
+        assert "promoted new against old: rollback after" in found.sentence
+        assert found.sentence.endswith(TRAFFIC)
         back = champion_of(store, "bot")
         assert back is not None
         assert (back.candidate_id, back.reason) == (OLD, "rollback from new by the guard")
@@ -71,6 +75,7 @@ def test_a_promotion_that_was_wrong_is_rolled_back(tmp_path: Path):
         assert [one.decision for one in guards(store, 1)] == ["rollback"]
         assert looks(store, "bot")[-1].kind == "guard"
         assert looks(store, "bot")[-1].decision == "rollback"
+        assert looks(store, "bot")[-1].details["caveat"] == TRAFFIC
         assert look(store, "bot", "default") is None, "nothing is watched any more"
         assert Bandit(store, "bot").select("u").arm_id == OLD
 
