@@ -4,6 +4,7 @@
 
 Both are DTLZ2 (Deb et al. 2005) in four numbers, of which the first says where on the front a point
 lies, and the others how far it falls short; as it is, and with squared values. Metrics are 1 at best.
+``--narrow 0.1`` shows the second metric on a scale of which it spans a tenth, where noise hides it.
 Peers are Optuna's TPE (multivariate, constant liar) and NSGA-II, told the same generations of 20.
 """
 
@@ -49,6 +50,8 @@ class Problem:
     shape: str
     noise: float = 0.0
     """Standard deviation of each metric."""
+    narrow: float = 1.0
+    """Of what it spans otherwise, how much of its scale the second metric spans."""
 
     def values(self, params: Params) -> np.ndarray:
         """Return the true values, good when low, (2,)."""
@@ -59,7 +62,8 @@ class Problem:
 
     def metrics(self, params: Params, rng: np.random.Generator) -> dict[str, float]:
         """Return one answer's metrics, each in [0, 1]."""
-        shown = 1.0 - self.values(params) / WORST ** POWERS[self.shape]
+        lacking = self.values(params) / WORST ** POWERS[self.shape]
+        shown = 1.0 - lacking * (1.0, self.narrow)
         shown = np.clip(shown + self.noise * rng.standard_normal(2), 0.0, 1.0)
         return dict(zip(METRICS, shown.tolist(), strict=True))
 
@@ -155,10 +159,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--opts", nargs="+", default=["ours", "tpe", "nsga2"])
     parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.05])
+    parser.add_argument("--narrow", type=float, default=1.0)
     given = parser.parse_args()
     for shape in POWERS:
         for noise in given.noise:
-            problem = Problem(shape=shape, noise=noise)
+            problem = Problem(shape=shape, noise=noise, narrow=given.narrow)
             for name in given.opts:
                 began = time.process_time()
                 found = [

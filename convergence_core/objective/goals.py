@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from convergence_core.objective.costs import CostAwareSettings, log_costs, per_cost
-from convergence_core.objective.pareto import best_first, dominated, on_front, scalarize
+from convergence_core.objective.pareto import best_first, on_front, scalarize
 from convergence_core.objective.reward import RewardModel
 from convergence_core.posterior.mean_model import FittedMeans, MeanModel, Means
 from convergence_core.posterior.warped_posterior import WarpedBeliefs
@@ -311,10 +311,10 @@ class FittedGoals:
         self, n: int, ids: Sequence[str], places: Points, rng: np.random.Generator
     ) -> np.ndarray:
         """Return n scalarized joint draws, each along a direction of its own, (n, n_candidates)."""
-        beliefs = self._beliefs(ids, places)
-        drawn = np.stack([belief.draws(rng, n) for belief in beliefs], axis=2)
-        mean = np.stack([belief.mean for belief in beliefs], axis=1)
-        units = on_front(drawn, mean[~dominated(mean)])
-        directions = np.abs(rng.standard_normal((n, units.shape[2])))
+        drawn = np.stack([b.draws(rng, n) for b in self._beliefs(ids, places)], axis=2)
+        directions = np.abs(rng.standard_normal((n, drawn.shape[2])))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        return np.stack([scalarize(row, d) for row, d in zip(units, directions, strict=True)])
+        # Each draw by its own front: that of the means shrinks to a point while noise hides a metric.
+        return np.stack(
+            [scalarize(on_front(row), d) for row, d in zip(drawn, directions, strict=True)]
+        )

@@ -14,10 +14,11 @@ MAX_EXACT_DIMS = 3
 LOG2_POINTS = 14
 """Of more objectives it is counted on so many points of Sobol's sequence: to about .002."""
 AUGMENTATION = 0.05
-"""Share of the sum in a scalarization, so that none wins whom another dominates; rho of Knowles (2006)."""
-MARGIN = 0.3
-"""How far below a front its reference point lies, in units of its range: its ends count, too. With less they
-crowd less, and a short front grows more slowly."""
+"""Share of the sum in a scalarization, and in an end of a front, so that none wins whom another dominates; rho
+of Knowles (2006)."""
+MARGIN = 0.15
+"""How far below a front's ends its reference point lies, in units of its range: its ends count, too. With less
+they crowd less, and a front that noise hides grows more slowly."""
 NARROW = 1e-6
 """Range of a front below which it has none."""
 
@@ -75,14 +76,22 @@ def best_first(values: np.ndarray) -> np.ndarray:
     return np.lexsort((-room, rank))
 
 
-def on_front(values: np.ndarray, front: np.ndarray) -> np.ndarray:
-    """Return values in units of a front's range, above its reference point, (..., n_objectives).
+def on_front(values: np.ndarray) -> np.ndarray:
+    """Return values in units of the range between their front's ends, above its reference point.
+
+    An end is the row that is best in one objective, ``AUGMENTATION`` of the others counted: among those
+    that are as good in one objective, the best of all would lie far out in another by luck alone. So a
+    metric that hardly differs has two ends, too (payoff table, Benayoun et al. 1971, *Math. Program.* 1:366).
 
     Args:
-        values: to be measured, (..., n_objectives).
-        front: rows none of which dominates another, (n, n_objectives).
+        values: of one draw, (n, n_objectives).
+
+    Returns:
+        (n, n_objectives).
     """
-    low, high = front.min(axis=0), front.max(axis=0)
+    units = values / np.maximum(np.ptp(values, axis=0), NARROW)
+    ends = values[(units + AUGMENTATION * units.sum(axis=1, keepdims=True)).argmax(axis=0)]
+    low, high = ends.min(axis=0), ends.max(axis=0)
     return np.asarray((values - low) / np.maximum(high - low, NARROW) + MARGIN, np.float64)
 
 

@@ -21,8 +21,17 @@ def test_the_volume_of_the_whole_front_is_that_of_the_closed_form(shape):
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_of_a_hollow_front_most_late_evaluations_lie_between_its_ends():
-    """Observed: a third at the ends, and .337 of at most .351; it was a half, and .333."""
+    """Observed: a fifth at the ends, and .335 of at most .351; it was a half, and .333."""
     for seed in range(2):
         found = ours(Problem(shape="hollow"), seed)
-        assert found.at_ends < 0.42
+        assert found.at_ends < 0.30
         assert found.volume > 0.325
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_a_metric_that_noise_hides_keeps_its_end_of_a_hollow_front():
+    """Observed: 39 % at the ends; two thirds where draws are measured by the front of the means."""
+    problem = Problem(shape="hollow", noise=0.05, narrow=0.1)
+    found = [ours(problem, seed) for seed in range(4)]
+    assert np.mean([one.at_ends for one in found]) < 0.55

@@ -8,7 +8,8 @@ from scipy import stats
 
 from convergence_core.config import parse_mapping
 from convergence_core.explanation.discards import discards
-from convergence_core.objective.goals import MEMORY_KEY, PROBABLY, Goals
+from convergence_core.objective.goals import MEMORY_KEY, OPTIMISM, PROBABLY, Goals
+from convergence_core.objective.pareto import best_first
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.records import canonical_json
@@ -16,8 +17,10 @@ from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import LEFT_TO_GAIN, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
+from convergence_core.search.tallies import METRIC
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
+from convergence_core.space.encoding import Encoding
 from tests.support.goals_problem import (
     GoalsProblem,
     constrained,
@@ -277,6 +280,22 @@ def test_intervals_of_the_objectives_hold_their_means(fronted):
     assert np.corrcoef(mean[:, 1], -truth)[0, 1] > 0.9
 
 
+def test_newcomers_of_a_front_are_kept_by_what_they_may_be_at_best(fronted):
+    goals = PARETO.fit(fronted.archive, EFFORT)
+    assert goals is not None
+    rng = np.random.default_rng(0)
+    encoding = Encoding.of(EFFORT)
+    places = encoding.encode([EFFORT.sample(rng) for _ in range(40)])
+    nobody = ("",) * 40
+    at_best = []
+    for name in goals.objectives:
+        beliefs = goals.fitted[METRIC + name].beliefs(nobody, places)
+        mean, sd = beliefs.marginals
+        at_best.append(beliefs.rewards(mean + OPTIMISM * sd))
+    found = goals.promising(np.zeros(40), np.ones(40), nobody, places, leader=0.0, exponent=0.0)
+    assert found.tolist() == best_first(np.stack(at_best, axis=1)).tolist()
+
+
 def test_a_pareto_run_asks_both_ends_of_the_front(fronted):
     asked = [float(member.candidate.params["effort"]) for member in fronted.archive]
     assert min(asked) < 0.15
@@ -332,9 +351,9 @@ def test_constraints_lead_to_fewer_broken_cells_and_better_feasible_winners():
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_a_pareto_run_covers_more_than_the_weighted_reward_and_than_random_search():
-    """True hypervolume of all asked, paired over 12 seeds at equal cells, one-sided p < .01.
+    """True hypervolume of all asked, paired over 24 seeds at equal cells, one-sided p < .01.
 
-    Observed: .534 against .485 by weights and .525 by random search, standard errors .003.
+    Observed: .533 against .485 by weights and .525 by random search, standard errors .003.
     """
     cells = {"seed": 0, "n_generations": 8, "n_cells": 80}
 
@@ -346,8 +365,8 @@ def test_a_pareto_run_covers_more_than_the_weighted_reward_and_than_random_searc
 
     weighted = thompson(EFFORT, None)
     random = RandomSampler(space=EFFORT, cases_per_candidate=5)
-    ours = [volume(thompson(EFFORT, PARETO), seed) for seed in range(12)]
+    ours = [volume(thompson(EFFORT, PARETO), seed) for seed in range(24)]
     for name, other in (("weighted", weighted), ("random", random)):
-        theirs = [volume(other, seed) for seed in range(12)]
+        theirs = [volume(other, seed) for seed in range(24)]
         test = stats.ttest_rel(ours, theirs, alternative="greater")
         assert test.pvalue < 0.01, (name, np.mean(ours), np.mean(theirs), test.pvalue)
