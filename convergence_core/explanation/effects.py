@@ -164,7 +164,7 @@ class _Single:
     """Variance along it that differs between settings, by the posterior mean."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Knife:
     fitted: FittedSpaceModel
     learned: FittedEvidence

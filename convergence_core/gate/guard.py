@@ -33,7 +33,7 @@ from convergence_core.gate.two_sample import log_pair_factors
 GuardDecision = Literal["rollback", "confirmed", "watching"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Gains:
     """Growth of the evidence at one look, nats by bet, each (n_bets,)."""
 

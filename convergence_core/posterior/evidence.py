@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 """Difference of rewards, relative to the largest, that is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Evidence:
     """All rewards of the members that have any.
 

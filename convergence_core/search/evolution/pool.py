@@ -67,7 +67,7 @@ class Pool:
         return "mutation" if second < 0 else "crossover"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PoolBreeder:
     """Breeds and draws rows of genes of a space."""
 

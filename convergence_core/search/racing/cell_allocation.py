@@ -29,7 +29,7 @@ FINALIST_RATIO = 3
 """Finalists of one generation for each of the next, at most."""
 
 
-@dataclass(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CellAllocation:
     """Fills a draft; used within one ``ask`` and never kept."""
 

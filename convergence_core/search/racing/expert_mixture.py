@@ -33,7 +33,7 @@ MOST_PROPOSALS = 40
 JITTER = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ExpertMixture:
     """Those experts who may fill places."""
 
