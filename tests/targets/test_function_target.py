@@ -112,17 +112,19 @@ def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
 
 
 def test_workers_that_come_back_late_are_used_again():
-    late = threading.Event()
+    late, meeting = threading.Event(), threading.Barrier(2)
 
     def slow_at_first(case_input, params):
         if case_input["x"] < 2:
+            # From where both have begun: a busy machine begins them late.
+            if meeting.wait(60) == 0:
+                threading.Timer(0.7, late.set).start()
             late.wait(60)
         return case_input["x"]
 
     target = function_target(slow_at_first, workers=2, timeout_s=0.5)
     with session(target, workers=2) as s:
         # They end after their time-out, and before anybody gives up waiting for them.
-        threading.Timer(0.7, late.set).start()
         trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(5)]), 0)
     assert [e.error_type for e in trial.evaluations] == ["timeout"] * 2 + [None] * 3
     assert [e.reward for e in trial.evaluations[2:]] == [1.0] * 3
