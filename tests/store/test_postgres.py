@@ -95,6 +95,26 @@ def test_a_process_killed_in_the_middle_of_a_claim_leaves_nothing_and_lets_other
     assert (claim.state, claim.attempt) == ("granted", 1)
 
 
+def test_a_call_that_is_answered_while_its_run_is_given_up_is_not_lost(journal, url):
+    journal.claim([intent(0)], "one")
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = 'convergence' AND wait_event_type = 'Lock'"
+    )
+    with (
+        psycopg.connect(url) as other,
+        psycopg.connect(url, autocommit=True) as watcher,
+        ThreadPoolExecutor() as threads,
+    ):
+        other.execute("UPDATE convergence_calls SET state = 'done'")
+        lost = threads.submit(journal.abandon, RUN)
+        while not watcher.execute(waiting).fetchall()[0][0]:
+            assert not lost.done()
+        other.execute("UPDATE convergence_attempts SET state = 'done'")
+        other.commit()
+        assert lost.result() == []
+
+
 def test_batches_that_lock_the_same_calls_in_any_order_never_lock_each_other_out(url, monkeypatch):
     monkeypatch.setattr(postgres, "_TRIES", 1)  # a deadlock is an error then, and not repeated
 

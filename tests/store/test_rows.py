@@ -38,6 +38,8 @@ def test_a_generations_row_is_told_by_its_evaluations():
         "status": "done",
         "n_candidates": 2,
         "n_evaluations": 4,
+        "raw_best_reward": 0.5,  # each candidate's mean
+        "raw_mean_reward": 0.375,
         "cost_usd": 0.75,
         "prefect_flow_run_id": "flow",
         "rng_state_json": "{1}",

@@ -1,6 +1,7 @@
 """Every table round-trips, and files of older and newer schemas are read together."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -54,6 +55,19 @@ def test_rows_round_trip_through_duckdb_and_polars(table, tmp_path):
 
     check()
     files.close()
+
+
+def test_columns_are_those_that_stores_hold():
+    """Readers find a column by its field id, so an id once written means the same for good."""
+    stored = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8").splitlines()
+    now = []
+    for name, table in TABLES.items():
+        now.append(f"{name} by {', '.join(table.key)}")
+        columns = sorted(table.columns, key=lambda column: column.field_id)
+        now += [f"{name} {column.field_id} {column.name} {column.type}" for column in columns]
+    assert now == stored, (
+        "a new column gets a line, a renamed one keeps its id; no id is used again"
+    )
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
