@@ -1,12 +1,14 @@
 """Reading YAML: values, positions, and files that are none."""
 
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
-from convergence_core.config import parse_configuration
+from convergence_core.config import parse_configuration, parse_mapping
 from convergence_core.config.source import MAX_DEPTH, read_yaml
 from convergence_core.errors import ConfigurationError, Problem
+from tests.support.config_examples import edited
 
 
 def read(text: str | bytes) -> Any:
@@ -177,3 +179,13 @@ def test_values_that_no_configuration_needs_are_refused(text, key, rule):
     assert rule in problem.rule
     assert problem.fix
     assert problem.line is not None
+
+
+def test_paths_from_python_are_read_as_texts():
+    path = PurePosixPath("results/store")
+    assert parse_mapping(edited({"storage/path": path})).storage.path == "results/store"
+
+
+def test_a_section_that_is_written_empty_is_one_that_is_not_written():
+    written = parse_mapping(edited({"society": {"enabled": False, "llm": None}}))
+    assert written == parse_mapping(edited({"society": {"enabled": False}}))

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tests.support.config_examples import CHAT, HTTP_ENDPOINT, REMOVED, Rule, check_rule
+from tests.support.config_examples import (
+    CHAT,
+    HTTP_ENDPOINT,
+    REMOVED,
+    Rule,
+    check_rule,
+    problems_of,
+)
 
 P = "search_space/parameters/"
 M = "evaluation/metrics/"
@@ -262,3 +269,13 @@ def test_rule_of_http_is_reported_where_it_is_broken(name):
 @pytest.mark.parametrize("name", OF_CHAT)
 def test_rule_of_openai_is_reported_where_it_is_broken(name):
     check_rule(OF_CHAT[name], CHAT)
+
+
+def test_of_a_header_beside_a_broken_auth_nothing_is_said():
+    broken = {
+        "api/auth": {"type": "bearer", "token_env": ["T"]},
+        "api/request/headers": {"authorization": "Bearer ${T}"},
+    }
+    assert [problem.key for problem in problems_of(broken, HTTP_ENDPOINT)] == [
+        "api.auth.token_env"
+    ]

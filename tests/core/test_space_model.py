@@ -94,6 +94,25 @@ def test_of_many_candidates_the_best_the_newest_and_a_spread_are_kept():
     assert [ids[row] for row in rows[rows >= 0]] == [name for name in everyone if name in ids]
 
 
+def test_the_best_are_kept_by_their_means_drawn_to_the_average_and_not_by_how_often_they_were_asked():
+    some = points(mixed_space(), 60, np.random.default_rng(3))
+    # Every second one is asked four cases and earns little, so its sum is the higher one.
+    members = [
+        Member(
+            candidate=mixed_space().candidate(point),
+            generation=0,
+            rewards=dict.fromkeys([(CASES[j], 0) for j in range(n)], reward),
+        )
+        for i, point in enumerate(some)
+        for n, reward in [(1, 0.1) if i >= 40 else (4, 0.3) if i % 2 else (1, 0.8)]
+    ]
+    asked = Archive({member.candidate.candidate_id: member for member in members})
+    learned = SpaceModel(space=mixed_space(), max_rows=40).fit(asked).learned
+    assert learned is not None
+    best = {member.candidate.candidate_id for member in members[:40:2]}
+    assert best <= set(learned.evidence.ids)
+
+
 @pytest.mark.parametrize("max_rows", [1, 2, 3, 5])
 def test_few_rows_are_rows(max_rows):
     learned = SpaceModel(space=mixed_space(), max_rows=max_rows).fit(mixed(30)).learned

@@ -232,6 +232,9 @@ def test_gateway_that_passes_anthropics_remainder_on_as_prompt_tokens_is_noticed
     }  # fmt: skip
     assert usage_of(block).prompt_tokens == 1521
     assert usage_of(block | {"prompt_tokens": 1521}).prompt_tokens == 1521
+    for part in ("cache_read_input_tokens", "cache_creation_input_tokens"):
+        alone = {"prompt_tokens": 21, "completion_tokens": 5, part: 1000}
+        assert usage_of(alone).prompt_tokens == 1021, part
 
 
 def test_openai_says_what_was_written_to_the_cache():

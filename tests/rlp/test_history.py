@@ -70,6 +70,11 @@ def test_an_outcome_of_the_generation_itself_changes_no_byte_of_any_view(name: s
     assert view(planted, SPACE).encode() != before
 
 
+def test_contrast_shows_the_four_best_beside_the_four_worst():
+    best, worst = views.contrast(HISTORY, SPACE).removeprefix("Best:\n").split("\nWorst:\n")
+    assert [part.count("reward") for part in (best, worst)] == [4, 4]
+
+
 def test_failures_and_costs_are_told():
     failed = seen(1, 0, 0.0, n_failed=2, failure="timeout", latency_ms=120.0, cost_usd=0.001)
     history = TrialHistory((failed, seen(2, 0, 0.5)))

@@ -76,6 +76,7 @@ def test_a_promotion_that_was_wrong_is_rolled_back(tmp_path: Path):
         assert looks(store, "bot")[-1].kind == "guard"
         assert looks(store, "bot")[-1].decision == "rollback"
         assert looks(store, "bot")[-1].details["caveat"] == TRAFFIC
+        assert looks(store, "bot")[-1].n == found.n > 0
         assert look(store, "bot", "default") is None, "nothing is watched any more"
         assert Bandit(store, "bot").select("u").arm_id == OLD
 

@@ -112,6 +112,32 @@ def test_a_row_is_read_back_as_the_pair_it_was(form, p: float):
     assert pair_of(row, evidence_of(one, run_id="r"), 0) == one
 
 
+def test_evidence_tells_what_a_row_rests_on():
+    one = pair()
+    c = one.comparison
+    assert evidence_of(one, run_id="r", judge="m", trust=0.5, dropped={"length": 2}) == {
+        "key": row_of(one).key,
+        "pair_id": c.pair_id,
+        "q": max(one.judgement.q, 1.0 - one.judgement.q),
+        "p12": one.judgement.p12,
+        "p21": one.judgement.p21,
+        "first_is_chosen": True,
+        "estimator": one.judgement.estimator,
+        "chosen_length": len(one.chosen.text),
+        "rejected_length": len(one.rejected.text),
+        "chosen_author": one.chosen.author,
+        "rejected_author": one.rejected.author,
+        "kind": c.kind,
+        "persona": c.persona,
+        "split": one.split,
+        "round": one.round_number,
+        "run_id": "r",
+        "judge": "m",
+        "trust": 0.5,
+        "dropped_in_round": {"length": 2},
+    }
+
+
 def test_rows_have_the_forms_that_trainers_document():
     row = row_of(pair())
     assert row.to_json("trl") == {

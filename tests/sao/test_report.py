@@ -6,8 +6,18 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from convergence_core.judges.coverage.measures import measure
+from convergence_core.judges.trust.audit import Audit, Trust
 from convergence_core.judges.trust.drift import LIMIT
+from convergence_core.judges.trust.exploitation import N_ROUNDS, Exploitation, IncumbentMeans
+from convergence_core.sao.history import RoundHistory
+from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.report import PreferenceReport, PreferenceRound
+from convergence_core.sao.round_plan import RoundPlan
+from convergence_core.sao.round_result import RoundOutcome, SaoRound
+from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.rows import round_tables
+from convergence_core.sao.state import SaoState
 from tasks.report.phrases import UNKNOWN
 from tasks.report.sao_section import preference_lines
 
@@ -90,3 +100,42 @@ def test_a_report_of_an_earlier_version_is_read():
     value |= {"n_hard": 3, "n_checked": 1, "enters_draws": True}
     value["rounds"] = [{**value["rounds"][0], "weight": 0.15}]
     assert found.validate_python(value) == report(ROUND)
+
+
+def test_a_rounds_row_tells_what_is_known_of_the_judge():
+    watched = Exploitation()
+    for k, (judged, grounded) in enumerate(
+        [(0.1, 0.9), (0.3, 0.8), (0.2, 0.5), (0.4, 0.6), (0.6, 0.1)]
+    ):
+        watched = watched.after(
+            IncumbentMeans(
+                round_number=k, incumbent="a", judge_mean=judged, grounded_mean=grounded
+            )
+        )
+    assert len(watched.rounds) == N_ROUNDS
+    trust = Trust(n_right=40.0, n_items=50.0, n_different=50)
+    state = SaoState(rounds=Rounds(limit=5), trust=trust, exploitation=watched)
+    nothing: Any = None
+    history = RoundHistory()
+    plan = RoundPlan(
+        source=nothing, state=state, history=history, personas=(), kinds=(), incumbent=nothing,
+        rivals=(), failures=(), audit=(), frozen=(), mutable={},
+    )  # fmt: skip
+    found = SaoRound(
+        plan=plan, outcome=RoundOutcome(prompts=(), bias=judge_bias([]), audit=Audit()), pairs=(),
+        history=history, state=state, coverage=measure([]), agreement_with_frozen=0.75, n_variants=0,
+    )  # fmt: skip
+    (row,) = round_tables("r", 3, found, shares=(0.1, 0.2), estimator=None)["preference_rounds"]
+    told: Any = row["judge"]
+    assert {
+        name: told[name] for name in told if name not in ("agreement", "position", "length")
+    } == {
+        "frozen": 0.75,
+        "different_items": 50.0,
+        "pooled_items": 50.0,
+        "pooled_right": 40.0,
+        "lower_bound": trust.lower_bound,
+        "judge_slope": watched.slopes[0],
+        "grounded_slope": watched.slopes[1],
+    }
+    assert told["judge_slope"] > 0 > told["grounded_slope"]

@@ -4,7 +4,12 @@ import copy
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from convergence_core.config import parse_mapping
+import pytest
+import yaml
+
+from convergence_core.config import parse_configuration, parse_mapping
+from convergence_core.config.secrecy import dotted
+from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError, Problem
 
 FUNCTION = """\
@@ -237,3 +242,24 @@ def check_rule(rule: Rule, base: Mapping[str, Any] = MINIMAL) -> None:
     assert fix in found[key].fix
     n_expected = 3 if "circle" in fix else 1
     assert len(found) == n_expected, f"more than one thing is said: {list(found)}"
+    _check_place(edited(changes, base), key)
+
+
+def _check_place(data: Mapping[str, Any], key: str) -> None:
+    """Assert that a problem points at the value that it shows, and at the key if it shows none."""
+    text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True)
+    source = read_yaml(text, file="f.yaml")
+    path = next((path for path in source.values if dotted(path) == key), None)
+    if path is None:
+        return  # what is absent has no place of its own
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(text, file="f.yaml")
+    problem = next(problem for problem in caught.value.problems if problem.key == key)
+    written: Any = data
+    for part in path:
+        written = written[part]
+    if not (written.strip() if isinstance(written, str) else written):
+        return  # nothing to show, whether it is the value's fault or the key's
+    of_key = problem.value.strip("\"'`") in ("", path[-1])
+    place = (source.keys if of_key else source.values)[path]
+    assert (problem.line, problem.column) == (place.line, place.column), (key, problem)

@@ -142,6 +142,7 @@ def test_gaussian_arms_match_the_closed_form_of_normal_inverse_gamma():
         arms = arms.tell(0, reward)
     n, mean = rewards.size, rewards.mean()
     assert arms.means[0] == pytest.approx((2.0 * 1.0 + rewards.sum()) / (2.0 + n))
+    assert arms.n[0] == n
     assert arms.shape[0] == pytest.approx(3.0 + n / 2)
     spread = ((rewards - mean) ** 2).sum() + 2.0 * n * (mean - 1.0) ** 2 / (2.0 + n)
     assert arms.scale[0] == pytest.approx(1.5 + spread / 2)

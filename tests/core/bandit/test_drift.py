@@ -217,6 +217,17 @@ def test_an_alarm_of_an_arm_lets_the_detector_of_all_begin_anew():
     assert watch.all_arms == GlobalDriftDetector().widened(2)
 
 
+def test_an_epoch_is_centred_on_the_means_so_far_by_jeffreys_prior_at_the_traffics_shares():
+    watch, n = GlobalDriftDetector().widened(2), 0
+    while not watch.weights:
+        watch, n = watch.tell(int(n % 4 == 0), float(n % 4 == 0), 0.5, 0.001)[0], n + 1
+    counts, sums = np.array(watch.counts), np.array(watch.sums)
+    assert watch.centres == pytest.approx((sums + 0.5) / (counts + 1.0))
+    assert watch.weights == pytest.approx(counts / counts.sum())
+    assert watch.centres[0] < 0.1
+    assert watch.centres[1] > 0.9
+
+
 def test_where_one_arm_has_nearly_all_of_the_traffic_the_detector_of_all_waits():
     watch = GlobalDriftDetector().widened(2)
     for n in range(400):

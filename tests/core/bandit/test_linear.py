@@ -1,5 +1,7 @@
 """Contextual arms and the vectors of their requests."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,19 @@ def test_vectors_are_the_same_in_every_process():
         {"language": "de", "length": 0.5}, user_id="u1", agent_type="chat"
     )
     assert again.tolist() == x.tolist(), "order of features does not matter"
+
+
+def test_vectors_are_those_that_stored_posteriors_were_learned_with():
+    """Another place of a name would be told by the weights of a stranger."""
+
+    def places(**of: Any) -> dict[int, float]:
+        x = ENCODER.encode(of.pop("context", {}), **of)
+        return {int(i): float(x[i]) for i in np.flatnonzero(x) if i}
+
+    assert places(context={"length": 0.5}) == {4: 0.5}
+    assert places(context={"language": "de"}) == {14: -1.0}
+    assert places(user_id="u1") == {12: 0.5}
+    assert places(agent_type="chat") == {7: -0.5}
 
 
 def test_signs_of_hashed_categories_cancel_in_the_mean():
