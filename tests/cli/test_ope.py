@@ -1,5 +1,6 @@
 """Off-policy estimates from files and from our own tables."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from convergence.cli.off_policy import ope
+from convergence_core.bandit.off_policy import LEAST_ESS
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
@@ -137,3 +140,8 @@ def test_impossible_logs_are_refused(here: Path, cli: Runner):
     (here / "torn.parquet").write_bytes(b"PAR1")
     assert "readable parquet" in " ".join(cli("ope", "torn.parquet").err.split())
     assert cli("ope", "nobody").code == 2
+
+
+def test_the_alarm_fires_by_default_where_the_estimate_says():
+    default = inspect.signature(ope).parameters["least_ess"].default
+    assert default == LEAST_ESS

@@ -1,10 +1,20 @@
 """Estimates from another policy's log: their closed forms, their intervals, their alarms."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.bandit.off_policy import Log, PolicyValue, estimate, fitted_model
+from convergence_core.bandit.off_policy import (
+    LEAST_ESS,
+    MEAN_WEIGHTS,
+    MIN_MATCHING,
+    Log,
+    PolicyValue,
+    estimate,
+    fitted_model,
+)
 
 
 def logged(rng: np.random.Generator, n: int, shares: list[float], means: list[float]) -> Log:
@@ -91,6 +101,45 @@ def test_too_few_requests_of_an_arm_give_no_number(n_of_arm: int):
     again = estimate(enough, [0.0, 1.0])
     assert again.missing is None
     assert given(again.snips).low == pytest.approx(0.025**0.1, abs=1e-4)
+
+
+def rare(n: int, n_of_arm: int, propensity: float) -> Log:
+    """Requests of which so many went to the one arm that the policy chooses."""
+    return Log(
+        actions=np.repeat((0, 1), (n - n_of_arm, n_of_arm)),
+        rewards=np.ones(n),
+        propensities=np.repeat((1.0 - propensity, propensity), (n - n_of_arm, n_of_arm)),
+    )
+
+
+def test_the_alarm_of_few_requests_ends_at_a_hundred_of_equal_weight():
+    assert estimate(rare(400, 100, 0.25), [0.0, 1.0]).alarms == ()
+    (alarm,) = estimate(rare(396, 99, 0.25), [0.0, 1.0]).alarms
+    assert "effective sample size is 99.0 of 396 requests, below 100" in alarm
+
+
+def test_a_mean_weight_is_implausible_below_one_in_ten_thousand():
+    """Weights are 4 or 0 here, so the statistic is 2 n KL(k / n || 1 / 4), by the chi-squared law."""
+    n, p = 4_000, 0.25
+
+    def probability(k: int) -> float:
+        kl = k / n * np.log(k / n / p) + (1 - k / n) * np.log((1 - k / n) / (1 - p))
+        return float(stats.chi2.sf(2 * n * kl, 1))
+
+    last = max(k for k in range(1_000, 1_400) if probability(k) >= 1e-4)
+    assert probability(last) < 1.2e-4
+    assert estimate(rare(n, last, p), [0.0, 1.0]).alarms == ()
+    (alarm,) = estimate(rare(n, last + 1, p), [0.0, 1.0]).alarms
+    assert "mean weight is 1.11 and should be 1" in alarm
+
+
+def test_the_page_states_the_limits_that_hold():
+    page = (Path(__file__).parents[3] / "docs/runtime.md").read_text(encoding="utf-8")
+    told = " ".join(page.split())
+    assert f"Below an effective sample size of {LEAST_ESS:g} (`--least-ess`)" in told
+    assert f"fewer than {MIN_MATCHING} requests whose arm it may choose" in told
+    assert f"an effective sample size below {MIN_MATCHING}" in told
+    assert "a mean weight that is not between {:g} and {:g}".format(*MEAN_WEIGHTS) in told
 
 
 def test_an_arm_that_the_log_lacks_gives_no_number():
