@@ -1,6 +1,6 @@
 """Types of the Python interface: configurations in Python, results, events.
 
-The classes of configuration here are those of the original's Python interface, so that programs
+The classes of configuration here are those of version 0.1's Python interface, so that programs
 written for it go on working. ``optimization.yaml`` can say more; a mapping of its form can be
 given to ``run_optimization`` as well.
 """
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class Evaluator(Protocol):
-    """What judges an answer, in the original's newer form.
+    """What judges an answer, in version 0.1's newer form.
 
     A function ``f(result, expected, params, metric) -> float`` will do as well. Either may be
     async.
@@ -79,7 +79,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizationResult:
-    """What a run found. The original's fields, also by key: ``result["best_config"]``."""
+    """What a run found. Version 0.1's fields, also by key: ``result["best_config"]``."""
 
     success: bool
     """Whether there is a candidate to hand over."""
@@ -102,7 +102,7 @@ class OptimizationResult:
     """Everything: intervals, held-out results, the defaults beside the winner, files."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field by name, as the original's examples do.
+        """Return a field by name, as version 0.1's examples do.
 
         Raises:
             KeyError: there is no such field.
@@ -113,7 +113,7 @@ class OptimizationResult:
 
 
 OptimizationRunResult = OptimizationResult
-"""The original's name of the result."""
+"""Version 0.1's name of the result."""
 
 
 SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})
@@ -163,7 +163,7 @@ class ApiConfig(_Section):
 class SearchSpaceConfig(_Section):
     """Parameters by name, in the form of ``optimization.yaml``.
 
-    The original rounded ``float`` parameters without a ``step`` to steps of 0.1; here they are
+    the-convergence 0.1 rounded ``float`` parameters without a ``step`` to steps of 0.1; here they are
     continuous.
     """
 

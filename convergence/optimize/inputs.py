@@ -110,7 +110,7 @@ def _put_test_cases(mapping: dict[str, Any], test_cases: TestCases) -> None:
 
 
 def _case(case: object) -> object:
-    """Return a case without the original's ``meta``, which has no meaning here."""
+    """Return a case without version 0.1's ``meta``, which has no meaning here."""
     if not isinstance(case, Mapping):
         return case
     return {key: value for key, value in case.items() if key != "meta"}

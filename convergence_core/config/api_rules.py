@@ -221,7 +221,7 @@ def _check_auth(auth: AuthConfig, report: Report) -> None:
             report.require((*path, key), f"by auth type `{auth.type}`", fix, about=about)
     read = {*needed, "header_name"} if auth.type == "api_key" else {*needed}
     if auth.type == "none" and "type" in auth.model_fields_set:
-        read.add("token_env")  # the original demanded it even then
+        read.add("token_env")  # the-convergence 0.1 demanded it even then
     for key, fix in _KEY_FIX.items():
         if key not in read and not is_default(auth, key):
             report.no_effect((*path, key), f"with auth type `{auth.type}`", fix, about=about)

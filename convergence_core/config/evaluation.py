@@ -44,7 +44,7 @@ class LlmConfig(Section):
     model: Text
     """Name of the model; a leading `openai/`, `azure/`, `groq/` or `gemini/` names the provider."""
     endpoint: Text | None = None
-    """URL. Absent: that of the provider which `model` names; `azure` has none. The original's
+    """URL. Absent: that of the provider which `model` names; `azure` has none. Version 0.1's
     `base_url` is read too."""
     api_key_env: EnvName | None = None
     """Environment variable that holds the key. Absent: no key is sent, which only an `endpoint` of
@@ -92,7 +92,7 @@ class MetricConfig(Section):
     type: MetricType
     """What is measured; `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`.
     Default: the metric's own name if it is a type (`accuracy` means `exact_match`), else
-    `function`. The original's `higher_is_better` and `lower_is_better` are
+    `function`. Version 0.1's `higher_is_better` and `lower_is_better` are
     read as `direction`."""
     weight: float = Field(default=1.0, ge=0, le=1e9)
     """Share in the reward, relative to the other metrics'; 0: only shown and constrained."""
@@ -101,7 +101,7 @@ class MetricConfig(Section):
     `first_token_ms` and `cost_usd`, else `higher`."""
     scale: ScaleConfig | None = None
     """How values become rewards. Default: values are rewards in [0, 1]; `latency_ms` 0 to 5,000
-    (or the original's `threshold`), `first_token_ms` 0 to 5,000, `cost_usd` 0 to 1 (or its
+    (or version 0.1's `threshold`), `first_token_ms` 0 to 5,000, `cost_usd` 0 to 1 (or its
     `budget_per_call`)."""
     min: float | None = None
     """Hard constraint: an answer whose value lies below is worth reward 0."""

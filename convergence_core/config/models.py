@@ -125,7 +125,7 @@ class OutputConfig(Section):
     """Whether `detailed_results.json` and `experiments.csv` hold every candidate; `false`: each
     generation's first, the winner and the default only."""
     visualizations: list[Visualization] = Field(default_factory=lambda: list(VISUALIZATIONS))
-    """Plots of the report. The original's `score_over_time`, `parameter_importance`,
+    """Plots of the report. Version 0.1's `score_over_time`, `parameter_importance`,
     `pareto_front` and `cost_vs_quality` are read too."""
     export_best_config: ExportConfig = Field(default_factory=ExportConfig)
 

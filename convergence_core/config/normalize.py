@@ -27,7 +27,7 @@ METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
 _LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
-"""Keys of the original that say such a value, and the types they are read for."""
+"""Keys of the-convergence 0.1 that say such a value, and the types they are read for."""
 _PLAIN_FUNCTIONS = ("exact_match", "similarity")
 _KEY_HEADERS = {"azure": "api-key", "gemini": "x-goog-api-key"}
 """Headers in which providers of their own form take keys."""
@@ -227,7 +227,7 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
         guess = _guess_metric(name, metric, has_function=has_function)
         if guess is not None:
             metric["type"] = guess
-    if metric.get("function") in ("custom", *_PLAIN_FUNCTIONS):  # the original's words
+    if metric.get("function") in ("custom", *_PLAIN_FUNCTIONS):  # version 0.1's words
         del metric["function"]
     kind = metric.get("type")
     for key, owner in _LIMITS.items():
@@ -247,7 +247,7 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
 
 
 def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:
-    """Read the original's ``type: higher_is_better``, which means a direction."""
+    """Read version 0.1's ``type: higher_is_better``, which means a direction."""
     written = metric.get("type")
     if not isinstance(written, str) or written not in DIRECTIONS:
         return
@@ -275,7 +275,7 @@ def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> s
 
 
 def _read_limit(n: Normalized, metric: dict[str, Any], path: Path, key: str) -> None:
-    """Turn the original's limit into a scale."""
+    """Turn version 0.1's limit into a scale."""
     limit = metric.get(key)
     if limit is None:
         metric.pop(key, None)

@@ -26,7 +26,7 @@ ALSO_READ: Mapping[str, tuple[str, ...]] = {
     "SocietyConfig": ("llm",),
     "LlmConfig": ("base_url",),
 }
-"""Keys of the original that ``normalize`` reads beside a section's own."""
+"""Keys of the-convergence 0.1 that ``normalize`` reads beside a section's own."""
 GUESSED: frozenset[tuple[str, str]] = frozenset(
     {("ApiConfig", "kind"), ("MetricConfig", "type"), ("MetricConfig", "direction")}
 )
@@ -41,7 +41,7 @@ VISUALIZATIONS = {
     "pareto_front": "tradeoffs",
     "cost_vs_quality": "tradeoffs",
 }
-"""Words of the original and ours, here and above."""
+"""Words of the-convergence 0.1 and ours, here and above."""
 
 _LISTED_ELSEWHERE = frozenset({("MetricConfig", "llm")})
 """Sections whose keys the reference lists at another place."""
@@ -209,7 +209,7 @@ Schema: TypeAlias = dict[str, Any]
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema (2020-12) of a configuration file, with the original's spellings."""
+    """Return the JSON Schema (2020-12) of a configuration file, with version 0.1's spellings."""
     schema = Configuration.model_json_schema(by_alias=True, mode="validation")
     definitions: Schema = schema["$defs"]
     for model, key in GUESSED:
@@ -222,7 +222,7 @@ def json_schema() -> Schema:
     optimization["algorithm"]["enum"] += list(ALGORITHMS)
     definitions["OutputConfig"]["properties"]["visualizations"]["items"]["enum"] += VISUALIZATIONS
     schema["properties"]["legacy"] = {
-        "description": "Of the original; only switched off.",
+        "description": "Of the-convergence 0.1; only switched off.",
         "type": "object",
         "properties": {"enabled": {"const": False}},
         "required": ["enabled"],
@@ -267,7 +267,10 @@ def _join_lines(holder: Schema) -> None:
 def _patch_api(definitions: Schema) -> None:
     api = definitions["ApiConfig"]
     for key in ALSO_READ["ApiConfig"]:
-        api["properties"][key] = {"const": False, "description": "Of the original; only `false`."}
+        api["properties"][key] = {
+            "const": False,
+            "description": "Of the-convergence 0.1; only `false`.",
+        }
     own = {"properties": {"kind": {"enum": sorted(HOSTED_KINDS)}}, "required": ["kind"]}
     api["anyOf"] = [*({"required": [key]} for key in ("endpoint", "models", "function")), own]
     auth = definitions["AuthConfig"]["properties"]
@@ -312,7 +315,7 @@ def _patch_evaluation(definitions: Schema) -> None:
     path = {"type": "string", "minLength": 1}
     evaluation["test_cases"] = _any_of(meaning, _ref("TestCasesConfig"), path, inline)
     cases["augmentation"] = {
-        "description": "Of the original; only switched off.",
+        "description": "Of the-convergence 0.1; only switched off.",
         "type": "object",
         "properties": {"enabled": {"const": False}},
     }
@@ -320,12 +323,12 @@ def _patch_evaluation(definitions: Schema) -> None:
     metric["type"]["enum"] += list(DIRECTIONS)
     metric["function"]["anyOf"].append({"enum": ["custom", "exact_match", "similarity"]})
     for key, kind in zip(ALSO_READ["MetricConfig"], ("latency_ms", "cost_usd"), strict=True):
-        meaning = f"Of the original: `scale: {{good: 0, bad: …}}` of `{kind}`."
+        meaning = f"Of the-convergence 0.1: `scale: {{good: 0, bad: …}}` of `{kind}`."
         metric[key] = {"type": "number", "exclusiveMinimum": 0, "description": meaning}
 
 
 def _patch_calls(schema: Schema, definitions: Schema) -> None:
-    """Plain epochs, the original's place for ``llm``, and judges that complete theirs from it."""
+    """Plain epochs, version 0.1's place for ``llm``, and judges that complete theirs from it."""
     null = {"type": "null"}
     cache_config, llm = definitions["CacheConfig"], definitions["LlmConfig"]
     epoch = cache_config["properties"]["epoch"]
@@ -336,10 +339,10 @@ def _patch_calls(schema: Schema, definitions: Schema) -> None:
         cache_config["description"], _ref("CacheConfig"), *plain, null
     )
     llm["properties"]["base_url"] = _any_of(
-        "Of the original: same as `endpoint`.", *llm["properties"]["endpoint"]["anyOf"]
+        "Of the-convergence 0.1: same as `endpoint`.", *llm["properties"]["endpoint"]["anyOf"]
     )
     definitions["SocietyConfig"]["properties"]["llm"] = _any_of(
-        "Of the original: same as `llm` at top level.", _ref("LlmConfig"), null
+        "Of the-convergence 0.1: same as `llm` at top level.", _ref("LlmConfig"), null
     )
     partial = {key: value for key, value in llm.items() if key != "required"}
     definitions["JudgeLlmConfig"] = {**partial, "title": "JudgeLlmConfig"}

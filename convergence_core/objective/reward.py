@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from convergence_core.config import MetricConfig
 
 GOOD_LATENCY_MS, BAD_LATENCY_MS = 0.0, 5000.0
-"""The original's default: 1 - ms / 5000."""
+"""Version 0.1's default: 1 - ms / 5000."""
 GOOD_COST_USD, BAD_COST_USD = 0.0, 1.0
-"""The original's default: 1 - $ / 1."""
+"""Version 0.1's default: 1 - $ / 1."""
 
 _DEFAULT_SCALES = {
     "latency_ms": (GOOD_LATENCY_MS, BAD_LATENCY_MS),

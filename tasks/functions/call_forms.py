@@ -17,7 +17,7 @@ _WHOLES = frozenset({"input", "params"})
 class CallForm:
     """How a function wants the case's input and the parameters.
 
-    ``keywords``: each by its name (the original's form); ``split``: ``f(input, params)``;
+    ``keywords``: each by its name (version 0.1's form); ``split``: ``f(input, params)``;
     ``merged``: ``f({**input, **params})``; ``spread``: ``f(input, **params)``.
     """
 
@@ -47,7 +47,7 @@ class CallForm:
 
 
 def merge(case_input: Json, params: Params) -> dict[str, Any]:
-    """Return the case's input overlaid by the parameters, as the original sends it."""
+    """Return the case's input overlaid by the parameters, as the-convergence 0.1 sends it."""
     if isinstance(case_input, dict):
         return {**case_input, **params}
     return {"input": case_input, **params}

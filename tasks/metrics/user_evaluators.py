@@ -1,4 +1,4 @@
-"""Metrics that are functions of the user's, in both call forms of the original.
+"""Metrics by functions of the user, in both call forms of version 0.1.
 
 ``f(result, expected, params, metric)`` returns a number; ``f(prediction={"result": …}, expected=…,
 context={"params": …})`` returns a dictionary or a number. Arguments are given by name where the

@@ -158,7 +158,7 @@ def _write_json(stream: TextIO, value: object) -> None:
 
 
 def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
-    """Return ``best_config.json``: the original's shape, with what the number rests on."""
+    """Return ``best_config.json``: version 0.1's shape, with what the number rests on."""
     (role, value), baseline = winner.headline(), result.baseline
     return {
         "_README": {

@@ -1,4 +1,4 @@
-"""The quick start of the original's README, with its missing import, against a local endpoint."""
+"""The quick start of version 0.1's README, with its missing import, against a local endpoint."""
 
 import ast
 import asyncio

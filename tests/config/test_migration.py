@@ -1,4 +1,4 @@
-"""The original's configurations become ours, and say what was changed."""
+"""Configurations of version 0.1 become ours, and say what was changed."""
 
 import json
 import random
@@ -116,7 +116,7 @@ def test_a_full_configuration_is_ours_afterwards():
     assert [m.type for m in metrics.values()] == [
         "function", "exact_match", "latency_ms", "cost_usd", "function",
     ]  # fmt: skip
-    assert metrics["slow"].direction == "higher", "the original never read lower_is_better"
+    assert metrics["slow"].direction == "higher", "version 0.1 never read lower_is_better"
     assert metrics["cost_usd"].weight == 0, "nobody says what a call costs"
     optimization = configuration.optimization
     assert optimization.algorithm == "thompson"
@@ -154,7 +154,7 @@ def test_models_and_inline_cases_are_kept():
         ("evaluation.test_cases.augmentation", "no longer fit"),
         ("evaluation.metrics.quality.note", "did not read it"),
         ("evaluation.metrics.latency_ms.scale", "was `threshold`"),
-        ("evaluation.metrics.slow.type", "the original ignored it"),
+        ("evaluation.metrics.slow.type", "version 0.1 ignored it"),
         ("evaluation.metrics.slow.threshold", "for `latency_ms` only"),
         ("evaluation.metrics.later", "not available yet"),
         ("evaluation.metrics.judged", "needs a `rubric` and an `llm`"),
@@ -213,7 +213,7 @@ def test_a_model_beside_that_of_a_society_stays():
 
 @pytest.mark.parametrize("name", ["function", "http", "azure", "gemini"])
 def test_a_configuration_of_ours_keeps_its_keys(name):
-    """Where its kind is written, or is that of the original."""
+    """Where its kind is written, or is that of version 0.1."""
     ours = parse_configuration(EXAMPLES[name])
     again = migrated(EXAMPLES[name])
     kept = ("budget", "cache", "prices", "llm", "storage")

@@ -180,7 +180,7 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         MINIMAL,
         ({"llm": LLM}, "llm", "no metric of type `llm_judge` asks it", "Remove it"),
     ),
-    "original's judge for nobody": (
+    "judge of version 0.1 for nobody": (
         MINIMAL,
         ({"society/llm": LLM}, "society.llm", "no metric of type", "Remove it"),
     ),

@@ -1,4 +1,4 @@
-"""Both spellings of the original, and all shorthands, mean one configuration."""
+"""Both spellings of version 0.1, and all shorthands, mean one configuration."""
 
 from typing import Any
 

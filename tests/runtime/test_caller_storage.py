@@ -1,4 +1,4 @@
-"""A storage of the caller's own: the original's protocol serves and learns, or is refused by name."""
+"""A storage of the caller's own: version 0.1's protocol serves and learns, or is refused by name."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Migration of a configuration of the-convergence 0.1.
 
-What the original never read, read differently or got wrong is renamed or dropped, each with a
+What the-convergence 0.1 never read, read differently or got wrong is renamed or dropped, each with a
 comment that says why, so that the migrated file does what the old one did or was meant to do.
 """
 
@@ -52,10 +52,10 @@ class Migration(NamedTuple):
 
 
 def migrate_text(text: str | bytes, file: str | None = None) -> Migration:
-    """Return our YAML for an original's; what still has to be corrected by hand is in the notes.
+    """Return this version's YAML for one of version 0.1; the notes list what is left to correct.
 
     Args:
-        text: The original's file.
+        text: the file of version 0.1.
         file: Its path as the user gave it, for messages.
 
     Raises:
@@ -73,7 +73,7 @@ def migrate_text(text: str | bytes, file: str | None = None) -> Migration:
         elif old is not None:
             new[name] = old
     for name in data:
-        migrator.drop((name,), _GONE.get(name, "the original did not read it"))
+        migrator.drop((name,), _GONE.get(name, "the-convergence 0.1 did not read it"))
     head = (
         "# yaml-language-server: $schema=./optimization.schema.json\n"
         "# Written by `convergence migrate`; comments of the old file are not kept.\n\n"
@@ -89,10 +89,13 @@ def migrate_text(text: str | bytes, file: str | None = None) -> Migration:
 
 
 def _read(text: str | bytes, file: str | None) -> Section:
-    """Return the data as the original read it, but numbers such as 1e-5 as numbers."""
+    """Return the data as version 0.1 read it, but numbers such as 1e-5 as numbers."""
     source = read_yaml(text, file)
     if not isinstance(source.data, dict):
-        rule, fix = "the file must be a mapping of sections", "Give the original's configuration."
+        rule, fix = (
+            "the file must be a mapping of sections",
+            "Give a configuration of the-convergence 0.1.",
+        )
         raise ConfigurationError(source.problems or [source.problem((), rule, fix)])
     try:
         old = yaml.safe_load(text)
@@ -103,7 +106,7 @@ def _read(text: str | bytes, file: str | None) -> Section:
 
 
 def _as_read(ours: Any, theirs: Any) -> Any:
-    """Return our reading, but with the original's booleans: yes, no, on and off."""
+    """Return our reading, but with version 0.1's booleans: yes, no, on and off."""
     if isinstance(ours, dict):
         other = theirs if isinstance(theirs, dict) else {}
         return {key: _as_read(value, other.get(key)) for key, value in ours.items()}

@@ -52,7 +52,7 @@ def _auth(m: Migrator, old: Section, *, is_chat: bool) -> Section:
         return new  # a kind of ours, which sends keys in a way of its own
     kind = str(new.get("type", "none")).lower()
     if kind not in ("none", "bearer", "api_key", "basic"):
-        m.say((*path, "type"), f"was {kind[:20]!r}, which the original did not send either")
+        m.say((*path, "type"), f"was {kind[:20]!r}, which version 0.1 did not send either")
         kind = "none"
     uses = {
         "none": (),
@@ -114,7 +114,7 @@ def _response(m: Migrator, old: Section, whole: Section) -> Section:
     if evaluator.get("enabled") is True and "result_field" in new:
         field_name = new.pop("result_field")
         reason = (
-            "the original never read it: evaluators got the whole answer, as they still do; "
+            "version 0.1 never read it: evaluators got the whole answer, as they still do; "
             f"write `result_field: {field_name}` to give them that part"
         )
         m.drop((*path, "result_field"), reason)
@@ -134,11 +134,11 @@ _LLM_DEFAULTS = {
     "temperature": 0.7,
     "max_tokens": 1000,
 }
-"""What the original took for a key that was not written."""
+"""What version 0.1 took for a key that was not written."""
 
 
 def move_llm(m: Migrator, data: Section) -> None:
-    """Move the original's ``society.llm`` to ``llm`` if a judge asks it; else say where it goes."""
+    """Move version 0.1's ``society.llm`` to ``llm`` if a judge asks it; else say where it goes."""
     society = data.get("society")
     if not isinstance(society, dict) or not isinstance(society.get("llm"), dict):
         return

@@ -64,7 +64,7 @@ def _evaluator(m: Migrator, old: Section) -> Section:
     m.say(
         path,
         "`module` is looked for beside this file and among installed modules; the "
-        "original's own evaluators are not part of this program",
+        "evaluators of version 0.1 are not part of this program",
     )
     return new
 
@@ -78,7 +78,7 @@ def _metrics(m: Migrator, old: Section, *, has_evaluator: bool, whole: Section) 
         elif metric.get("type") == "rouge":
             m.drop(path, "`rouge` is not available yet")
         elif metric.get("type") == "llm_judge" and not {"rubric", "rubric_path"} & metric.keys():
-            reason = "the original did not judge; `type: llm_judge` needs a `rubric` and an `llm`"
+            reason = "version 0.1 did not judge; `type: llm_judge` needs a `rubric` and an `llm`"
             m.drop(path, reason)
         else:
             new[name] = _metric(m, name, dict(metric), path, has_evaluator=has_evaluator)
@@ -111,12 +111,12 @@ def _metric(m: Migrator, name: str, old: Section, path: Path, *, has_evaluator: 
 
 
 def _drop_direction(m: Migrator, name: str, direction: str | None, path: Path) -> None:
-    """Say what became of the original's direction, which it never read."""
+    """Say what became of version 0.1's direction, which it never read."""
     if name in ("latency_ms", "cost_usd"):
         if direction == "higher":
-            m.drop((*path, "type"), "the original read less as better, whatever it said")
+            m.drop((*path, "type"), "version 0.1 read less as better, whatever it said")
     elif direction == "lower":
-        reason = "the original ignored it: evaluators return what is better as more"
+        reason = "version 0.1 ignored it: evaluators return what is better as more"
         m.drop((*path, "type"), f"`lower_is_better`; {reason}")
 
 
@@ -143,7 +143,7 @@ def _scale(m: Migrator, name: str, metric: Section, path: Path) -> None:
 
 
 def _unpriced(m: Migrator, metrics: Section, whole: Section) -> None:
-    """The original priced every answer as GPT-4's; we know no price that nobody tells us."""
+    """Version 0.1 priced every answer as GPT-4's; we know no price that nobody tells us."""
     cost = metrics.get("cost_usd")
     if not isinstance(cost, dict) or _tells_price(whole):
         return
@@ -155,7 +155,7 @@ def _unpriced(m: Migrator, metrics: Section, whole: Section) -> None:
         m.say(
             path,
             f"the weight was {weight}, but the cost is unknown until `api.response.cost_field` "
-            "says where answers tell it, or `prices.http.request` what each costs; the original "
+            "says where answers tell it, or `prices.http.request` what each costs; version 0.1 "
             "took one price for all models",
         )
 

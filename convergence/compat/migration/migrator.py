@@ -30,11 +30,11 @@ class Migrator:
         self.comments.setdefault(place, []).append(f"dropped `{path[-1]}`: {reason}.")
 
     def keep_known(self, old: Section, path: Path) -> Section:
-        """Return a section without the keys that neither we nor the original know."""
+        """Return a section without the keys that neither we nor version 0.1 know."""
         known = known_keys(sections_at(path, {}))
         for key in [key for key in old if key not in known]:
             del old[key]
-            self.drop((*path, key), "the original did not read it")
+            self.drop((*path, key), "version 0.1 did not read it")
         return {key: value for key, value in old.items() if value is not None}
 
     def clamp(self, holder: Section, path: Path, **ranges: tuple[float, float]) -> None:
@@ -54,7 +54,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def number(value: Any) -> Any:
-    """Return a number where the original, which was lenient, would have read one."""
+    """Return a number where version 0.1, which was lenient, would have read one."""
     if isinstance(value, str):
         try:
             value = float(value)

@@ -44,7 +44,7 @@ def _mab(m: Migrator, old: Section) -> Section:
     new = m.keep_known(old, path)
     if new.get("strategy", "thompson_sampling") != "thompson_sampling":
         del new["strategy"]
-        m.drop((*path, "strategy"), "the original had Thompson sampling only, too")
+        m.drop((*path, "strategy"), "version 0.1 had Thompson sampling only, too")
     m.clamp(new, path, exploration_rate=(0, 1), confidence_level=(0.51, 0.999))
     return new
 
@@ -66,7 +66,7 @@ def _execution(m: Migrator, old: Section) -> Section:
     path: Path = ("optimization", "execution")
     if "experiments_per_generation" in old:
         del old["experiments_per_generation"]
-        reason = "the original never read it; `evolution.population_size` says it"
+        reason = "version 0.1 never read it; `evolution.population_size` says it"
         m.drop((*path, "experiments_per_generation"), reason)
     stopping = take(old, "early_stopping")
     new = m.keep_known(old, path)
@@ -84,7 +84,7 @@ def migrate_output(m: Migrator, old: Section, _whole: Section) -> Section:
     new = m.keep_known(old, path)
     _keep_choices(m, new, (*path, "formats"), get_args(OutputFormat))
     if new.get("visualizations") == []:
-        del new["visualizations"]  # the original's default, and it drew none anyway
+        del new["visualizations"]  # version 0.1's default, and it drew none anyway
     _keep_choices(m, new, (*path, "visualizations"), get_args(Visualization))
     below = (*path, "export_best_config")
     export = m.keep_known(export, below)
@@ -108,5 +108,5 @@ def _keep_choices(m: Migrator, holder: Section, path: Path, choices: tuple[Any, 
 
 
 def migrate_plain(_m: Migrator, old: Section, _whole: Section) -> Section:
-    """Return a section of ours that the original did not have."""
+    """Return a section of ours that version 0.1 did not have."""
     return {key: number(value) for key, value in old.items()}

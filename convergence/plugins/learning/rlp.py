@@ -9,7 +9,7 @@ thought for what it added::
     gain = await rlp.information_gain_reward(with_thought, without, observed_bin, thought=thought)
     update = rlp.update_rlp_policy()
 
-The original's form, three texts, works as well: the model is then asked for both predictions, and
+Version 0.1's form, three texts, works as well: the model is then asked for both predictions, and
 the gain says so in its ``note``.
 """
 
@@ -48,7 +48,7 @@ ELSE: Final = "something else"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RLPConfig:
-    """Fields of the original with the meaning they have here; see ``society.rlp``."""
+    """Fields of the-convergence 0.1 with the meaning they have here; see ``society.rlp``."""
 
     model_name: str = ""
     """What the provider calls the model."""
@@ -69,7 +69,7 @@ class RLPConfig:
     ema_decay: float = DECAY
     """Memory of the weights of several baselines, per update; see ``information_gain_reward``."""
     use_gpu: bool = False
-    """Of the original: the model is the provider's, so only ``False``."""
+    """Of the-convergence 0.1: the model is the provider's, so only ``False``."""
     clip_epsilon: float = 0.2
     kl_target: float = 0.02
     strategies: tuple[str, ...] = tuple(STRATEGIES)
@@ -197,7 +197,7 @@ class RLPMixin:
         """Return log p~(outcome with the thought) - log p(outcome without), in nats.
 
         With numbers: two distributions over the same outcomes, and the index of what came. With
-        three texts (the original's ``thought, prediction, outcome``) the model is asked for both.
+        three texts (version 0.1's ``thought, prediction, outcome``) the model is asked for both.
 
         Args:
             prediction: distribution with the thought; or the thought itself.

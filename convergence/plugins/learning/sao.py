@@ -57,7 +57,7 @@ _INCUMBENT = Candidate(candidate_id="incumbent", params={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SAOConfig:
-    """Fields of the original with the meaning they have here; see ``society.sao``."""
+    """Fields of the-convergence 0.1 with the meaning they have here; see ``society.sao``."""
 
     model_name: str = ""
     """What the provider calls the model."""

@@ -3,7 +3,7 @@
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
 and that differs from its parents wherever the space has such a point.
 
-As in the original: with probability ``crossover_rate`` a child is the uniform crossover of two
+As in the-convergence 0.1: with probability ``crossover_rate`` a child is the uniform crossover of two
 parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
 """
 

@@ -1,4 +1,4 @@
-"""``evolution``: the original's search, kept as a baseline, on honest estimates.
+"""``evolution``: version 0.1's search, kept as a baseline, on honest estimates.
 
 The population of a generation is the elites of all earlier ones and the newcomers of the last.
 Elites keep their seats and their evidence without being asked again; the other seats go to
