@@ -13,13 +13,14 @@ import numpy as np
 from scipy import stats
 from scipy.linalg import cho_solve
 
+from benchmarks.optimizer.ablations import ablatable_model
 from benchmarks.optimizer.opponents.base import Setup
 from benchmarks.optimizer.opponents.ours import OursOnCases, override, parse_overrides, task_point
 from benchmarks.optimizer.running import NOISE_SEED, Progress, step
 from benchmarks.optimizer.tasks import CaseTask
 from convergence_core.posterior.gaussian_process import cholesky_factor
 from convergence_core.posterior.space_model import SpaceModel
-from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.search.samplers import ThompsonSampler
 
 N_SCORED = 20
@@ -36,23 +37,23 @@ class Score:
     """Root mean square of posterior mean less true reward."""
 
 
-def score(beliefs: WarpedBeliefs, true: np.ndarray) -> Score:
-    """Return the score of candidates' beliefs by their true rewards, (n,).
+def score(posterior: WarpedPosterior, true: np.ndarray) -> Score:
+    """Return the score of candidates' posterior by their true rewards, (n,).
 
-    Beliefs are normal in warped rewards; the density is that of rewards, by the warp's slope.
+    It is normal in warped rewards; the density is that of rewards, by the warp's slope.
     """
-    assert beliefs.process is not None
-    assert beliefs.places is not None
-    mean, covariance = beliefs.process.joint(beliefs.places, beliefs.rows)
+    assert posterior.process is not None
+    assert posterior.points is not None
+    mean, covariance = posterior.process.joint(posterior.points, posterior.rows)
     factor = cholesky_factor(covariance)
-    gap = beliefs.warp.forward(true) - mean
+    gap = posterior.warp.forward(true) - mean
     log_density = (
         -0.5 * float(gap @ cho_solve((factor, True), gap))
         - float(np.log(np.diag(factor)).sum())
         - 0.5 * len(gap) * np.log(2.0 * np.pi)
-        + float(np.log(beliefs.warp.slope(true)).sum())
+        + float(np.log(posterior.warp.slope(true)).sum())
     )
-    return Score(log_density / len(gap), float(np.sqrt(np.mean((beliefs.mean - true) ** 2))))
+    return Score(log_density / len(gap), float(np.sqrt(np.mean((posterior.mean - true) ** 2))))
 
 
 def search(task: CaseTask, *, seed: int, budget: int, batch: int) -> OursOnCases:
@@ -71,7 +72,7 @@ def scores(
 
     Args:
         task: with cases.
-        parts: changes of ``SpaceModel``'s fields, such as ``interaction=False``.
+        parts: changes of ``AblatableModel``'s fields, such as ``interaction=False``.
         seed: of the search and its noise.
         budget: evaluations.
         batch: evaluations of a generation.
@@ -87,7 +88,7 @@ def scores(
     true = np.array([task.true(task_point(parameters, c.params)) for c in candidates])
     assert isinstance(run.sampler, ThompsonSampler)
     whole = run.sampler.surrogate
-    readers = [whole, *(changed(whole, part) for part in parts)]
+    readers = [whole, *(changed(ablatable_model(whole), part) for part in parts)]
     return [score(reader.fit(archive).posterior(candidates), true) for reader in readers]
 
 

@@ -24,7 +24,6 @@ from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate
-from convergence_core.search.samplers.search_update import tell
 from convergence_core.space import Space
 from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
@@ -128,7 +127,7 @@ def known() -> Known:
     rewards = [float(np.mean([e.reward for e in trial.evaluations])) for trial in trials]
     worst, best = points[int(np.argmin(rewards))], points[int(np.argmax(rewards))]
     return Known(
-        fitted=make_surrogate(space).fit(tell(SearchState(), trials).archive),
+        fitted=make_surrogate(space).fit(SearchState().tell(trials).archive),
         ends=(worst.params, best.params),
         on_search=max(rewards),
         on_held_out=float(np.mean([_ndcg(best.params, case) for case in held_out])),

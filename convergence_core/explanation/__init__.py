@@ -1,6 +1,6 @@
-"""Why a run chose what it chose: what parameters do, which cells decided, who left the race.
+"""Explanations of a run's choice: effects of parameters, deciding cells, eliminated candidates.
 
 ``records`` is what a result keeps; it needs no numpy. ``effects`` reads the fitted surrogate's
-surface by whole draws of it (``paths``) at settings of the space (``settings``); ``deciding`` and
-``discards`` read the evidence.
+surface by draws of whole functions (``paths``) at settings of the space (``settings``);
+``deciding_cells`` and ``discards`` read the evidence.
 """

@@ -1,11 +1,19 @@
-"""The arithmetic of cutting a function into effects and what is left of pairs; draw by draw.
+"""Functional analysis of variance: effects, interactions and their certainty, draw by draw.
 
-Effects are those of a weighted two-way fit, setting + value, which are exact where the effects are
-additive, whatever combinations are missing.
+Effects are those of a weighted two-way fit,
+
+    value(setting, level) = setting + effect(level) + rest                                         (1)
+
+which are exact where the effects are additive, whatever combinations are missing. An interaction is
+what is left of a mean over settings by both effects,
+
+    rest(j, k) = mean(j, k) - first(j) - second(k)                                                 (2)
 
 A variance is never drawn as 0. So an effect counts as sure only if "none at all" lies outside of
 the ball around the posterior mean that holds all but a given error; the radius is that of a
-chi-squared distribution with the draws' mean and variance (Satterthwaite 1946).
+chi-squared distribution with the draws' mean and variance (Satterthwaite 1946),
+
+    scale = variance / (2 mean),    dof = 2 mean^2 / variance                                      (3)
 
 Notation: S draws.
 """
@@ -23,7 +31,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Combinations:
-    """Combinations of two parameters' values, and what is additive in them."""
+    """Combinations of two parameters' values, with a basis of the additive functions of them."""
 
     first: np.ndarray
     """Which value of the first parameter each has, (n_cells,)."""
@@ -39,7 +47,7 @@ class Combinations:
     def of(
         cls, cells: np.ndarray, weights: tuple[np.ndarray, np.ndarray]
     ) -> "Combinations | None":
-        """Return the combinations that exist; ``None``: they hold nothing beyond their sum.
+        """Return the combinations that exist; ``None``: they allow no interaction.
 
         Args:
             cells: which combinations exist, (n_first * n_second,).
@@ -61,8 +69,8 @@ class Combinations:
             root=root,
         )
 
-    def interplay(self, values: np.ndarray) -> np.ndarray:
-        """Return what is left of means over settings when both effects are taken off, (n_cells, S).
+    def interaction(self, values: np.ndarray) -> np.ndarray:
+        """Return the rest of means over settings beyond both effects, (n_cells, S) (eq. 2).
 
         Args:
             values: of each setting in turn, (n_settings * n_cells, S).
@@ -73,7 +81,7 @@ class Combinations:
 
 
 def column_effects(values: np.ndarray, keeps: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the columns' effects of a two-way fit, weighted mean 0, (n_columns, S).
+    """Return the columns' effects of a two-way fit, weighted mean 0, (n_columns, S) (eq. 1).
 
     Args:
         values: (n_rows, n_columns, S).
@@ -93,7 +101,7 @@ def column_effects(values: np.ndarray, keeps: np.ndarray, weights: np.ndarray) -
 
 
 def is_sure(drawn: np.ndarray, weights: np.ndarray, error: float) -> bool:
-    """Return whether draws of an effect leave no effect at all out of a ball of so small an error.
+    """Return whether "no effect at all" lies outside of the ball that holds all but an error.
 
     Args:
         drawn: effects, (n_levels, S).
@@ -108,7 +116,7 @@ def is_sure(drawn: np.ndarray, weights: np.ndarray, error: float) -> bool:
         return False
     if middle <= TINY**2 or variance <= 0.0:
         return True
-    scale, dof = variance / (2.0 * middle), 2.0 * middle**2 / variance
+    scale, dof = variance / (2.0 * middle), 2.0 * middle**2 / variance  # (eq. 3)
     return bool(chdtrc(dof, size / scale) < error)
 
 

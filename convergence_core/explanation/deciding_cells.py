@@ -1,4 +1,4 @@
-"""Which cells decided: where the recommended candidate and its rivals got different rewards."""
+"""Deciding cells: where the recommended candidate and its rivals got different rewards."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Space
 
 MAX_CASES = 10
-"""Cases told of one comparison."""
+"""Cases listed in one comparison."""
 N_LEADING = 5
-"""Candidates whose cells are told by generation."""
+"""Candidates whose cells are listed by generation."""
 
 CellToGeneration = Mapping[tuple[str, str, int], int]
 """(candidate, case, repeat) → generation that first asked it."""
@@ -38,23 +38,20 @@ def compare(
     """
     winner = archive.members[ranking[0]]
     rivals = dict.fromkeys([*ranking[1:2], *([baseline_id] if baseline_id else [])])
-    found = []
-    for rival_id in rivals:
-        rival = archive.members.get(rival_id)
-        if rival is None or not rival.n or rival_id == ranking[0]:
-            continue
-        pair = fitted.posterior([winner.candidate, rival.candidate])
-        found.append(
-            _comparison(
-                winner,
-                rival,
-                label=space.label(rival.candidate.params),
-                is_default=rival_id == baseline_id,
-                probability=float(pair.probability_above(1)[0]),
-                weights=case_weights or {},
-            )
+    return tuple(
+        _comparison(
+            winner,
+            rival,
+            label=space.label(rival.candidate.params),
+            is_default=rival_id == baseline_id,
+            probability=float(
+                fitted.posterior([winner.candidate, rival.candidate]).probability_above(1)[0]
+            ),
+            weights=case_weights or {},
         )
-    return tuple(found)
+        for rival_id in rivals
+        if (rival := archive.members.get(rival_id)) and rival.n and rival is not winner
+    )
 
 
 def spent_on(
@@ -64,7 +61,7 @@ def spent_on(
     space: Space,
     cell_to_generation: CellToGeneration,
 ) -> tuple[CandidateCells, ...]:
-    """Return how the leading candidates' cells came to be.
+    """Return the leading candidates' cells by generation.
 
     Cells whose generation is unknown count for the one that first asked the candidate.
     """

@@ -1,8 +1,8 @@
-"""What was discarded and why: who left the race, by the rule that the race itself follows.
+"""Eliminated candidates, by the rule that the race itself follows.
 
-A candidate leaves when its probability of lying above the leader falls below a bound that is shared
-out over all candidates (``racing.Competitors.elites``), so the error holds for all who left together.
-Others wait: the race looks at the first few by posterior mean.
+A candidate is eliminated when its probability of lying above the leader falls below a bound that is
+shared out over all candidates (``racing.Competitors.elites``), so the error holds for all of them
+together. Others wait: the race considers the first few by posterior mean.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from convergence_core.search.recommend import Ranked
 from convergence_core.space import Space
 
 MAX_DISCARDS = 20
-"""Candidates told of those who left."""
+"""Eliminated candidates that are listed."""
 CHUNK = 100
 """Candidates compared with the leader at once: the cost grows with the square."""
 
@@ -33,7 +33,7 @@ def discards(
     rules: Rules,
     goals: FittedGoals | None = None,
 ) -> Discards | None:
-    """Return who competes no more; ``None`` where no candidate has a reward, or a front is sought.
+    """Return the eliminated candidates; ``None``: none has a reward, or a front is sought.
 
     Args:
         fitted: the surrogate with the evidence.
@@ -41,26 +41,24 @@ def discards(
         standing: of each candidate with a reward, for means and intervals.
         space: for labels.
         rules: of the race.
-        goals: what counts besides the mean reward, as the same archive tells it; ``None``: nothing.
+        goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
     """
-    field = Competitors(rules, fitted.model.encoding, archive, fitted, goals)
-    if not field.members or (goals is not None and goals.objectives):
+    competitors = Competitors(rules, fitted.model.encoding, archive, fitted, goals)
+    if not competitors.members or (goals is not None and goals.objectives):
         return None
-    above = _above_leader(field)
+    above = _above_leader(competitors)
     error = 1.0 - rules.confidence_level
     bound = error / len(above)
+    candidates = [competitors.members[i] for i in competitors.ranking]
     left = [i for i in range(len(above)) if above[i] < bound]
-    closest = sorted(left, key=lambda i: -above[i])[:MAX_DISCARDS]
-    ranking = [field.members[i] for i in field.ranking]
-    counts = Counter(standing[ranking[i].candidate_id].n_cells for i in left)
-    told = []
-    for i in closest:
-        candidate = ranking[i]
-        ranked = standing[candidate.candidate_id]
-        told.append(
+    counts = Counter(standing[candidates[i].candidate_id].n_cells for i in left)
+    closest = []
+    for i in sorted(left, key=lambda i: -above[i])[:MAX_DISCARDS]:
+        ranked = standing[candidates[i].candidate_id]
+        closest.append(
             Discard(
-                candidate_id=candidate.candidate_id,
-                label=space.label(candidate.params),
+                candidate_id=ranked.candidate_id,
+                label=space.label(candidates[i].params),
                 mean=ranked.mean,
                 low=ranked.low,
                 high=ranked.high,
@@ -78,16 +76,16 @@ def discards(
         n_waiting=n_waiting,
         n_elites=rules.n_elites,
         left_by_cells=tuple(sorted(counts.items())),
-        closest=tuple(told),
+        closest=tuple(closest),
     )
 
 
-def _above_leader(field: Competitors) -> np.ndarray:
-    """Return the probabilities of lying above the leader, by ``field.ranking``, (n,)."""
-    ranking = field.ranking
+def _above_leader(competitors: Competitors) -> np.ndarray:
+    """Return the probabilities of lying above the leader, by ``ranking``, (n,)."""
+    ranking = competitors.ranking
     above = np.ones(len(ranking))
     for start in range(1, len(ranking), CHUNK):
         rows = np.concatenate([ranking[:1], ranking[start : start + CHUNK]])
-        beliefs = field.beliefs(field.genes[rows], field.rows[rows])
-        above[start : start + CHUNK] = beliefs.probability_above(0)[1:]
+        posterior = competitors.posterior_at(competitors.genes[rows], competitors.rows[rows])
+        above[start : start + CHUNK] = posterior.probability_above(0)[1:]
     return above

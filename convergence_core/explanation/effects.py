@@ -1,18 +1,15 @@
-"""What single parameters do, and what pairs do beyond their sum, by draws of the fitted surface.
+"""Effects of single parameters and of pairs, by draws of the fitted surface.
 
-The surface is cut the way the functional analysis of variance cuts it (Hutter, Hoos & Leyton-Brown
-2014): a parameter's effect is the mean reward at one of its values over all other parameters, less
-the mean over everything; a pair's is what is left when both single effects are taken off. Means are
-over fixed spread settings of the space (a Latin hypercube, so that pairs hardly leak into single
-effects) in which nothing moves along, and every draw of the surface
-is cut as a whole, so an interval is that of the effect itself.
+The surface is cut as in the functional analysis of variance (Hutter, Hoos & Leyton-Brown 2014): a parameter's effect is the mean reward at one of its values over all other parameters, less
+the mean over everything (1); a pair's is the rest beyond both single effects (2); a share is the
+variance of an effect over that of the space (3). Means are over fixed spread settings of the space (a
+Latin hypercube, so that pairs hardly leak into single effects) in which nothing moves along, and
+every draw of the surface is cut as a whole, so an interval is that of the effect itself.
 
 A parameter that is not active everywhere is averaged where it is; its share counts that part only.
-Where constraints rule out combinations, effects are those of a two-way fit, setting + value, which
-are exact where the effects are additive.
-
-An effect counts as sure (``anova.is_sure``) at an error of 5 %, shared out over the effects looked at.
-The lower end of a share that is not sure is 0.
+Where constraints rule out combinations, effects are those of a two-way fit (``anova``), which are
+exact where the effects are additive. An effect counts as sure (``anova.is_sure``) at an error of 5 %,
+shared out over the effects looked at. The lower end of a share that is not sure is 0.
 """
 
 import math
@@ -62,7 +59,7 @@ N_PAIR_LEVELS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceEffects:
-    """The surface, cut."""
+    """Effects of all parameters, and the surface they are of."""
 
     effects: tuple[Effect, ...]
     """Of every parameter with more than one value, that of the largest share first."""
@@ -86,7 +83,7 @@ def cut(
     varying = [j for j, levels in enumerate(settings.levels) if len(levels.values) > 1]
     if fitted.learned is None or not varying:
         return None
-    knife = _Knife(
+    surface = _DrawnSurface(
         fitted=fitted,
         learned=fitted.learned,
         settings=settings,
@@ -94,24 +91,24 @@ def cut(
         sample=settings.sample(N_SETTINGS, rng),
         rng=rng,
     )
-    whole = knife.whole()
-    singles = [knife.single(j) for j in varying]
+    whole = surface.distribution()
+    singles = [surface.single(j) for j in varying]
     found = [one for one in singles if one is not None]
-    effects = [knife.effect(one, whole, asked, len(found)) for one in found]
-    by_interplay = sorted(found, key=lambda one: -one.interplay)[:MAX_SCREENED]
-    screened = sorted(one.column for one in by_interplay)
+    effects = [surface.effect(one, whole, asked, len(found)) for one in found]
+    by_interaction = sorted(found, key=lambda one: -one.interaction)[:MAX_SCREENED]
+    screened = sorted(one.column for one in by_interaction)
     n_pairs = math.comb(len(screened), 2)
     interactions = [
         interaction
-        for pair in knife.strongest(list(combinations(screened, 2)))
-        if (interaction := knife.interaction(pair, whole, n_pairs)) is not None
+        for pair in surface.strongest(list(combinations(screened, 2)))
+        if (interaction := surface.interaction(pair, whole, n_pairs)) is not None
     ]
     order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
     single = sum((one.variance for one in found), start=np.zeros(1)) / whole.variance
     return SurfaceEffects(
         effects=tuple(effects[i] for i in order),
         surface=replace(
-            whole.told(),
+            whole.described(),
             share_single=mean_share(single),
             n_pairs=n_pairs,
             interactions=tuple(sorted(interactions, key=lambda one: -one.share)),
@@ -120,8 +117,8 @@ def cut(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Whole:
-    """The space as a whole, per draw; S draws."""
+class _Distribution:
+    """Distribution of rewards over the space, per draw; S draws."""
 
     mean: np.ndarray
     """(S,)."""
@@ -134,8 +131,8 @@ class _Whole:
     variance: np.ndarray
     """With them, (S,)."""
 
-    def told(self) -> Surface:
-        """Return what is told of it, but for parameters and pairs."""
+    def described(self) -> Surface:
+        """Return the record of it, but for parameters and pairs."""
         low, high = ends_of(self.mean)
         return Surface(
             average=float(self.mean.mean()),
@@ -160,12 +157,14 @@ class _Single:
     share_active: float
     variance: np.ndarray
     """That it explains in the whole space, (S,)."""
-    interplay: float
+    interaction: float
     """Variance along it that differs between settings, by the posterior mean."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Knife:
+class _DrawnSurface:
+    """Fitted surface with draws of it."""
+
     fitted: FittedSpaceModel
     learned: FittedEvidence
     settings: SettingSampler
@@ -182,7 +181,7 @@ class _Knife:
         bounds = self.fitted.model.bounds
         return rewards if bounds is None else np.clip(rewards, *bounds)
 
-    def whole(self) -> _Whole:
+    def distribution(self) -> _Distribution:
         """Return the distribution of rewards over the space."""
         genes = self.settings.express(self.sample)
         mean, drawn = self._at(genes)
@@ -190,7 +189,7 @@ class _Knife:
         own_drawn = own * self.rng.standard_normal(drawn.shape)
         smooth = self._both(mean, drawn)
         rough = self._both(mean, drawn + own_drawn)
-        return _Whole(
+        return _Distribution(
             mean=smooth.mean(axis=0),
             expected=smooth.mean(axis=1),
             genes=genes,
@@ -224,11 +223,13 @@ class _Knife:
             drawn=effect,
             share_active=share_active,
             variance=share_active * (levels.weights @ effect**2),
-            interplay=share_active * float((rest**2).sum() / keeps.sum()),
+            interaction=share_active * float((rest**2).sum() / keeps.sum()),
         )
 
-    def effect(self, one: _Single, whole: _Whole, asked: Sequence[Params], n: int) -> Effect:
-        """Return what is told of one of n parameters."""
+    def effect(
+        self, one: _Single, whole: _Distribution, asked: Sequence[Params], n: int
+    ) -> Effect:
+        """Return the record of one of n parameters."""
         name = self.settings.encoding.names[one.column]
         parameter = one.levels.parameter
         is_choice = isinstance(parameter, Choice)
@@ -269,13 +270,13 @@ class _Knife:
         )
 
     def strongest(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the pairs that do most beyond their sum, by the posterior mean."""
+        """Return the pairs of the largest interactions, by the posterior mean."""
         found = []
         for pair in pairs:
             grid = self._grid(pair, n_settings=MIN_SETTINGS, n_levels=4)
             if grid is not None:
                 mean = self.paths.mean_at(self.settings.encoding.places(grid.genes))
-                drawn = grid.cells.interplay(self.rewards(mean)[:, None])
+                drawn = grid.cells.interaction(self.rewards(mean)[:, None])
                 found.append(
                     (float(grid.cells.weights @ drawn[:, 0] ** 2) * grid.share_active, pair)
                 )
@@ -283,13 +284,13 @@ class _Knife:
         return [pair for _, pair in found[:MAX_PAIRS]]
 
     def interaction(
-        self, pair: tuple[int, int], whole: _Whole, n_pairs: int
+        self, pair: tuple[int, int], whole: _Distribution, n_pairs: int
     ) -> ParameterInteraction | None:
-        """Return what one of n pairs does beyond its sum."""
+        """Return the record of one of n pairs."""
         grid = self._grid(pair, n_settings=MAX_SETTINGS // 2, n_levels=N_PAIR_LEVELS)
         if grid is None:
             return None
-        drawn = grid.cells.interplay(self._both(*self._at(grid.genes)))
+        drawn = grid.cells.interaction(self._both(*self._at(grid.genes)))
         sure = is_sure(drawn, grid.cells.weights, ERROR / n_pairs)
         variance = grid.share_active * (grid.cells.weights @ drawn**2)
         shares = np.minimum(variance / whole.variance, 1.0)

@@ -1,4 +1,4 @@
-"""Everything that is told of a run's choice, from its evidence alone."""
+"""Explanation of a run's choice, from its evidence alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from convergence_core.search.recommend import Recommendation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Effects of single parameters, and all else."""
+    """Effects of single parameters, and the rest of the explanation."""
 
     effects: tuple[Effect, ...]
     explanation: Explanation
@@ -41,13 +41,13 @@ def explain(
     Args:
         surrogate: the model that made it.
         archive: the evidence; at least one candidate has a reward.
-        recommendation: whom this evidence hands over.
+        recommendation: of this evidence.
         rng: for the sample of the space and the draws of the surface.
         baseline_id: the default; ``None``: the configuration gives none.
         case_weights: search case → positive weight; absent ones weigh 1.
         cell_to_generation: which generation first asked a cell; ``None``: unknown.
-        rules: of the race; ``None``: the algorithm lets no candidate leave.
-        goals: what counts besides the mean reward, as the same archive tells it; ``None``: nothing.
+        rules: of the race; ``None``: the algorithm eliminates no candidate.
+        goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
     """
     space = surrogate.space
     fitted = surrogate.fit(archive, case_weights=case_weights)

@@ -1,4 +1,4 @@
-"""What is told of a run's choice; plain values that a result keeps."""
+"""Records of an explanation; plain values that a result keeps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +28,7 @@ class EffectPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """How the reward moves with one parameter, by the posterior over the whole space.
+    """Effect of one parameter on the reward, by the posterior over the whole space.
 
     Not over the candidates asked, which crowd where rewards are high: over a fixed sample of the
     other parameters, in which nothing moves along.
@@ -41,7 +41,7 @@ class Effect:
     points: tuple[EffectPoint, ...]
     share: float | None = None
     """Of the variance between configurations, explained by this parameter alone; posterior mean.
-    ``None``: a result from before shares were told."""
+    ``None``: a result from before shares were kept."""
     share_low: float | None = None
     """Lower end of its interval; 0 where ``is_sure`` is false."""
     share_high: float | None = None
@@ -59,7 +59,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterInteraction:
-    """What two parameters do together, beyond the sum of what each does alone."""
+    """Effect of two parameters together, beyond the sum of their single effects."""
 
     parameters: tuple[str, str]
     share: float
@@ -79,7 +79,7 @@ class ParameterInteraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """What the posterior says of the space as a whole."""
+    """Posterior of the space as a whole."""
 
     average: float
     """Mean reward of a configuration drawn at random; posterior mean."""
@@ -131,7 +131,7 @@ class RivalComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateCells:
-    """How the cells of a leading candidate came to be."""
+    """Cells of a leading candidate, by generation."""
 
     candidate_id: str
     label: str
@@ -141,7 +141,7 @@ class CandidateCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
-    """A candidate that left the race."""
+    """An eliminated candidate."""
 
     candidate_id: str
     label: str
@@ -155,12 +155,12 @@ class Discard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discards:
-    """Who competes no more, as the evidence stands at the end."""
+    """Eliminated candidates, as the evidence stands at the end."""
 
     bound: float
-    """Probability of being above the leader under which a candidate leaves."""
+    """Probability of being above the leader below which a candidate is eliminated."""
     error: float
-    """At most so likely does any of those who left lie above the leader."""
+    """Largest probability that any eliminated candidate lies above the leader."""
     n_candidates: int
     """With a reward."""
     n_left: int
@@ -169,14 +169,14 @@ class Discards:
     """Above the bound, but not among the first ``n_elites`` by posterior mean."""
     n_elites: int
     left_by_cells: tuple[tuple[int, int], ...] = ()
-    """(cells, candidates that left with so many), fewest cells first."""
+    """(cells, candidates eliminated with so many), fewest cells first."""
     closest: tuple[Discard, ...] = ()
-    """Those who left with the highest probability."""
+    """Those eliminated with the highest probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything but the effects of single parameters, which a result tells as ``effects``."""
+    """Explanation but for the effects of single parameters, which a result keeps as ``effects``."""
 
     surface: Surface | None = None
     """``None``: nothing in the space varies."""
@@ -184,4 +184,4 @@ class Explanation:
     spent: tuple[CandidateCells, ...] = ()
     """Leading candidates, first the recommended one."""
     discards: Discards | None = None
-    """``None``: the algorithm lets none leave."""
+    """``None``: the algorithm eliminates none."""

@@ -1,1 +1,1 @@
-"""What a search seeks: rewards from metrics, constraints, trade-offs, prices of asking."""
+"""Objective of a search: rewards from metrics, constraints, trade-offs and costs of asking."""

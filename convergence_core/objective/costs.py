@@ -1,22 +1,22 @@
-"""What candidates cost to ask, predicted, so that an expensive one has to earn its price.
+"""Predicted costs of candidates, so that an expensive one has to earn its price.
 
 A draw's value becomes its gain over the leader per predicted cost of a cell, as expected improvement
 per second is (Snoek, Larochelle & Adams 2012, §3.2). Per whole cost alone a search would hardly leave
 the cheap end, so the exponent of cost falls from 1 to 0 with what is spent (Lee, Perrone, Archambeau
 & Seeger 2020, CArBO, §3, "cost-cooling"):
 
-    gain / cost^(1 - spent)
+    gain / cost^(1 - spent)                                                                        (1)
 
 Costs are known per candidate asked, as means over its cells. Their logarithms have a surrogate over
 the space, so candidates nobody asked have a cost too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from convergence_core.posterior.mean_model import MIN_DOF, Means
+from convergence_core.posterior.mean_model import Means, pooled_variance
 from convergence_core.search.archive import Archive
 from convergence_core.search.schedule import FINAL_SHARE
 from convergence_core.search.tallies import COST, total_of
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 Per: TypeAlias = Literal["usd", "seconds"]
 
-LEAST = 1e-9
-"""Dollars or seconds below which a cell counts as so cheap."""
+MIN_COST = 1e-9
+"""Dollars or seconds; a cheaper cell counts as this."""
 MAX_RATIO = 100.0
-"""How many times the median candidate's cost, or its part, counts at most."""
-LEAST_VARIANCE = 1e-6
-"""Of the logarithm of one cell's cost."""
+"""Of a candidate's cost to the median one's, or the inverse, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +51,7 @@ class CostAwareSettings:
         return cls(per=per, budget=(1.0 - FINAL_SHARE) * max_usd)
 
     def exponent(self, archive: Archive, generation: int, n_generations: int) -> float:
-        """Return how much cost counts in a generation: from 1 at first to 0 when all is spent.
+        """Return the exponent of cost in a generation: from 1 at first to 0 when all is spent.
 
         A function of the evidence, so that a resumed run goes on as the unbroken one.
 
@@ -72,7 +70,7 @@ class CostAwareSettings:
 def per_cost(
     values: np.ndarray, leader: np.ndarray, costs: np.ndarray, exponent: float
 ) -> np.ndarray:
-    """Return gains over the leader per cost; who gains nothing keeps its order behind.
+    """Return gains over the leader per cost; values without a gain keep their order behind.
 
     Args:
         values: of n candidates, (..., n).
@@ -82,7 +80,7 @@ def per_cost(
     """
     ratio = np.clip(costs / float(np.median(costs)), 1.0 / MAX_RATIO, MAX_RATIO)
     gain = values - leader[..., None]
-    return np.asarray(np.where(gain > 0, gain * ratio**-exponent, gain), np.float64)
+    return np.asarray(np.where(gain > 0, gain * ratio**-exponent, gain), np.float64)  # (eq. 1)
 
 
 def log_costs(archive: Archive) -> Means:
@@ -91,16 +89,11 @@ def log_costs(archive: Archive) -> Means:
     A cell's error is the pooled relative one, since what costs more varies more.
     """
     known = Means.gather(archive, COST)
-    cost = np.maximum(known.mean, LEAST)
+    cost = np.maximum(known.mean, MIN_COST)
     sums = [total_of(archive.members[c.candidate_id].tallies, COST) for c in known.candidates]
     within = sum(
         max(squares - n * mean**2, 0.0) / mean**2
         for (n, _, squares), mean in zip(sums, cost.tolist(), strict=True)
     )
-    dof = float((known.count - 1.0).sum())
-    return Means(
-        candidates=known.candidates,
-        mean=np.log(cost),
-        count=known.count,
-        variance=max(within / dof, LEAST_VARIANCE) if dof >= MIN_DOF else None,
-    )
+    variance = pooled_variance(float(within), known.count)
+    return replace(known, mean=np.log(cost), variance=variance)

@@ -1,23 +1,23 @@
-"""What a search seeks besides a high mean reward: hard constraints kept, a front of trade-offs.
+"""Goals of a search besides a high mean reward: hard constraints, a Pareto front, costs.
 
 **Constraints.** A cell that breaks a metric's ``min`` or ``max`` is worth reward 0, but a candidate
 that breaks it in one cell of three may still have the highest mean. So a candidate counts as
-feasible when at most ``tolerance`` of its cells break a constraint, and a surrogate of its own says
-how likely that is. Draws follow constrained Thompson sampling (Eriksson & Poloczek 2021, SCBO,
-§3.2): reward and share are drawn together; among candidates whose drawn share is feasible the
-highest drawn reward wins; where none is, the smallest drawn violation.
+feasible when at most ``tolerance`` of its cells break a constraint (1), and a surrogate of its own
+gives the probability of that. Draws follow constrained Thompson sampling (Eriksson & Poloczek 2021,
+SCBO, §3.2): reward and share are drawn together; among candidates whose drawn share is feasible the
+highest drawn reward wins; where none is, the smallest drawn violation (2).
 
-**Pareto runs.** Each metric has its surrogate. For every place of a generation a direction is drawn
-uniformly, and whose joint draw reaches furthest along it gets the place (Paria, Kandasamy & Póczos
-2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn independently of each
-other.
+**Pareto runs.** Each metric has its surrogate. For every slot of a generation a direction is drawn
+uniformly, and the candidate whose joint draw reaches furthest along it gets the slot (Paria,
+Kandasamy & Póczos 2020, Alg. 1, with the scalarization of Golovin & Zhang 2020). Metrics are drawn
+independently of each other.
 
-**Cost-aware draws.** What a drawn reward gains over the leader is divided by what the candidate is
-predicted to cost (``costs``).
+**Cost-aware draws.** The gain of a drawn reward over the leader is divided by the candidate's
+predicted cost (``costs``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +26,8 @@ from scipy.special import ndtr
 from convergence_core.objective.costs import CostAwareSettings, log_costs, per_cost
 from convergence_core.objective.pareto import best_first, on_front, scalarize
 from convergence_core.objective.reward import RewardModel
-from convergence_core.posterior.mean_model import FittedMeans, MeanModel, Means
-from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.posterior.mean_model import FittedMeans, Means
+from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Json
 from convergence_core.search.archive import Archive
 from convergence_core.search.tallies import COST, KEPT, METRIC, Measures
@@ -42,11 +42,11 @@ TOLERANCE = 0.1
 PROBABLY = 0.5
 """Probability from which on a candidate counts as feasible where one has to be named."""
 MEMORY_KEY = "goals"
-"""Where a sampler's memory keeps the hyper-parameters of these surrogates."""
+"""Of the hyper-parameters of these surrogates in a sampler's memory."""
 N_STEPS = 8
 """Iterations of their optimizer after each generation but the first."""
-OPTIMISM = 2.0
-"""Standard deviations above its mean at which a new candidate is screened."""
+UCB_SDS = 2.0
+"""Standard deviations above its mean at which a new candidate is screened (upper confidence bound)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,6 @@ class Goals:
             start_steps: iterations of the optimizer from there.
         """
         encoding = space if isinstance(space, Encoding) else Encoding.of(space)
-        model = MeanModel(encoding=encoding)
         kept = (memory or {}).get(MEMORY_KEY)
         starts = kept if isinstance(kept, dict) else {}
         fitted: dict[str, FittedMeans] = {}
@@ -121,8 +120,10 @@ class Goals:
             if not len(means) or (name == KEPT and means.mean.min() >= 1.0):
                 continue
             start = starts.get(name)
-            fitted[name] = replace(model, bounds=None if name == COST else model.bounds).fit(
+            fitted[name] = FittedMeans.fit(
+                encoding,
                 means,
+                bounds=None if name == COST else (0.0, 1.0),
                 start=[float(x) for x in start if isinstance(x, int | float)]
                 if isinstance(start, list)
                 else None,
@@ -133,12 +134,12 @@ class Goals:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FittedGoals:
-    """The surrogates with what they learned."""
+    """Fitted surrogates."""
 
     goals: Goals
     encoding: Encoding
     fitted: Mapping[str, FittedMeans]
-    """By quantity; without those of which no cell told anything."""
+    """By quantity; without those that no cell measured."""
 
     @property
     def memory(self) -> dict[str, Json]:
@@ -153,14 +154,14 @@ class FittedGoals:
 
     @property
     def is_constrained(self) -> bool:
-        """Whether some cell broke a constraint, so that feasibility is a question."""
+        """Whether some cell broke a constraint, so that feasibility is uncertain."""
         return KEPT in self.fitted
 
-    def probability_feasible(self, ids: Sequence[str], places: Points) -> np.ndarray:
+    def probability_feasible(self, ids: Sequence[str], points: Points) -> np.ndarray:
         """Return each candidate's posterior probability of being feasible, (n,)."""
         if not self.is_constrained:
             return np.ones(len(ids))
-        mean, sd = self.fitted[KEPT].beliefs(ids, places).marginals
+        mean, sd = self.fitted[KEPT].posterior_at(ids, points).marginals
         return np.asarray(ndtr((mean - self._threshold) / sd), np.float64)
 
     def feasible(self, candidates: Sequence[Candidate]) -> np.ndarray:
@@ -170,7 +171,7 @@ class FittedGoals:
             ids, self.encoding.encode([candidate.params for candidate in candidates])
         )
 
-    def ranking(self, mean: np.ndarray, ids: Sequence[str], places: Points) -> np.ndarray:
+    def ranking(self, mean: np.ndarray, ids: Sequence[str], points: Points) -> np.ndarray:
         """Return candidates in the order in which they are worth breeding from, (n,).
 
         The probably feasible first, then the others by that probability; within the first by
@@ -179,79 +180,74 @@ class FittedGoals:
         Args:
             mean: of their rewards, in any monotone scale, (n,).
             ids: of the candidates.
-            places: of the candidates.
+            points: of the candidates.
         """
-        if self.objectives:
-            place = np.empty(len(ids))
-            place[best_first(self.means(ids, places))] = np.arange(len(ids))
-        else:
-            place = -mean
-        probability = self.probability_feasible(ids, places)
+        rank = _ranks(self.means(ids, points)) if self.objectives else -mean
+        probability = self.probability_feasible(ids, points)
         doubt = np.where(probability >= PROBABLY, -1.0, -probability)
-        return np.lexsort((place, doubt))
+        return np.lexsort((rank, doubt))
 
     def promising(
         self,
         mean: np.ndarray,
         sd: np.ndarray,
         ids: Sequence[str],
-        places: Points,
+        points: Points,
         *,
         leader: float,
         exponent: float,
     ) -> np.ndarray:
-        """Return candidates in the order of what they may be at best, (n,).
+        """Return candidates in the order of their upper confidence bounds, (n,).
 
         Args:
             mean: of their warped rewards, (n,).
             sd: of the same, (n,).
             ids: of the candidates.
-            places: of the candidates.
+            points: of the candidates.
             leader: mean of the leader's warped reward.
             exponent: of predicted costs.
         """
         if self.objectives:
-            place = np.empty(len(ids))
-            place[best_first(self._optimistic(ids, places))] = np.arange(len(ids))
+            rank = _ranks(self._upper_bounds(ids, points))
         else:
-            best = mean + OPTIMISM * sd
-            place = -self._per_cost(best, np.array(leader), ids, places, exponent)
+            best = mean + UCB_SDS * sd
+            rank = -self._per_cost(best, np.array(leader), ids, points, exponent)
         violation = np.zeros(len(ids))
         if self.is_constrained:
-            share, error = self.fitted[KEPT].beliefs(ids, places).marginals
-            violation = np.maximum(self._threshold - (share + OPTIMISM * error), 0.0)
-        return np.lexsort((place, violation))
+            share, error = self.fitted[KEPT].posterior_at(ids, points).marginals
+            violation = np.maximum(self._threshold - (share + UCB_SDS * error), 0.0)
+        return np.lexsort((rank, violation))
 
     def values(
         self,
         rewards: np.ndarray,
         ids: Sequence[str],
-        places: Points,
+        points: Points,
         rng: np.random.Generator,
         *,
         exponent: float,
     ) -> np.ndarray:
-        """Return what draws are worth once all goals are seen; the highest of a row wins.
+        """Return the values of draws by all goals; the highest of a row wins.
 
         Args:
             rewards: joint draws of warped rewards, (n_draws, n).
             ids: of the n candidates, the leader first.
-            places: of the candidates.
+            points: of the candidates.
             rng: for the draws of the other surrogates.
             exponent: of predicted costs.
         """
         if self.objectives:
-            values = self._scalarized(len(rewards), ids, places, rng)
+            values = self._scalarized(len(rewards), ids, points, rng)
         else:
-            values = self._per_cost(rewards, rewards[:, 0], ids, places, exponent)
-        violation = self.violations(len(rewards), ids, places, rng)
+            values = self._per_cost(rewards, rewards[:, 0], ids, points, exponent)
+        violation = self.violations(len(rewards), ids, points, rng)
         if violation is None:
             return values
         least = values.min(axis=1, keepdims=True)
-        return np.where(violation > 0, least - 1.0 - violation, values)
+        return np.where(violation > 0, least - 1.0 - violation, values)  # (eq. 2)
 
     def violations(
-        self, n: int, ids: Sequence[str], places: Points, rng: np.random.Generator
+        self, n: int, ids: Sequence[str], points: Points, rng: np.random.Generator
     ) -> np.ndarray | None:
         """Return by how much n joint draws miss being feasible, in warped units, (n, n_candidates).
 
@@ -259,62 +255,70 @@ class FittedGoals:
         """
         if not self.is_constrained:
             return None
-        drawn = self.fitted[KEPT].beliefs(ids, places).warped_draws(rng, n)
+        drawn = self.fitted[KEPT].posterior_at(ids, points).warped_draws(rng, n)
         return np.asarray(self._threshold - drawn, np.float64)
 
-    def means(self, ids: Sequence[str], places: Points) -> np.ndarray:
+    def means(self, ids: Sequence[str], points: Points) -> np.ndarray:
         """Return posterior means of the objectives, (n, n_objectives)."""
-        return np.stack([belief.mean for belief in self._beliefs(ids, places)], axis=1)
+        return np.stack([posterior.mean for posterior in self._posteriors(ids, points)], axis=1)
 
     def intervals(
-        self, ids: Sequence[str], places: Points, level: float
+        self, ids: Sequence[str], points: Points, level: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of credible intervals of the objectives, (n, n_objectives) each."""
-        ends = [belief.interval(level) for belief in self._beliefs(ids, places)]
+        ends = [posterior.interval(level) for posterior in self._posteriors(ids, points)]
         return np.stack([low for low, _ in ends], 1), np.stack([high for _, high in ends], 1)
 
-    def costs(self, ids: Sequence[str], places: Points) -> np.ndarray | None:
+    def costs(self, ids: Sequence[str], points: Points) -> np.ndarray | None:
         """Return what one cell of each candidate is predicted to cost, (n,); ``None``: unknown."""
         if COST not in self.fitted:
             return None
-        beliefs = self.fitted[COST].beliefs(ids, places)
-        return np.asarray(np.exp(beliefs.rewards(beliefs.marginals[0])), np.float64)
+        posterior = self.fitted[COST].posterior_at(ids, points)
+        return np.asarray(np.exp(posterior.rewards(posterior.marginals[0])), np.float64)
 
     def _per_cost(
         self,
         values: np.ndarray,
         leader: np.ndarray,
         ids: Sequence[str],
-        places: Points,
+        points: Points,
         exponent: float,
     ) -> np.ndarray:
-        costs = self.costs(ids, places)
+        costs = self.costs(ids, points)
         return values if costs is None else per_cost(values, leader, costs, exponent)
 
     @property
     def _threshold(self) -> float:
         """Least warped share of cells that a feasible candidate keeps."""
-        least = np.array([1.0 - self.goals.tolerance])
+        least = np.array([1.0 - self.goals.tolerance])  # (eq. 1)
         return float(self.fitted[KEPT].warp.forward(least)[0])
 
-    def _beliefs(self, ids: Sequence[str], places: Points) -> list[WarpedBeliefs]:
-        return [self.fitted[METRIC + name].beliefs(ids, places) for name in self.objectives]
+    def _posteriors(self, ids: Sequence[str], points: Points) -> list[WarpedPosterior]:
+        return [self.fitted[METRIC + name].posterior_at(ids, points) for name in self.objectives]
 
-    def _optimistic(self, ids: Sequence[str], places: Points) -> np.ndarray:
-        columns = []
-        for belief in self._beliefs(ids, places):
-            mean, sd = belief.marginals
-            columns.append(belief.rewards(mean + OPTIMISM * sd))
-        return np.stack(columns, axis=1)
+    def _upper_bounds(self, ids: Sequence[str], points: Points) -> np.ndarray:
+        """Return upper confidence bounds of the objectives, (n, n_objectives)."""
+        posteriors = self._posteriors(ids, points)
+        moments = [posterior.marginals for posterior in posteriors]
+        pairs = zip(posteriors, moments, strict=True)
+        return np.stack([p.rewards(mean + UCB_SDS * sd) for p, (mean, sd) in pairs], axis=1)
 
     def _scalarized(
-        self, n: int, ids: Sequence[str], places: Points, rng: np.random.Generator
+        self, n: int, ids: Sequence[str], points: Points, rng: np.random.Generator
     ) -> np.ndarray:
         """Return n scalarized joint draws, each along a direction of its own, (n, n_candidates)."""
-        drawn = np.stack([b.draws(rng, n) for b in self._beliefs(ids, places)], axis=2)
+        posteriors = self._posteriors(ids, points)
+        drawn = np.stack([posterior.draws(rng, n) for posterior in posteriors], axis=2)
         directions = np.abs(rng.standard_normal((n, drawn.shape[2])))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         # Each draw by its own front: that of the means shrinks to a point while noise hides a metric.
         return np.stack(
             [scalarize(on_front(row), d) for row, d in zip(drawn, directions, strict=True)]
         )
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return each row's number in ``best_first``, (n,)."""
+    rank = np.empty(len(values))
+    rank[best_first(values)] = np.arange(len(values))
+    return rank

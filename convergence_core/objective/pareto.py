@@ -1,4 +1,4 @@
-"""Trade-offs between several numbers, all in [0, 1] and good when high: fronts and their volume.
+"""Pareto fronts of several numbers, all in [0, 1] and good when high, and their volume.
 
 A point dominates another that is nowhere higher and somewhere lower. What no other dominates is
 the front (Deb et al. 2002, NSGA-II, for the ranks and the crowding distance); the hypervolume is
@@ -19,8 +19,8 @@ of Knowles (2006)."""
 MARGIN = 0.15
 """How far below a front's ends its reference point lies, in units of its range: its ends count, too. With less
 they crowd less, and a front that noise hides grows more slowly."""
-NARROW = 1e-6
-"""Range of a front below which it has none."""
+MIN_RANGE = 1e-6
+"""Least range of a front."""
 
 
 def dominated(values: np.ndarray) -> np.ndarray:
@@ -89,16 +89,16 @@ def on_front(values: np.ndarray) -> np.ndarray:
     Returns:
         (n, n_objectives).
     """
-    units = values / np.maximum(np.ptp(values, axis=0), NARROW)
+    units = values / np.maximum(np.ptp(values, axis=0), MIN_RANGE)
     ends = values[(units + AUGMENTATION * units.sum(axis=1, keepdims=True)).argmax(axis=0)]
     low, high = ends.min(axis=0), ends.max(axis=0)
-    return np.asarray((values - low) / np.maximum(high - low, NARROW) + MARGIN, np.float64)
+    return np.asarray((values - low) / np.maximum(high - low, MIN_RANGE) + MARGIN, np.float64)
 
 
 def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """Return how far values reach along a direction: Golovin & Zhang 2020, §3, augmented.
 
-        min_j v_j / d_j + rho sum_j v_j
+        min_j v_j / d_j + rho sum_j v_j                                                            (1)
 
     Over uniform directions its mean is the hypervolume, whatever the front's shape. A scalarization
     that starts at the best of each metric is flat towards the ends of a hollow front, where luck in
@@ -108,8 +108,8 @@ def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
         values: above the reference point, (..., n_objectives).
         direction: positive, of length 1, (n_objectives,).
     """
-    least = (values / np.maximum(direction, NARROW)).min(axis=-1)
-    return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)
+    least = (values / np.maximum(direction, MIN_RANGE)).min(axis=-1)
+    return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)  # (eq. 1)
 
 
 def hypervolume(values: np.ndarray) -> float:

@@ -1,13 +1,15 @@
-"""Metrics → one reward in [0, 1]: direction, scale, weights, hard constraints.
+"""Reward of a cell from its metrics: direction, scale, weights, hard constraints.
 
-reward = Σ_m w_m · s_m / Σ_m w_m, where s_m is the metric on its scale: 1 at ``good`` and beyond,
-0 at ``bad`` and beyond, linear between. What is broken is never turned into a number: NaN and
-infinity are the evaluator's fault, an unknown value leaves the reward unknown.
+    reward = sum_m w_m s_m / sum_m w_m                                                             (1)
+    s_m = (value - bad) / (good - bad), cut to [0, 1]                                              (2)
+
+What is broken is never turned into a number: NaN and infinity are the evaluator's fault, an unknown
+value leaves the reward unknown.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from convergence_core.records import FaultName
@@ -28,7 +30,7 @@ _DEFAULT_SCALES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What a cell's metrics are worth."""
+    """Reward of a cell, with the reason where there is none."""
 
     reward: float | None
     """In [0, 1]; ``None``: missing."""
@@ -40,7 +42,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRule:
-    """How one metric counts."""
+    """Part of one metric in the reward."""
 
     name: str
     weight: float = 1.0
@@ -77,9 +79,9 @@ class MetricRule:
         return None
 
     def scaled(self, value: float) -> float | None:
-        """Return a finite value as a reward in [0, 1]; ``None``: no scale tells what it means."""
+        """Return a finite value on its scale, in [0, 1]; ``None``: no scale covers it."""
         if self.good is not None and self.bad is not None:
-            return min(1.0, max(0.0, (value - self.bad) / (self.good - self.bad)))
+            return min(1.0, max(0.0, (value - self.bad) / (self.good - self.bad)))  # (eq. 2)
         if not 0.0 <= value <= 1.0:
             return None
         return value if self.direction == "higher" else 1.0 - value
@@ -90,18 +92,15 @@ class RewardModel:
     """All metrics' rules; scores one cell at a time."""
 
     rules: tuple[MetricRule, ...]
-    _total: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Sum the weights.
+        """Refuse metrics without weight.
 
         Raises:
             ValueError: no metric has a weight above 0.
         """
-        total = math.fsum(rule.weight for rule in self.rules)
-        if not total > 0:
+        if not math.fsum(rule.weight for rule in self.rules) > 0:
             raise ValueError("at least one metric needs a weight above 0")
-        object.__setattr__(self, "_total", total)
 
     @classmethod
     def from_config(cls, metrics: Mapping[str, "MetricConfig"]) -> "RewardModel":
@@ -114,16 +113,29 @@ class RewardModel:
 
     def score(self, metrics: Mapping[str, float | None]) -> Scored:
         """Return the reward of one cell; an absent metric counts as unknown."""
-        for rule in self.rules:
-            value = metrics.get(rule.name)
+        known = [(rule, metrics.get(rule.name)) for rule in self.rules]
+        for rule, value in known:
             if value is not None and not math.isfinite(value):
                 return _missing(f"metric {rule.name} is {value}, not a finite number")
-        for rule in self.rules:
-            value = metrics.get(rule.name)
+        for rule, value in known:
             reason = None if value is None else rule.broken(value)
             if reason is not None:
                 return Scored(reward=0.0, reason=reason, fault="candidate")
-        return self._weighted(metrics)
+        parts: list[float] = []
+        for rule, value in known:
+            if rule.weight == 0:
+                continue
+            if value is None:
+                return _missing(f"metric {rule.name} is unknown")
+            scaled = rule.scaled(value)
+            if scaled is None:
+                return _missing(
+                    f"metric {rule.name} is {value:g}, outside [0, 1]: "
+                    f"give `scale: {{good: …, bad: …}}` under `evaluation.metrics.{rule.name}`"
+                )
+            parts.append(rule.weight * scaled)
+        total = math.fsum(rule.weight for rule in self.rules)
+        return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / total)))  # (eq. 1)
 
     @property
     def has_constraints(self) -> bool:
@@ -154,29 +166,12 @@ class RewardModel:
         found: dict[str, float] = {}
         for rule in self.rules:
             value = metrics.get(rule.name)
-            if rule.weight == 0 or value is None or not math.isfinite(value):
-                continue
-            scaled = rule.scaled(value)
+            scaled = None
+            if rule.weight and value is not None and math.isfinite(value):
+                scaled = rule.scaled(value)
             if scaled is not None:
                 found[rule.name] = scaled
         return found
-
-    def _weighted(self, metrics: Mapping[str, float | None]) -> Scored:
-        parts: list[float] = []
-        for rule in self.rules:
-            if rule.weight == 0:
-                continue
-            value = metrics.get(rule.name)
-            if value is None:
-                return _missing(f"metric {rule.name} is unknown")
-            scaled = rule.scaled(value)
-            if scaled is None:
-                return _missing(
-                    f"metric {rule.name} is {value:g}, outside [0, 1]: "
-                    f"give `scale: {{good: …, bad: …}}` under `evaluation.metrics.{rule.name}`"
-                )
-            parts.append(rule.weight * scaled)
-        return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / self._total)))
 
 
 def _missing(reason: str) -> Scored:

@@ -1,11 +1,16 @@
-"""Means of a metric that compare candidates which were asked different cases.
+"""Adjusted means of a metric, which compare candidates that were asked different cases.
 
-    value(i, j) = m + a_i + b_j + e_ij,    a_i ~ N(0, s_a^2),  b_j ~ N(0, s_b^2),  e_ij ~ N(0, s_e^2)
-    adjusted mean(i) = m + a_i + sum_j w_j b_j
+    value(i, j) = m + a_i + b_j + e_ij,    a_i ~ N(0, s_a^2),  b_j ~ N(0, s_b^2),  e_ij ~ N(0, s_e^2)  (1)
+    adjusted mean(i) = m + a_i + sum_j w_j b_j                                                     (2)
 
 The best linear unbiased prediction of the mean over all cases, by a two-way random-effects model
-(Henderson 1975): who was asked the easy cases gains nothing by it, and who was asked few is drawn to
-the average. Variances are of restricted likelihood, in the steps of Schall (1991).
+(Henderson 1975): a candidate that was asked the easy cases gains nothing by it, and one that was
+asked few is shrunk to the average. With the cases absorbed, u = (m, a) has
+
+    (X^T X + diag(s_e^2 / s_a^2) - C D C^T) u = X^T y - C D Z^T y,    b = D (Z^T y - C^T u)        (3)
+
+where C are the counts of (m, a) by case and D = diag(1 / (n_j + s_e^2 / s_b^2)). Variances are of
+restricted likelihood, in the steps of Schall (1991) (4).
 
 Notation: M candidates, N cases, w_j the cases' shares in the mean.
 """
@@ -15,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.posterior.random_effects import MIN_DOF
+
 N_ROUNDS = 12
 """Rounds of estimating variances at most."""
 TOLERANCE = 0.02
 """Relative change of the variances at which the rounds end; less changes no means to speak of."""
-LEAST_VARIANCE = 1e-9
+MIN_VARIANCE = 1e-9
 """In units of the variance of all cells."""
-LEAST_DOF = 1e-3
-"""Degrees of freedom that effects count for at least; none: nothing tells them."""
 
 
 def adjusted_means(
@@ -38,26 +43,26 @@ def adjusted_means(
     """
     if not cells:
         return {}
-    candidates = {name: i for i, name in enumerate(dict.fromkeys(cell[0] for cell in cells))}
-    cases = {name: j for j, name in enumerate(dict.fromkeys(cell[1] for cell in cells))}
-    rows = np.array([candidates[cell[0]] for cell in cells], dtype=np.intp)
-    columns = np.array([cases[cell[1]] for cell in cells], dtype=np.intp)
-    value = np.array([cell[2] for cell in cells], dtype=np.float64)
+    names, case_ids, values, repeats = zip(*cells, strict=True)
+    candidates = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    cases = {name: j for j, name in enumerate(dict.fromkeys(case_ids))}
+    at = [candidates[name] for name in names], [cases[case] for case in case_ids]
+    value = np.array(values, dtype=np.float64)
     share = np.array([(case_weights or {}).get(name, 1.0) for name in cases], dtype=np.float64)
     share /= share.sum()
     center, spread = float(value.mean()), float(value.std())
     if spread <= 0.0:
         return dict.fromkeys(candidates, center)
     count = np.zeros((len(candidates), len(cases)))
-    count[rows, columns] = [cell[3] for cell in cells]
+    count[at] = repeats
     scaled = np.zeros_like(count)
-    scaled[rows, columns] = (value - center) / spread
+    scaled[at] = (value - center) / spread
     found = _predicted(scaled, count, share)
     return {name: center + spread * float(found[i]) for name, i in candidates.items()}
 
 
 def _predicted(value: np.ndarray, count: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return m + a + sum_j w_j b_j, (M,).
+    """Return the adjusted means, (M,).
 
     Args:
         value: of each cell, 0 where nothing was seen, (M, N).
@@ -74,18 +79,13 @@ def _predicted(value: np.ndarray, count: np.ndarray, share: np.ndarray) -> np.nd
         dof_b = n_cases - found.spare_b / variances[1]
         rest = max(square - found.explained, 0.0) / max(n_cells - 1.0 - dof_a - dof_b, 1.0)
         before = variances
-        variances = np.maximum(
-            [
-                float(found.a @ found.a) / max(dof_a, LEAST_DOF),
-                float(found.b @ found.b) / max(dof_b, LEAST_DOF),
-                rest,
-            ],
-            LEAST_VARIANCE,
-        )
+        of_a = float(found.a @ found.a) / max(dof_a, MIN_DOF)
+        of_b = float(found.b @ found.b) / max(dof_b, MIN_DOF)
+        variances = np.maximum([of_a, of_b, rest], MIN_VARIANCE)  # (eq. 4)
         found = _Solution.of(value, count, variances)
-        if np.allclose(before, variances, rtol=TOLERANCE, atol=LEAST_VARIANCE):
+        if np.allclose(before, variances, rtol=TOLERANCE, atol=MIN_VARIANCE):
             break
-    return np.asarray(found.mean + found.a + share @ found.b, np.float64)
+    return np.asarray(found.mean + found.a + share @ found.b, np.float64)  # (eq. 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -105,7 +105,7 @@ class _Solution:
 
     @classmethod
     def of(cls, value: np.ndarray, count: np.ndarray, variances: np.ndarray) -> "_Solution":
-        """Solve Henderson's equations with the cases absorbed, so that only candidates are solved for.
+        """Solve Henderson's equations with the cases absorbed (eq. 3).
 
         Args:
             value: of each cell, 0 where nothing was seen, (M, N).
@@ -114,7 +114,7 @@ class _Solution:
         """
         of_a, of_b, noise = (float(variance) for variance in variances)
         weighted = count * value
-        # Of m and a: (1 + M, N) and (1 + M, 1 + M), in units of 1 / noise.
+        # C and X^T X, (1 + M, N) and (1 + M, 1 + M).
         across = np.vstack([count.sum(axis=0), count])
         normal = np.diag(np.concatenate([[count.sum()], count.sum(axis=1)]))
         normal[0, 1:] = normal[1:, 0] = count.sum(axis=1)

@@ -1,4 +1,4 @@
-"""An archive as arrays: which candidate got which mean reward on which case."""
+"""Evidence of an archive as arrays: candidates, cases and mean rewards."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from convergence_core.search.archive import Archive, Member
 
-CHANCE = 1e-3
+MAX_CHANCE = 1e-3
 """Probability that repeats agree by luck below which they are taken to be exact."""
 ROUNDING = 1e-9
 """Difference of rewards, relative to the largest, that is none."""
@@ -40,7 +40,7 @@ class Evidence:
 
     @property
     def is_graded(self) -> bool:
-        """Whether rewards tell most cells apart, as measured numbers do, and pass and fail do not."""
+        """Whether rewards differ between most cells, as measured numbers do, and pass and fail do not."""
         seen = self.mean[self.count > 0]
         return 2 * len(np.unique(np.round(seen / _least(seen)))) >= len(seen)
 
@@ -60,7 +60,7 @@ class Evidence:
         _, n_alike = np.unique(np.round(seen / least), return_counts=True)
         n_pairs = float((n_alike * (n_alike - 1.0)).sum())
         chance = max(n_pairs / (len(seen) * (len(seen) - 1.0)), 1.0 / len(seen))
-        return bool(chance**self.repeat_dof < CHANCE)
+        return bool(chance**self.repeat_dof < MAX_CHANCE)
 
     @classmethod
     def gather(
@@ -79,11 +79,10 @@ class Evidence:
         members = [member for member in archive if any(c in column for c, _ in member.rewards)]
         rows, columns, rewards = _flatten(members, column)
         shape = (len(members), len(column))
-        place = rows * len(column) + columns
-        n_places = shape[0] * shape[1]
-        count = np.bincount(place, minlength=n_places).astype(np.float64)
-        mean = np.bincount(place, rewards, n_places) / np.maximum(count, 1.0)
-        apart = rewards - mean[place]
+        cell, n_cells = rows * len(column) + columns, shape[0] * shape[1]
+        count = np.bincount(cell, minlength=n_cells).astype(np.float64)
+        mean = np.bincount(cell, rewards, n_cells) / np.maximum(count, 1.0)
+        apart = rewards - mean[cell]
         weight = np.array([weights.get(case, 1.0) for case in case_ids], dtype=np.float64)
         return cls(
             ids=tuple(member.candidate.candidate_id for member in members),

@@ -1,34 +1,30 @@
-"""Regression over a mixed space by a Gaussian process; numpy and scipy only.
+"""Gaussian process regression over a mixed space.
 
-    z = f + e,   f ~ N(0, K),   e ~ N(0, v R)
+    z = f + e,    f ~ N(0, K),    e ~ N(0, v R)                                                    (1)
+    log p(z) = -z^T (K + v R)^-1 z / 2 - log |K + v R| / 2                                         (2)
+    d log p / d theta = tr((w w^T - (K + v R)^-1) dK / d theta) / 2,    w = (K + v R)^-1 z         (3)
+    E[f*] = k*^T w,    Cov[f*] = K** - k*^T (K + v R)^-1 k*                                        (4)
 
-R, the covariance of the measurements' errors, is given: it need not be diagonal, since candidates
-that were asked the same cases share those cases' luck. Its scale v is learned, freely or near a
-known value; repeats of measurements have a likelihood of their own, in which neither f nor a candidate's
-own effect occurs, so they tell v from both:
+(Rasmussen & Williams 2006, §2.2 and §5.4.1). R, the covariance of the measurements' errors, is given:
+it need not be diagonal, since candidates that were asked the same cases share those cases' luck. Its
+scale v is learned, freely or near a known value; repeats of measurements have a likelihood of their
+own, in which neither f nor a candidate's own effect occurs, so they tell v from both:
 
-    log p(S | v) = -nu / 2 log v - S / (2 v)
+    log p(S | v) = -nu / 2 log v - S / (2 v)                                                       (5)
 
-with S the sum of squares within candidates and nu its degrees of freedom. Hyper-parameters are those of
-highest posterior density, by L-BFGS-B on analytic gradients (Rasmussen & Williams 2006, §5.4.1).
+with S the sum of squares within candidates and nu its degrees of freedom. Hyper-parameters are those
+of highest posterior density, by L-BFGS-B on analytic gradients.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import gammaincinv
 
-from convergence_core.posterior.kernel import (
-    Distances,
-    Layout,
-    covariance,
-    gradient,
-    smooth_variance,
-)
+from convergence_core.posterior.kernel import Distances, Kernel
 from convergence_core.space.encoding import Points
 
 BLOCK = 64
@@ -37,21 +33,34 @@ which a processor keeps near; with 512 it takes a third longer."""
 JITTER = 1e-6
 MAX_JITTER = 1e-1
 """Times the mean variance: more than rounding can ever ask for."""
+UPDATE_JITTER = 1e-8
+"""Times the mean variance, of further measurements."""
 N_BOUND_SDS = 4.0
 """How many prior standard deviations a hyper-parameter may stray."""
-MIN_NOISE = 1e-4
-FREE_NOISE = (0.2, 1.2)
-"""Median and log-sd of the prior of an unknown v, in units of the standardized targets."""
-KNOWN_NOISE_SD = 0.02
-"""Log-sd of the prior of v where the errors were measured: they are believed. Left to itself the
-process halves them, takes luck for merit, and hands over the luckiest."""
-EXACT_NOISE = 1e-6
-"""v of measurements without noise, in units of the standardized targets."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePrior:
+    """Normal prior of log v, in units of the standardized targets' variance."""
+
+    median: float
+    log_sd: float
+    least: float = 0.0
+    """Bound of v."""
+
+
+FREE_NOISE = NoisePrior(0.2, 1.2, least=1e-4)
+"""Of an unknown v."""
+MEASURED_NOISE = NoisePrior(1.0, 0.02)
+"""Where the errors were measured: they are believed. Left to itself the process halves them, takes
+luck for merit, and hands over the luckiest."""
+NO_NOISE = NoisePrior(1e-6, 0.02)
+"""Of measurements without noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """What repeated measurements say of v."""
+    """Sufficient statistics of repeated measurements for v."""
 
     square: float
     """S, in squared units of the targets."""
@@ -65,56 +74,50 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GaussianProcess:
-    """A fitted process; see the module."""
+    """A fitted process."""
 
-    layout: Layout
-    of_choices: tuple[np.ndarray, ...]
-    """Distances between the values of each choice."""
-    places: Points
+    kernel: Kernel
+    points: Points
+    """Of the n measurements."""
     log_params: np.ndarray
-    """Kernel's hyper-parameters, then log v."""
+    """Kernel's hyper-parameters, then log v, (D + 3,)."""
     factor: np.ndarray
-    """Lower Cholesky factor of K + v R, (n, n)."""
+    """Lower Cholesky factor L of K + v R, (n, n)."""
     weights: np.ndarray
-    """(K + v R)^-1 z, (n,)."""
+    """w, (n,)."""
 
     @classmethod
     def fit(
         cls,
-        layout: Layout,
-        of_choices: Sequence[np.ndarray],
-        places: Points,
+        kernel: Kernel,
+        points: Points,
         targets: np.ndarray,
         errors: np.ndarray,
         *,
-        known_noise: bool,
+        noise: NoisePrior,
         repeats: Repeats | None = None,
-        is_exact: bool = False,
         start: np.ndarray | None = None,
         n_steps: int = 20,
     ) -> "GaussianProcess":
         """Learn from n measurements.
 
         Args:
-            layout: of the kernel.
-            of_choices: distances between the values of each choice.
-            places: of the candidates, each once.
-            targets: standardized measurements, (n,).
+            kernel: with priors of its hyper-parameters.
+            points: of the candidates, each once.
+            targets: standardized measurements z, (n,).
             errors: R, (n, n), positive semi-definite.
-            known_noise: whether v is near 1, or free.
+            noise: prior of v.
             repeats: of single measurements, whose errors have the variance v; ``None``: none.
-            is_exact: whether measurements hold no noise: v is ``EXACT_NOISE``.
             start: log hyper-parameters to begin at; ``None``: the prior's medians.
             n_steps: iterations of the optimizer; 0 keeps ``start``.
         """
-        prior = _Prior.of(layout, known_noise=known_noise, is_exact=is_exact)
-        distances = Distances.between(places, places, of_choices)
-        begin = prior.mean
+        problem = _Problem.of(kernel, kernel.distances(points, points), targets, errors, noise)
+        problem = replace(problem, repeats=repeats)
+        begin = problem.mean
         if start is not None:
             # What lies outside was learned when less could be told apart.
-            inside = (prior.low <= start) & (start <= prior.high)
-            begin = np.where(inside, start, prior.mean)
-        problem = _Problem(layout, prior, distances, targets, errors, repeats)
+            inside = (problem.low <= start) & (start <= problem.high)
+            begin = np.where(inside, start, problem.mean)
         if n_steps:
             from scipy.optimize import minimize  # noqa: PLC0415 - a report need not wait for it
 
@@ -123,46 +126,64 @@ class GaussianProcess:
                 begin,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=list(zip(prior.low, prior.high, strict=True)),
+                bounds=list(zip(problem.low, problem.high, strict=True)),
                 options={"maxiter": n_steps, "maxfun": n_steps + 5},
             )
             begin = np.asarray(found.x, np.float64)
-        factor = cholesky_factor(problem.covariance(begin))
-        return cls(
-            layout=layout,
-            of_choices=tuple(of_choices),
-            places=places,
-            log_params=begin,
-            factor=factor,
-            weights=np.asarray(cho_solve((factor, True), targets), np.float64),
-        )
+        return cls.conditioned(kernel, points, targets, problem.covariance(begin), begin)
 
     @classmethod
-    def given(
+    def conditioned(
         cls,
-        like: "GaussianProcess",
-        places: Points,
+        kernel: Kernel,
+        points: Points,
         targets: np.ndarray,
         covariance: np.ndarray,
         log_params: np.ndarray,
     ) -> "GaussianProcess":
-        """Condition a process of this kind on other measurements; nothing is learned.
+        """Condition a process on measurements; nothing is learned.
 
         Args:
-            like: whose kernel it is.
-            places: of the candidates, (n,); a place may occur again.
+            kernel: of the surface.
+            points: of the candidates, (n,); a point may occur again.
             targets: standardized measurements, (n,).
             covariance: of the targets, errors included, (n, n).
             log_params: of the kernel, then log v.
         """
         factor = cholesky_factor(covariance)
-        return cls(
-            layout=like.layout,
-            of_choices=like.of_choices,
-            places=places,
-            log_params=log_params,
+        weights = np.asarray(cho_solve((factor, True), targets), np.float64)
+        return cls(kernel, points, log_params, factor, weights)
+
+    def with_measurements(
+        self, points: Points, targets: np.ndarray, variances: np.ndarray
+    ) -> "GaussianProcess":
+        """Return the process after m further measurements; its hyper-parameters stay.
+
+        The Cholesky factor grows by blocks: L' = [[L, 0], [B, C]], B = (L^-1 k)^T,
+        C C^T = k'' + diag(variances) - B B^T.
+
+        Args:
+            points: of the further ones, m; they become rows n to n + m - 1.
+            targets: standardized, (m,).
+            variances: of their errors, (m,).
+        """
+        params = self.log_params[:-1]
+        cross = self.kernel.between(params, self.points, points)
+        own = self.kernel.between(params, points, points)
+        below = solve_triangular(self.factor, cross, lower=True, check_finite=False).T  # (m, n)
+        rest = own + np.diag(variances) - below @ below.T
+        scale = float(np.diag(own).mean())
+        corner = np.linalg.cholesky(rest + np.eye(len(rest)) * UPDATE_JITTER * scale)
+        n, m = len(self.factor), len(rest)
+        factor = np.zeros((n + m, n + m))
+        factor[:n, :n], factor[n:, :n], factor[n:, n:] = self.factor, below, corner
+        before = self.factor @ (self.factor.T @ self.weights)  # z = L L^T w
+        weights = cho_solve((factor, True), np.concatenate([before, targets]))
+        return replace(
+            self,
+            points=self.points.join(points),
             factor=factor,
-            weights=np.asarray(cho_solve((factor, True), targets), np.float64),
+            weights=np.asarray(weights, np.float64),
         )
 
     @property
@@ -176,48 +197,47 @@ class GaussianProcess:
         return math.exp(self.log_params[-2])
 
     @property
+    def smooth_variance(self) -> float:
+        """Variance of the surface before anybody was asked, own effects left out."""
+        return self.kernel.smooth_variance(self.log_params[:-1])
+
+    @property
     def prior_variance(self) -> float:
         """Variance of a candidate before anybody was asked, its own effect included."""
-        return smooth_variance(self.layout, self._kernel_params) + self.own_variance
+        return self.smooth_variance + self.own_variance
 
-    def marginals(self, places: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def marginals(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
 
         An unseen candidate's own effect is left out: it cannot be chosen for what nobody knows.
 
         Args:
-            places: of the candidates.
+            points: of the candidates.
             rows: which training row each is, -1 for unseen ones, (n,).
         """
-        prior = np.full(len(places), smooth_variance(self.layout, self._kernel_params))
+        prior = np.full(len(points), self.smooth_variance)
         prior[rows >= 0] += self.own_variance
-        mean, explained = np.empty(len(places)), np.empty(len(places))
-        for begin in range(0, len(places), BLOCK):
-            block = np.arange(begin, min(begin + BLOCK, len(places)))
-            mean[block], half = self._project(places.take(block), rows[block])
+        mean, explained = np.empty(len(points)), np.empty(len(points))
+        for begin in range(0, len(points), BLOCK):
+            block = np.arange(begin, min(begin + BLOCK, len(points)))
+            mean[block], half = self._project(points.take(block), rows[block])
             explained[block] = (half * half).sum(axis=0)
-        return mean, np.maximum(prior - explained, 1e-10)
+        return mean, np.maximum(prior - explained, 1e-10)  # (eq. 4)
 
-    def joint(self, places: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def joint(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior mean, (n,), and covariance, (n, n); see ``marginals``."""
-        mean, half = self._project(places, rows)
-        own = Distances.between(places, places, self.of_choices)
-        prior = covariance(self.layout, self._kernel_params, own)
+        mean, half = self._project(points, rows)
+        prior = self.kernel.between(self.log_params[:-1], points, points)
         is_same = (rows[:, None] == rows) & (rows >= 0)
-        return mean, prior - half.T @ half + self.own_variance * is_same
+        return mean, prior - half.T @ half + self.own_variance * is_same  # (eq. 4)
 
-    @property
-    def _kernel_params(self) -> np.ndarray:
-        return self.log_params[:-1]
-
-    def _project(self, places: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return posterior means and L^-1 k(training, places), (n_training, n)."""
-        between = Distances.between(places, self.places, self.of_choices)
-        cross = covariance(self.layout, self._kernel_params, between)
+    def _project(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior means and L^-1 k(training, points), (n_training, n)."""
+        cross = self.kernel.between(self.log_params[:-1], points, self.points)
         seen = np.flatnonzero(rows >= 0)
         cross[seen, rows[seen]] += self.own_variance
         half = solve_triangular(self.factor, cross.T, lower=True, check_finite=False)
-        return cross @ self.weights, np.asarray(half, np.float64)
+        return cross @ self.weights, np.asarray(half, np.float64)  # (eq. 4)
 
 
 def cholesky_factor(covariance: np.ndarray) -> np.ndarray:
@@ -244,45 +264,57 @@ def cholesky_factor(covariance: np.ndarray) -> np.ndarray:
                 raise
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Prior:
-    """Normal priors of the logarithms of all hyper-parameters."""
+def matrix_root(covariance: np.ndarray, *, jitter: float = 0.0) -> np.ndarray:
+    """Return R with R R^T = covariance, which rounding may have left slightly indefinite.
 
-    mean: np.ndarray
-    sd: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, layout: Layout, *, known_noise: bool, is_exact: bool = False) -> "_Prior":
-        level, spread = (1.0, KNOWN_NOISE_SD) if known_noise else FREE_NOISE
-        if is_exact:
-            level, spread = EXACT_NOISE, KNOWN_NOISE_SD
-        mean = np.append(layout.prior_mean, math.log(level))
-        sd = np.append(layout.prior_sd, spread)
-        low, high = mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd
-        if not known_noise and not is_exact:
-            low[-1] = math.log(MIN_NOISE)
-        return cls(mean, sd, low, high)
+    Args:
+        covariance: (n, n).
+        jitter: added to the diagonal for a Cholesky factor; without one, R is of eigenvectors.
+    """
+    try:
+        return np.linalg.cholesky(covariance + np.eye(len(covariance)) * jitter)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)), np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Problem:
-    """What the optimizer minimizes: minus log posterior of the hyper-parameters."""
+    """Minus log posterior of the hyper-parameters, for the optimizer."""
 
-    layout: Layout
-    prior: _Prior
+    kernel: Kernel
     distances: Distances
     targets: np.ndarray
     errors: np.ndarray
+    mean: np.ndarray
+    """Of the normal priors of all log hyper-parameters."""
+    sd: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     repeats: Repeats | None = None
 
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        distances: Distances,
+        targets: np.ndarray,
+        errors: np.ndarray,
+        noise: NoisePrior,
+    ) -> "_Problem":
+        """Return the problem with a prior of v beside those of the kernel."""
+        mean = np.append(kernel.prior_mean, math.log(noise.median))
+        sd = np.append(kernel.prior_sd, noise.log_sd)
+        low, high = mean - N_BOUND_SDS * sd, mean + N_BOUND_SDS * sd
+        if noise.least:
+            low[-1] = math.log(noise.least)
+        return cls(kernel, distances, targets, errors, mean, sd, low, high)
+
     def covariance(self, log_params: np.ndarray) -> np.ndarray:
-        """Return K + v R, (n, n)."""
-        kernel_params = log_params[:-1]
-        total = covariance(self.layout, kernel_params, self.distances)
+        """Return K + v R, (n, n) (eq. 1)."""
+        total = self.kernel.covariance(log_params[:-1], self.distances)
         total += math.exp(log_params[-1]) * self.errors
-        total[np.diag_indices_from(total)] += math.exp(kernel_params[-1]) + JITTER
+        total[np.diag_indices_from(total)] += math.exp(log_params[-2]) + JITTER
         return total
 
     def value_and_gradient(self, log_params: np.ndarray) -> tuple[float, np.ndarray]:
@@ -296,17 +328,17 @@ class _Problem:
         inverse = lower + lower.T
         inverse[np.diag_indices_from(inverse)] /= 2.0
         solved = inverse @ self.targets
-        pull = (log_params - self.prior.mean) / self.prior.sd
+        pull = (log_params - self.mean) / self.sd
         value = (
             0.5 * float(self.targets @ solved)
-            + float(np.log(np.diag(factor)).sum())
+            + float(np.log(np.diag(factor)).sum())  # (eq. 2)
             + 0.5 * float(pull @ pull)
         )
-        outer = 0.5 * (inverse - np.outer(solved, solved))
-        of_kernel = gradient(self.layout, log_params[:-1], self.distances, outer)
+        outer = 0.5 * (inverse - np.outer(solved, solved))  # (eq. 3)
+        of_kernel = self.kernel.gradient(log_params[:-1], self.distances, outer)
         of_noise = math.exp(log_params[-1]) * float((outer * self.errors).sum())
         if self.repeats is not None:
             half = 0.5 * self.repeats.square * math.exp(-log_params[-1])
-            value += 0.5 * self.repeats.dof * float(log_params[-1]) + half
+            value += 0.5 * self.repeats.dof * float(log_params[-1]) + half  # (eq. 5)
             of_noise += 0.5 * self.repeats.dof - half
-        return value, np.append(of_kernel, of_noise) + pull / self.prior.sd
+        return value, np.append(of_kernel, of_noise) + pull / self.sd

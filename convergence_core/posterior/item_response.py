@@ -1,19 +1,27 @@
-"""Pass and fail: how able a candidate is, and how easy each case.
+"""Item response model of pass and fail: abilities of candidates, easiness of cases.
 
-    P(reward(i, j) = 1) = p_ij = 1 / (1 + exp(-(a_i + b_j))),    b_j ~ N(0, variance)
-    theta_i = sum_j w_j p_ij
+    P(reward(i, j) = 1) = p_ij = 1 / (1 + exp(-(a_i + b_j))),    b_j ~ N(0, variance)              (1)
+    theta_i = sum_j w_j p_ij                                                                       (2)
 
-the model of Rasch (1960) with random items (De Boeck 2008). An answer tells p (1 - p) of an ability:
-that a good model is right where all are says nothing of it, and where half of its like fail every
-answer counts (Lord 1980, ch. 5). A linear model takes both for the same, so questions whose answers
-are known beforehand outvote the others; and who is better where it is hard would be taken to be
-better everywhere.
+the model of Rasch (1960) with random items (De Boeck 2008). An answer has information p (1 - p) (3)
+on an ability: that a good model is right where all are says nothing of it, and where half of its like
+fail every answer counts (Lord 1980, ch. 5). A linear model takes both for the same, so questions whose
+answers are known beforehand outvote the others; and a candidate that is better where it is hard would
+be taken to be better everywhere.
 
-Ease is fitted by penalized quasi-likelihood (Breslow & Clayton 1993), with answers read by their
-tangents at abilities that are drawn to the median a little. Then each candidate's answers are read by
-what is known of the cases, b integrated out, at that ability or later at the one that the process over
-the space believes in. Cases that are not shown to differ are none of it: then answers are plain coins,
-which ``case_effects`` knows.
+Easiness is fitted by penalized quasi-likelihood (Breslow & Clayton 1993), with answers linearized at
+abilities that are shrunk to the median a little,
+
+    a_i + b_j + (y_ij - p_ij) / (p_ij (1 - p_ij))                                                  (4)
+
+Then each candidate's answers are linearized given the cases, at that ability or later at the one that
+the process over the space predicts, with b integrated out by the logistic-normal approximation
+(Johnson & Kotz 1970)
+
+    E[p_ij] = 1 / (1 + exp(-c_j (a_i + E b_j))),    c_j = (1 + PROBIT Var b_j)^-1/2                (5)
+
+Cases that are not shown to differ are none of it: then answers are plain coins, which ``case_effects``
+knows.
 
 Notation: M candidates, N cases, w_j the cases' shares in the mean.
 """
@@ -27,8 +35,8 @@ from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.random_effects import RandomEffectsFit, Residuals, cell_weights
 
 MARGIN = 8.0
-"""Log-likelihood that differences between cases must be worth. Newcomers that share a chunk and are
-of one kind by chance look like easy cases, in one first generation of ninety to the worth of more."""
+"""Log-likelihood that differences between cases must be worth. New candidates that share a chunk and
+are of one kind by chance look like easy cases, in one first generation of ninety to the worth of more."""
 N_ROUNDS = 30
 """Rounds of estimating at most."""
 TOLERANCE = 0.01
@@ -38,36 +46,36 @@ N_STEPS = 30
 EDGE = 0.01
 """Least p (1 - p): nothing that was asked a few times is known to be certain."""
 N_PRIOR_CELLS = 4.0
-"""Cells of average reward that an ability is drawn to the median by."""
+"""Cells of average reward that an ability is shrunk to the median by."""
 CERTAIN = 0.002
 """Distance from 0 and 1 that mean rewards keep, so that their log-odds are finite."""
 FIRST_VARIANCE = 1.0
 """Of b, where the rounds begin."""
 PROBIT = (16.0 * 3.0**0.5 / (15.0 * np.pi)) ** 2
-"""Square of the factor that makes a logistic curve nearly a normal one (Johnson & Kotz 1970)."""
+"""Square of the factor that makes a logistic curve nearly a normal one."""
 VARIANCES = (0.05, 16.0)
-"""Least and greatest. By a deviation of the least, half right are .45 or .55, and all cases tell nearly
-the same; by one of the greatest, .02 or .98."""
+"""Least and greatest. By a deviation of the least, half right are .45 or .55, and all cases have nearly
+the same information; by one of the greatest, .02 or .98."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Measurement:
-    """What answers say of mean rewards."""
+    """Mean rewards as measured by answers."""
 
     mean: np.ndarray
     """Estimates of theta, (M,)."""
     errors: np.ndarray
     """Their covariance, (M, M)."""
     noise: np.ndarray
-    """Variance of one answer as evidence of theta, where cases are asked as often as they tell, (M,)."""
+    """Variance of one answer as evidence of theta, where cases are asked by information, (M,)."""
     case_effect: np.ndarray
     """Expected rewards of the median candidate less their mean over cases, (N,)."""
-    rest: Residuals
+    residuals: Residuals
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ItemResponse:
-    """Abilities at which answers are read, and what is believed of cases."""
+    """Abilities at which answers are linearized, and the posterior of easiness."""
 
     ability: np.ndarray
     """a, (M,)."""
@@ -94,25 +102,24 @@ class ItemResponse:
             variance=0.0,
             case_weight=evidence.case_weight,
         )
-        found = replace(same, variance=FIRST_VARIANCE)._settled(evidence, cells)
+        found = replace(same, variance=FIRST_VARIANCE)._fixed_point(evidence, cells)
         if found.variance <= VARIANCES[0]:
             return None
         gain = found._log_likelihood(evidence, cells)
-        gain -= same._settled(evidence, cells)._log_likelihood(evidence, cells)
+        gain -= same._fixed_point(evidence, cells)._log_likelihood(evidence, cells)
         return found if gain >= MARGIN else None
 
-    def believing(self, believed: np.ndarray) -> "ItemResponse":
-        """Return the estimate that reads answers at believed mean rewards, (M,).
+    def relinearized(self, mean: np.ndarray) -> "ItemResponse":
+        """Return the estimate with answers linearized at these mean rewards, (M,).
 
-        Of cases the same is known: read far from where answers lie, they would be told wildly.
+        Easiness stays: linearized far from where answers lie, it would be estimated wildly.
         """
-        return replace(self, ability=self.ability_of(believed, start=self.ability))
-
-    # -- what it says --------------------------------------------------------------------------
+        return replace(self, ability=self.ability_of(mean, start=self.ability))
 
     def expected(self, ability: np.ndarray) -> np.ndarray:
         """Return the expected rewards of n abilities on all cases, b integrated out, (n, N)."""
-        return np.asarray(expit(self._scale * (ability[:, None] + self.easiness)), np.float64)
+        log_odds = self._scale * (ability[:, None] + self.easiness)
+        return np.asarray(expit(log_odds), np.float64)  # (eq. 5)
 
     def ability_of(self, mean: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
         """Return the abilities of these mean rewards, by Newton's method, (n,)."""
@@ -128,13 +135,13 @@ class ItemResponse:
         return np.asarray(ability, np.float64)
 
     def information(self, mean: float) -> np.ndarray:
-        """Return what an answer tells of a candidate of this mean reward, w p (1 - p), (N,).
+        """Return the information of an answer on a candidate of this mean reward, (N,).
 
         A case that nobody was asked counts as one of average easiness.
         """
         ability = self.ability_of(np.array([mean]))
         p = expit(ability + self.easiness)
-        return np.asarray(self.case_weight * p * (1.0 - p), np.float64)
+        return np.asarray(self.case_weight * p * (1.0 - p), np.float64)  # (eq. 3)
 
     def measure(self, evidence: Evidence) -> Measurement:
         """Return mean rewards, by the tangent of theta at the abilities."""
@@ -142,7 +149,7 @@ class ItemResponse:
         noise = _information(p)  # of an answer
         information = self._scale**2 * noise
         cells = cell_weights(evidence)
-        # For what is not known of b alone: its mean is that of the first reading.
+        # For the posterior variance of b alone: its mean is that of the first linearization.
         cases = RandomEffectsFit.solve(np.zeros_like(p), cells * information, self.variance)
         slopes = self._slopes(p)
         slope = slopes.sum(axis=1)
@@ -152,12 +159,12 @@ class ItemResponse:
         sd = np.sqrt(noise)
         typical = self.expected(np.array([np.median(self.ability)]))[0]
         return Measurement(
-            mean=p @ self.case_weight + slope * (by_answer * apart).sum(axis=1),
+            mean=p @ self.case_weight + slope * (by_answer * apart).sum(axis=1),  # (eq. 2)
             errors=cases.errors(slopes - slope[:, None] * cases.share, own),
-            noise=slope**2 / _average(information, self.case_weight * information),
+            noise=slope**2 / np.average(information, 1, self.case_weight * information),
             case_effect=typical - typical @ self.case_weight,
-            rest=Residuals(
-                residual=apart / sd,
+            residuals=Residuals(
+                standardized=apart / sd,
                 seen=evidence.count > 0,
                 loading=(self.case_weight - slope[:, None] * by_answer) * sd,
                 own=own,
@@ -167,7 +174,7 @@ class ItemResponse:
     def alone(
         self, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return what some answers alone say of theta, were b known: estimates and variances, (n,).
+        """Return estimates of theta from some answers alone, were b known, and variances, (n,).
 
         Args:
             rows: candidates, (n,).
@@ -183,41 +190,40 @@ class ItemResponse:
 
     @property
     def _scale(self) -> np.ndarray:
-        """By what not knowing b flattens the curve of each case, (N,)."""
+        """c, by which not knowing b flattens the curve of each case, (N,) (eq. 5)."""
         return np.asarray(1.0 / np.sqrt(1.0 + PROBIT * self.easiness_variance), np.float64)
 
     def _slopes(self, p: np.ndarray) -> np.ndarray:
         """Return how theta moves with b where rewards p are expected, (n, N); sums are by ability."""
         return np.asarray(self.case_weight * self._scale * p * (1.0 - p), np.float64)
 
-    # -- estimating ----------------------------------------------------------------------------
-
-    def _read(self, evidence: Evidence, cells: np.ndarray) -> RandomEffectsFit:
-        """Return what answers, read by their tangents, say of abilities and b."""
+    def _fit(self, evidence: Evidence, cells: np.ndarray) -> RandomEffectsFit:
+        """Return the random effects of linearized answers."""
         log_odds = self.ability[:, None] + self.easiness
-        p = expit(log_odds)
+        p = expit(log_odds)  # (eq. 1)
         information = _information(p)
-        response = np.where(cells > 0, log_odds + (evidence.mean - p) / information, 0.0)
+        response = np.where(
+            cells > 0, log_odds + (evidence.mean - p) / information, 0.0
+        )  # (eq. 4)
         return RandomEffectsFit.solve(response, cells * information, self.variance)
 
-    def _settled(self, evidence: Evidence, cells: np.ndarray) -> "ItemResponse":
+    def _fixed_point(self, evidence: Evidence, cells: np.ndarray) -> "ItemResponse":
         """Return the fixed point."""
         shown = np.asarray((cells > 0).any(axis=0))
         center = _center(evidence, cells)
         prior = N_PRIOR_CELLS * center * (1.0 - center)
         now = self
         for _ in range(N_ROUNDS):
-            cases = now._read(evidence, cells)
+            cases = now._fit(evidence, cells)
             pull = prior * float(np.median(now.ability))
             ability = (cases.total * cases.free + pull) / (cases.total + prior)
             variance = now.variance
             if variance:
-                dof = cases.dof(variance, shown)
-                variance = float(np.clip(cases.new_variance(dof, shown), *VARIANCES))
+                variance = float(np.clip(cases.next_variance(variance, shown)[0], *VARIANCES))
             change = max(
                 np.abs(ability - now.ability).max(), np.abs(cases.effect - now.easiness).max()
             )
-            is_settled = (
+            is_fixed = (
                 change < TOLERANCE and abs(variance - now.variance) <= TOLERANCE * now.variance
             )
             now = replace(
@@ -227,13 +233,13 @@ class ItemResponse:
                 easiness_variance=cases.effect_variance,
                 variance=variance,
             )
-            if is_settled:
+            if is_fixed:
                 break
         return now
 
     def _log_likelihood(self, evidence: Evidence, cells: np.ndarray) -> float:
         """Return the log-likelihood with abilities and b integrated out by Laplace's method."""
-        cases = self._read(evidence, cells)
+        cases = self._fit(evidence, cells)
         p = np.clip(expit(self.ability[:, None] + self.easiness), 1e-9, 1.0 - 1e-9)
         of_cells = float(
             (cells * (xlogy(evidence.mean, p) + xlogy(1.0 - evidence.mean, 1.0 - p))).sum()
@@ -246,12 +252,8 @@ class ItemResponse:
 
 
 def _information(p: np.ndarray) -> np.ndarray:
-    """Return p (1 - p): the variance of an answer, and what it tells of the log-odds."""
+    """Return p (1 - p): the variance of an answer, and its information on the log-odds."""
     return np.asarray(np.maximum(p * (1.0 - p), EDGE), np.float64)
-
-
-def _average(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    return np.asarray((values * weight).sum(axis=1) / weight.sum(axis=1), np.float64)
 
 
 def _center(evidence: Evidence, cells: np.ndarray) -> float:
@@ -261,7 +263,7 @@ def _center(evidence: Evidence, cells: np.ndarray) -> float:
 
 
 def _first_abilities(evidence: Evidence, cells: np.ndarray) -> np.ndarray:
-    """Return log-odds of mean rewards, drawn to the center a little, (M,)."""
+    """Return log-odds of mean rewards, shrunk to the center a little, (M,)."""
     n = cells.sum(axis=1)
     right = (cells * evidence.mean).sum(axis=1) + N_PRIOR_CELLS * _center(evidence, cells)
     return np.asarray(logit(right / (n + N_PRIOR_CELLS)), np.float64)

@@ -1,22 +1,24 @@
-"""How far this run may believe earlier runs of the same system: learned from how well they agree.
+"""Prior runs of the same system as evidence, discounted by how well they agree with this run.
 
-    z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k
+    z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k                                (1)
 
-f is this run's surface, f_k that of earlier run k, g_k its drift, as variable as f and independent
-of it: the intrinsic coregionalization of Gaussian processes (Bonilla, Chai & Williams 2008). The
-level b_k is nearly free, so an earlier run says which candidates are better than others, never how
-good they are. Divided by rho_k, an earlier run is a set of pseudo-observations of f at its own
-places:
+f is this run's surface, f_k that of prior run k, g_k its drift, as variable as f and independent of
+it: the intrinsic coregionalization of Gaussian processes (Bonilla, Chai & Williams 2008). The level
+b_k is nearly free, so a prior run says which candidates are better than others, never how good they
+are. Divided by rho_k, it is a set of pseudo-observations of f at its own points:
 
-    z_k / rho_k = f + error,    Var(error) = (lambda_k - 1) K + lambda_k (R_k + b),    lambda = 1 / rho^2
+    z_k / rho_k = f + error,    Var(error) = (lambda_k - 1) K + lambda_k (R_k + b)                 (2)
 
-lambda is the inflation. rho has a prior of one half at 0, where the run is ignored, and its
-posterior is that given this run's rewards: p(z | z_k, rho). Because drift moves as the surface
-does, many earlier candidates at one place never count for more than one observation of variance
-``(lambda - 1) K``; that is further bounded by ``MAX_WEIGHT``. Where several runs are used they may
-share their drift, so each one's is multiplied by their number.
+lambda = 1 / rho^2 is the inflation. rho has a prior of one half at 0, where the run is ignored, and
+its posterior is that given this run's rewards (3):
 
-Without agreement the process comes back untouched, bit by bit.
+    p(z | z_k, rho) = N(rho H^T h, K + R - rho^2 H^T H),    [H, h] = L_k^-1 [K_k, z_k]             (4)
+
+with L_k the Cholesky factor of K_kk + R_k + b. Because drift moves as the surface does, many
+candidates at one point never count for more than one observation of variance ``(lambda - 1) K``;
+that is further bounded by ``MAX_WEIGHT``. Where several runs are used they may share their drift, so
+each one's is multiplied by their number. Without agreement the process comes back untouched, bit by
+bit.
 """
 
 import math
@@ -27,31 +29,25 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from convergence_core.posterior.gaussian_process import JITTER, GaussianProcess
-from convergence_core.posterior.kernel import (
-    Distances,
-    Layout,
-    covariance as kernel,
-    smooth_variance,
-)
 from convergence_core.posterior.warp import Warp
 from convergence_core.space.encoding import Points
 
 CORRELATIONS = (0.3, 0.5, 0.7, 0.85, 0.95)
 """rho but for 0; equally likely at first, together as likely as 0."""
-LEAST_CORRELATION = 0.3
+MIN_CORRELATION = 0.3
 """Expected rho below which a run is ignored: it would count for less than a tenth."""
 MAX_WEIGHT = 5.0
-"""What an earlier run counts for at one place, at most: so many candidates asked in this run."""
+"""Most that a prior run counts for at one point: so many candidates asked in this run."""
 LEVEL_VARIANCE = 4.0
 """Of b, in units of the spread of this run's candidates, squared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class EarlierRun:
-    """What an earlier run measured, m candidates that are valid in today's space."""
+    """Measurements of a prior run, of m candidates that are valid in today's space."""
 
     run_id: str
-    places: Points
+    points: Points
     mean: np.ndarray
     """Estimated mean rewards, (m,)."""
     errors: np.ndarray
@@ -64,7 +60,7 @@ class EarlierRun:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RunAgreement:
-    """What was learned of the earlier runs."""
+    """Learned agreement with the prior runs."""
 
     correlation: tuple[float, ...]
     """Expected rho of each; 0: ignored."""
@@ -72,9 +68,9 @@ class RunAgreement:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Scored:
-    """An earlier run in this run's units, with what the rewards say of it."""
+    """A prior run in this run's units, with its agreement."""
 
-    run: EarlierRun
+    points: Points
     targets: np.ndarray
     errors: np.ndarray
     correlation: float
@@ -93,60 +89,52 @@ def newest_within(runs: Sequence[EarlierRun], n_rows: int) -> list[EarlierRun]:
     return [run for run, n in zip(runs, total, strict=True) if n <= n_rows]
 
 
-def with_earlier(
+def with_prior_runs(
     process: GaussianProcess,
     targets: np.ndarray,
     errors: np.ndarray,
     warp: Warp,
     runs: Sequence[EarlierRun],
 ) -> tuple[GaussianProcess, RunAgreement]:
-    """Return the process that also believes earlier runs as far as they agree.
+    """Return the process conditioned on prior runs, too, as far as they agree.
 
     Args:
         process: fitted to this run alone.
         targets: what it was fitted to, (n,).
         errors: R of it, (n, n).
         warp: of this run's rewards.
-        runs: earlier runs.
+        runs: prior runs.
     """
     scored = [_score(process, targets, errors, warp, run) for run in runs]
-    used = [one for one in scored if one.correlation >= LEAST_CORRELATION]
+    used = [one for one in scored if one.correlation >= MIN_CORRELATION]
     agreement = RunAgreement(
-        correlation=tuple(
-            one.correlation if one.correlation >= LEAST_CORRELATION else 0.0 for one in scored
-        )
+        correlation=tuple(one.correlation if one in used else 0.0 for one in scored)
     )
     if not used:
         return process, agreement
     log_params = max(used, key=lambda one: one.gain).log_params
-    places = process.places
+    points = process.points
     for one in used:
-        places = places.join(one.run.places)
-    covariance = _kernel(process, log_params, places, places)
+        points = points.join(one.points)
+    covariance = process.kernel.between(log_params[:-1], points, points)
     n = len(targets)
-    own = np.eye(n) * (math.exp(log_params[-2]) + JITTER)
-    covariance[:n, :n] += own + math.exp(log_params[-1]) * errors
+    covariance[:n, :n] += _own(n, log_params) + math.exp(log_params[-1]) * errors
     begin = n
     for one in used:
         rows = slice(begin, begin + len(one.targets))
         begin = rows.stop
         inflation = one.correlation**-2
         block = covariance[rows, rows]
-        covariance[rows, rows] = (
+        covariance[rows, rows] = (  # (eq. 2)
             block
             + len(used) * (inflation - 1.0) * block
             + inflation * _noise(one.errors, log_params)
         )
-    return (
-        GaussianProcess.given(
-            process,
-            places,
-            np.concatenate([targets, *(one.targets / one.correlation for one in used)]),
-            covariance,
-            log_params,
-        ),
-        agreement,
+    all_targets = np.concatenate([targets, *(one.targets / one.correlation for one in used)])
+    found = GaussianProcess.conditioned(
+        process.kernel, points, all_targets, covariance, log_params
     )
+    return found, agreement
 
 
 def _score(
@@ -156,18 +144,16 @@ def _score(
     warp: Warp,
     run: EarlierRun,
 ) -> _Scored:
-    """Weigh every rho by the likelihood of this run's rewards given the earlier ones."""
+    """Weigh every rho by the likelihood of this run's rewards given the prior ones (eq. 3)."""
     slope = warp.slope(run.mean)
-    there, noise = warp.forward(run.mean), slope[:, None] * run.errors * slope
-    most = _most(process, errors)
+    theirs = warp.forward(run.mean), slope[:, None] * run.errors * slope
+    most = _max_correlation(process, errors)
     grid = np.array([0.0, *(min(rho, most) for rho in CORRELATIONS)])
     choices = (process.log_params, _in_units_of(process, warp, run))
     scores = np.array(
         [
-            _log_likelihoods(
-                process, log_params, (targets, errors), (run.places, there, noise), grid
-            )
-            - _penalty(process.layout, log_params)
+            _log_likelihoods(process, log_params, (targets, errors), (run.points, *theirs), grid)
+            - _penalty(process, log_params)
             for log_params in choices
         ]
     )  # (2, n_grid)
@@ -176,9 +162,9 @@ def _score(
     weight = np.exp(score + log_prior - (score + log_prior).max())
     best = int(score.argmax())
     return _Scored(
-        run=run,
-        targets=there,
-        errors=noise,
+        points=run.points,
+        targets=theirs[0],
+        errors=theirs[1],
         correlation=float(weight @ grid / weight.sum()),
         log_params=choices[int(scores[:, best].argmax())],
         gain=float(score[best] - score[0]),
@@ -188,20 +174,20 @@ def _score(
 def _log_likelihoods(
     process: GaussianProcess,
     log_params: np.ndarray,
-    now: tuple[np.ndarray, np.ndarray],
-    then: tuple[Points, np.ndarray, np.ndarray],
+    ours: tuple[np.ndarray, np.ndarray],
+    theirs: tuple[Points, np.ndarray, np.ndarray],
     grid: np.ndarray,
 ) -> np.ndarray:
     """Return log p(z | z_k, rho) up to a constant, (n_grid,)."""
-    targets, errors = now
-    places, there, noise = then
-    covariance = _kernel(process, log_params, places, places) + _noise(noise, log_params)
+    (targets, errors), (points, their_targets, their_errors) = ours, theirs
+    kernel, params = process.kernel, log_params[:-1]
+    covariance = kernel.between(params, points, points) + _noise(their_errors, log_params)
     root = np.linalg.cholesky(covariance)
-    across = _kernel(process, log_params, places, process.places)
-    both = solve_triangular(root, np.column_stack([across, there]), lower=True)
-    half, pull = both[:, :-1], both[:, -1]
-    own = np.eye(len(targets)) * (math.exp(log_params[-2]) + JITTER)
-    plain = _kernel(process, log_params, process.places, process.places) + own
+    across = kernel.between(params, points, process.points)
+    both = solve_triangular(root, np.column_stack([across, their_targets]), lower=True)
+    half, pull = both[:, :-1], both[:, -1]  # H and h of (eq. 4)
+    plain = kernel.between(params, process.points, process.points)
+    plain = plain + _own(len(targets), log_params)
     plain += math.exp(log_params[-1]) * errors
     known, expected = half.T @ half, half.T @ pull
     result = np.empty(len(grid))
@@ -212,33 +198,32 @@ def _log_likelihoods(
     return result
 
 
-def _kernel(process: GaussianProcess, log_params: np.ndarray, a: Points, b: Points) -> np.ndarray:
-    distances = Distances.between(a, b, process.of_choices)
-    return kernel(process.layout, log_params[:-1], distances)
+def _own(n: int, log_params: np.ndarray) -> np.ndarray:
+    """Return the covariance of n candidates' own effects, (n, n)."""
+    return np.eye(n) * (math.exp(log_params[-2]) + JITTER)
 
 
 def _noise(errors: np.ndarray, log_params: np.ndarray) -> np.ndarray:
-    """Return what keeps an earlier run's measurements from its surface: errors, own effects, level."""
-    own = np.eye(len(errors)) * (math.exp(log_params[-2]) + JITTER)
-    return np.asarray(errors + own + LEVEL_VARIANCE, np.float64)
+    """Return R_k + b: errors, own effects and level of a prior run's measurements, (m, m)."""
+    return np.asarray(errors + _own(len(errors), log_params) + LEVEL_VARIANCE, np.float64)
 
 
-def _most(process: GaussianProcess, errors: np.ndarray) -> float:
+def _max_correlation(process: GaussianProcess, errors: np.ndarray) -> float:
     """Return the highest rho by which a run counts for ``MAX_WEIGHT`` candidates at most."""
     of_one = process.noise * float(np.median(np.diag(errors)))
-    smooth = smooth_variance(process.layout, process.log_params[:-1])
+    smooth = process.smooth_variance
     return math.sqrt(MAX_WEIGHT * smooth / (MAX_WEIGHT * smooth + of_one))
 
 
 def _in_units_of(process: GaussianProcess, warp: Warp, run: EarlierRun) -> np.ndarray:
-    """Return an earlier run's hyper-parameters in this run's units, with this run's errors."""
+    """Return a prior run's hyper-parameters in this run's units, with this run's errors."""
     moved = run.log_params.copy()
-    first = process.layout.product
-    moved[first:-1] += 2.0 * math.log(run.scale / warp.scale)
+    moved[process.kernel.n_dims : -1] += 2.0 * math.log(run.scale / warp.scale)
     moved[-1] = process.log_params[-1]
     return moved
 
 
-def _penalty(layout: Layout, log_params: np.ndarray) -> float:
-    pull = (log_params[:-1] - layout.prior_mean) / layout.prior_sd
+def _penalty(process: GaussianProcess, log_params: np.ndarray) -> float:
+    """Return minus the log prior of the kernel's hyper-parameters, up to a constant."""
+    pull = (log_params[:-1] - process.kernel.prior_mean) / process.kernel.prior_sd
     return 0.5 * float(pull @ pull)

@@ -1,7 +1,17 @@
-"""Random effects of cases, with the candidates absorbed: what linear and logistic cells share.
+"""Random effects of cases with the candidates absorbed, for linear and logistic cells alike.
 
-A cell (i, j) of precision w_ij reads a_i + b_j with a free and b_j ~ N(0, variance). With a absorbed,
-b has the precision diag(sum_i w_ij + 1 / variance) - w^T diag(1 / sum_j w_ij) w (Henderson 1950).
+A cell (i, j) of precision w_ij reads
+
+    y_ij = a_i + b_j + e_ij,    b_j ~ N(0, variance),    Var(e_ij) = 1 / w_ij                      (1)
+
+with a free. With a absorbed, b has (Henderson 1950)
+
+    precision P = diag(sum_i w_ij + 1 / variance) - w^T diag(1 / sum_j w_ij) w                     (2)
+    mean P^-1 sum_i w_ij (y_ij - ybar_i),    ybar_i = sum_j w_ij y_ij / sum_j w_ij                 (3)
+    next variance = sum_j b_j^2 / dof,    dof = sum_j (1 - Var(b_j) / variance)                    (4)
+
+the last by the steps of Fellner (1986) and Schall (1991) to restricted likelihood: those of
+expectation-maximization are too short where candidates share few cases.
 
 Notation: M candidates, N cases.
 """
@@ -15,15 +25,15 @@ from scipy.linalg.lapack import dtrtri
 
 from convergence_core.posterior.evidence import Evidence
 
-MIN_DOF_OF_CASES = 1e-3
-"""Degrees of freedom that the cases' effects count for at least; none: nothing tells them."""
+MIN_DOF = 1e-3
+"""Degrees of freedom that effects count for at least; none: nothing tells them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Residuals:
-    """What candidates and cases leave unexplained."""
+    """Residuals of the cells, and how their noise enters the candidates' means."""
 
-    residual: np.ndarray
+    standardized: np.ndarray
     """Reward less what candidate and case explain, in standard deviations of its noise, 0 where
     nothing was seen, (M, N)."""
     seen: np.ndarray
@@ -37,7 +47,7 @@ class Residuals:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RandomEffectsFit:
-    """The posterior of b given variances; its covariance is diag(d) + F^T F."""
+    """Posterior of b given variances; its covariance is diag(d) + F^T F."""
 
     total: np.ndarray
     """Precision of each candidate were b known, (M,)."""
@@ -70,7 +80,7 @@ class RandomEffectsFit:
         plain = (share * response).sum(axis=1)
         diagonal, factor, log_det = _covariance(precision, share, variance)
         pull = (precision * (response - plain[:, None])).sum(axis=0)
-        effect = diagonal * pull + factor.T @ (factor @ pull)
+        effect = diagonal * pull + factor.T @ (factor @ pull)  # (eq. 3)
         return cls(
             total=total,
             share=share,
@@ -91,17 +101,15 @@ class RandomEffectsFit:
         """Variances of b, (N,)."""
         return np.asarray(self.diagonal + (self.factor**2).sum(axis=0), np.float64)
 
-    def dof(self, variance: float, shown: np.ndarray) -> float:
-        """Return the degrees of freedom that the shown cases' effects take."""
-        return float((1.0 - self.effect_variance / variance)[shown].sum())
+    def next_variance(self, variance: float, shown: np.ndarray) -> tuple[float, float]:
+        """Return the next estimate of b's variance, and the degrees of freedom it rests on (eq. 4).
 
-    def new_variance(self, dof: float, shown: np.ndarray) -> float:
-        """Return the next estimate of b's variance, of restricted likelihood.
-
-        By the steps of Fellner (1986) and Schall (1991): those of expectation-maximization are too
-        short where candidates share few cases.
+        Args:
+            variance: of b in this fit.
+            shown: whether a case was asked, (N,).
         """
-        return float((self.effect[shown] ** 2).sum()) / max(dof, MIN_DOF_OF_CASES)
+        dof = float((1.0 - self.effect_variance / variance)[shown].sum())
+        return float((self.effect[shown] ** 2).sum()) / max(dof, MIN_DOF), dof
 
     def errors(self, loading: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Return the covariance of numbers that move with b, (M, M).
@@ -126,7 +134,7 @@ def cell_weights(evidence: Evidence) -> np.ndarray:
 def _covariance(
     precision: np.ndarray, share: np.ndarray, variance: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return d, F and the log determinant, by way of the smaller of two matrices."""
+    """Return d, F and the log determinant (eq. 2), by way of the smaller of two matrices."""
     n_members, n_cases = precision.shape
     if not variance:
         return np.zeros(n_cases), np.zeros((0, n_cases)), 0.0

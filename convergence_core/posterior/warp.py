@@ -1,15 +1,34 @@
-"""Rewards as the process sees them: standardized, with the tail of bad ones compressed.
+"""Warp of rewards to the scale of the process, with the tail of bad ones compressed.
 
 A crash or a refusal says "not here" and no more; on a linear scale one reward far below the others
 would bend the whole surface. What is good keeps its scale, since it is good candidates that are
-compared.
+compared:
+
+    u = (reward - center) / spread,    bend(u) = u above the knee, knee - log(1 + knee - u) below   (1)
+    warped = (bend(u) - mean) / sd                                                                 (2)
+
+The process works on warped rewards, the noise is that of rewards, so measurements are carried over
+along a tangent of the warp, at rewards x_0:
+
+    z = warped(x_0) + slope(x_0) (x - x_0),    Cov(z) = slope Cov(x) slope                         (3)
+
+Taken at the measurement itself, that tangent is as noisy as the measurement is; and p (1 - p), the
+noise of pass and fail, is too small for lucky candidates. So evidence is linearized again at the
+posterior mean, as generalized linear models are fitted by weights of the fitted means (McCullagh &
+Nelder 1989, §2.5), and filters by tangents at the posterior (García-Fernández, Svensson & Särkkä
+2015).
+
+Notation: M candidates.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.posterior.case_effects import CaseEffects
+
+Bounds = tuple[float, float] | None
+"""Of rewards; ``None``: anywhere."""
 KNEE = -1.5
 """Where compression begins, in units of the spread of the better half below the median."""
 PLATEAU = 1e-9
@@ -20,7 +39,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Warp:
-    """A monotone function of rewards: linear above the knee, logarithmic below."""
+    """Monotone function of rewards: linear above the knee, logarithmic below."""
 
     center: float
     spread: float
@@ -60,7 +79,7 @@ class Warp:
         return self.spread * self.sd
 
     def forward(self, rewards: np.ndarray) -> np.ndarray:
-        """Return warped rewards."""
+        """Return warped rewards (eq. 2)."""
         return (_bend((rewards - self.center) / self.spread) - self.mean) / self.sd
 
     def slope(self, rewards: np.ndarray) -> np.ndarray:
@@ -78,11 +97,43 @@ class Warp:
 
 
 def _bend(units: np.ndarray) -> np.ndarray:
+    """Return the values of (eq. 1), any shape."""
     below = np.maximum(KNEE - units, 0.0)
     return np.asarray(np.where(units < KNEE, KNEE - np.log1p(below), units), np.float64)
 
 
-def gauss_hermite(n: int = 11) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and weights of the expectation over a standard normal, (n,) each."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return nodes, weights / math.sqrt(2.0 * math.pi)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WarpedEvidence:
+    """Measurements of the process."""
+
+    effects: CaseEffects
+    warp: Warp
+    targets: np.ndarray
+    """z, (M,)."""
+    errors: np.ndarray
+    """Their covariance, (M, M); up to a factor where the noise is not measured."""
+
+    @classmethod
+    def of(
+        cls, effects: CaseEffects, bounds: Bounds, at: np.ndarray | None = None
+    ) -> "WarpedEvidence":
+        """Return the measurements.
+
+        Args:
+            effects: evidence per candidate.
+            bounds: of rewards.
+            at: mean rewards at which the warp is linearized, (M,); ``None``: the measured ones.
+        """
+        low, high = bounds or (-1.0, 1.0)
+        error = float(np.median(np.sqrt(np.diag(effects.errors)))) if effects.is_measured else 0.0
+        # Of the measurements, wherever they are linearized: a warp learned of shrunken rewards would
+        # shrink them further, and so on to nothing.
+        warp = Warp.learn(effects.mean, guess=(high - low) / 4, least=error)
+        at = effects.mean if at is None else at
+        slope = warp.slope(at) if effects.is_measured else np.ones(len(at))
+        return cls(
+            effects=effects,
+            warp=warp,
+            targets=warp.forward(at) + slope * (effects.mean - at),  # (eq. 3)
+            errors=slope[:, None] * effects.errors * slope,
+        )

@@ -1,23 +1,23 @@
-"""The evidence of a run: every candidate asked, with the reward of each of its search cells."""
+"""Archive of a run: every candidate asked, with the reward of each of its search cells."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import get_args
 
 from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
-from convergence_core.search.tallies import Measures, Tally
+from convergence_core.search.tallies import CellKey, Measures, Tally, key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One candidate and what was seen of it."""
+    """A candidate with its evidence."""
 
     candidate: Candidate
     generation: int
     """First asked, from 0."""
-    rewards: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    rewards: Mapping[CellKey, float] = field(default_factory=dict)
     """(case_id, repeat) → reward in [0, 1]; search cells only."""
-    missing: frozenset[tuple[str, int]] = frozenset()
+    missing: frozenset[CellKey] = frozenset()
     """Cells asked without a reward: a fault of infrastructure or evaluator, or skipped."""
     tallies: tuple[Tally, ...] = ()
     """Sums over cells that constraints and Pareto runs need; empty where none was asked for."""
@@ -59,54 +59,33 @@ class Archive:
             generation: its number.
             measures: what is tallied of cells besides rewards; ``None``: nothing.
         """
-        trials = tuple(trials)
-        members = dict(self.members)
+        evaluations: dict[str, list[Evaluation]] = {}
+        candidates: dict[str, Candidate] = {}
         for trial in sorted(trials, key=lambda trial: trial.candidate.candidate_id):
-            candidate = trial.candidate
-            old = members.get(
-                candidate.candidate_id, Member(candidate=candidate, generation=generation)
-            )
-            rewards = dict(old.rewards)
-            missing = set(old.missing)
-            for evaluation in trial.evaluations:
+            name = trial.candidate.candidate_id
+            candidates.setdefault(name, trial.candidate)
+            evaluations.setdefault(name, []).extend(trial.evaluations)
+        members = dict(self.members)
+        for name, own in evaluations.items():
+            old = members.get(name, Member(candidate=candidates[name], generation=generation))
+            rewards, missing, tallies = dict(old.rewards), set(old.missing), old.tallies
+            for evaluation in own:
                 if evaluation.cell.role != "search":
                     continue
-                cell = (evaluation.cell.case_id, evaluation.cell.repeat)
                 if evaluation.reward is None:
-                    missing.add(cell)
+                    missing.add(key_of(evaluation))
                 else:
-                    rewards[cell] = evaluation.reward
-            members[candidate.candidate_id] = Member(
+                    rewards[key_of(evaluation)] = evaluation.reward
+            if measures is not None:
+                tallies = measures.tallies(tallies, own, generation=generation, known=old.rewards)
+            members[name] = Member(
                 candidate=old.candidate,
                 generation=old.generation,
                 rewards=dict(sorted(rewards.items())),
                 missing=frozenset(missing - rewards.keys()),
-                tallies=old.tallies,
+                tallies=tallies,
             )
-        if measures is not None:
-            self._tally(members, trials, generation, measures)
         return Archive(members)
-
-    def _tally(
-        self,
-        members: dict[str, Member],
-        trials: Sequence[Trial],
-        generation: int,
-        measures: Measures,
-    ) -> None:
-        """Add the trials' cells that are new to the tallies of ``members``."""
-        evaluations: dict[str, list[Evaluation]] = {}
-        for trial in trials:
-            evaluations.setdefault(trial.candidate.candidate_id, []).extend(trial.evaluations)
-        for name, own in evaluations.items():
-            before = self.members.get(name)
-            tallies = measures.tallies(
-                members[name].tallies,
-                own,
-                generation=generation,
-                known=() if before is None else before.rewards,
-            )
-            members[name] = replace(members[name], tallies=tallies)
 
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal archive."""
@@ -119,7 +98,7 @@ class Archive:
                 "generation": member.generation,
                 "rewards": [[case, repeat, r] for (case, repeat), r in member.rewards.items()],
                 "missing": [[case, repeat] for case, repeat in sorted(member.missing)],
-                **_tallies_json(member),
+                **({"tallies": [t.to_json() for t in member.tallies]} if member.tallies else {}),
             }
             for member in self
         ]
@@ -150,8 +129,3 @@ class Archive:
                 tallies=tuple(Tally.from_json(tally) for tally in row.get("tallies", ())),
             )
         return cls(members)
-
-
-def _tallies_json(member: Member) -> dict[str, Json]:
-    """Return the entry of a member's tallies; none where there are none."""
-    return {"tallies": [tally.to_json() for tally in member.tallies]} if member.tallies else {}

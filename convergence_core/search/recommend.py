@@ -1,10 +1,10 @@
-"""Which candidate to hand over, and intervals of what was measured afterwards.
+"""Recommendation of a candidate, and intervals of what was measured afterwards.
 
-Handed over is the evaluated candidate whose posterior is highest by a cautious reading, never the
-highest observation: a lucky candidate with few cells is shrunk towards its kind, so it must earn
-its place. Where there are hard constraints, one that probably breaks them too often is handed over
-only if all do. The winner's search estimate stays biased upward by the choice itself; ``mean_interval`` and
-``paired_difference`` are for cells that were asked after it.
+Recommended is the evaluated candidate whose posterior is highest by a cautious reading, never the
+highest observation: a lucky candidate with few cells is shrunk towards its kind. Where there are hard
+constraints, one that probably breaks them too often is recommended only if all do. The winner's
+search estimate stays biased upward by the choice itself; ``mean_interval`` and ``paired_difference``
+are for cells that were asked after it.
 """
 
 import math
@@ -15,8 +15,10 @@ import numpy as np
 
 from convergence_core.gate.intervals import grouped, mean_ends
 from convergence_core.objective.goals import PROBABLY, FittedGoals
-from convergence_core.posterior import Fitted, Posterior, Surrogate
+from convergence_core.posterior import FittedSpaceModel, SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
+from convergence_core.posterior.warp import Bounds
+from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.search.archive import Member
 from convergence_core.search.sampler import SearchState
 
@@ -32,7 +34,7 @@ N_CONTENDERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A candidate's standing."""
+    """A candidate's estimates, in the ranking."""
 
     candidate_id: str
     mean: float
@@ -41,7 +43,7 @@ class Ranked:
     high: float
     cautious: float
     """What candidates are ranked by: the posterior's lower end at ``CAUTIOUS_LEVEL``, before means
-    of leaders are lowered by what leaders did not show; in the bounds, so that ends can tie."""
+    of leaders are corrected for selection bias; in the bounds, so that ends can tie."""
     n_cells: int
     """Rewards behind it."""
     n_cases: int
@@ -57,7 +59,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """The candidate to hand over, and all others."""
+    """The recommended candidate, and all others."""
 
     candidate_id: str
     mean: float
@@ -79,7 +81,7 @@ class Recommendation:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the one handed over probably keeps the hard constraints."""
+        """Whether the recommended one probably keeps the hard constraints."""
         return self.ranking[0].is_feasible
 
     @property
@@ -122,26 +124,26 @@ def recommend(
     state: SearchState,
     *,
     rng: np.random.Generator,
-    surrogate: Surrogate,
+    surrogate: SpaceModel,
     level: float = 0.95,
     delta: float = 0.01,
     case_weights: Mapping[str, float] | None = None,
     rival_id: str | None = None,
     goals: FittedGoals | None = None,
-    bounds: tuple[float, float] | None = (0.0, 1.0),
+    bounds: Bounds = (0.0, 1.0),
 ) -> Recommendation | None:
-    """Return whom the evidence would hand over; ``None`` when no candidate has a reward.
+    """Return the recommendation of the evidence; ``None``: no candidate has a reward.
 
     Args:
-        state: what was learned; not changed.
+        state: of the search; not changed.
         rng: for the draws behind ``probability_within``; the choice itself needs none.
         surrogate: the model.
         level: of the intervals, in (0, 1).
         delta: reward that counts as a small gap, at least 0.
         case_weights: search case → positive weight; absent ones weigh 1.
         rival_id: candidate to compare with, see ``Recommendation.lead``.
-        goals: hard constraints as the same archive tells them; ``None``: there are none.
-        bounds: where rewards lie, and so means and intervals; ``None``: anywhere.
+        goals: hard constraints, fitted to the same archive; ``None``: there are none.
+        bounds: of rewards, and so of means and intervals; ``None``: anywhere.
 
     Raises:
         ValueError: level or delta is out of range.
@@ -151,22 +153,22 @@ def recommend(
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # From the evidence alone, not from what the sampler remembers: however a run came to its
-    # evidence, through resumes or repairs, it hands over the same.
+    # From the evidence alone, not from the sampler's memory: however a run came to its evidence,
+    # through resumes or repairs, it recommends the same.
     fitted = surrogate.fit(state.archive, case_weights=case_weights)
     posterior = fitted.posterior([member.candidate for member in members])
     cautious, _ = posterior.interval(CAUTIOUS_LEVEL)
     feasible = _feasible(goals, members)
     order = sorted(
         range(len(members)),
-        key=lambda i: (*_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
+        key=lambda i: (_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
-    optimism = SelectionBias.of_memory(state.memory)
-    # A candidate that is passed over as infeasible leads by what is believed of its reward, too.
+    bias = SelectionBias.of_memory(state.memory)
+    # A candidate that is passed over as infeasible leads by the posterior of its reward, too.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     bounds = bounds or (-math.inf, math.inf)
-    mean, low, high = _claims(posterior, level, leaders, optimism, bounds)
+    mean, low, high = _claims(posterior, level, leaders, bias, bounds)
     cautious = np.clip(cautious, *bounds)
     ranking = tuple(
         Ranked(
@@ -198,21 +200,21 @@ def recommend(
 
 
 def _claims(
-    posterior: Posterior,
+    posterior: WarpedPosterior,
     level: float,
     leaders: Sequence[int],
-    optimism: SelectionBias,
+    bias: SelectionBias,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means and ends of intervals, (n,) each: of leaders, less what leaders did not show.
+    """Return means and ends of intervals, (n,) each: of leaders, corrected for selection bias.
 
-    Followers, the baseline among them, are believed as the posterior has them.
+    Followers, the baseline among them, keep those of the posterior.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
-    if optimism.square > 0.0:
-        below = (mean - low)[leaders] * optimism.widening
-        above = (high - mean)[leaders] * optimism.widening
-        mean[leaders] -= optimism.zeta * posterior.sd[leaders]
+    if bias.square > 0.0:
+        below = (mean - low)[leaders] * bias.widening
+        above = (high - mean)[leaders] * bias.widening
+        mean[leaders] -= bias.zeta * posterior.sd[leaders]
         low[leaders], high[leaders] = mean[leaders] - below, mean[leaders] + above
     return np.clip(mean, *bounds), np.clip(low, *bounds), np.clip(high, *bounds)
 
@@ -224,14 +226,13 @@ def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[floa
     return [float(p) for p in goals.feasible([member.candidate for member in members])]
 
 
-def _doubt(feasible: float | None) -> tuple[bool, float]:
-    """Return the first part of a candidate's place in the ranking."""
-    is_doubted = feasible is not None and feasible < PROBABLY
-    return is_doubted, -feasible if is_doubted and feasible is not None else 0.0
+def _doubt(feasible: float | None) -> float:
+    """Return the first key of a candidate's rank: -1 of the probably feasible, else minus that."""
+    return -1.0 if feasible is None or feasible >= PROBABLY else -feasible
 
 
 def _lead(
-    fitted: Fitted,
+    fitted: FittedSpaceModel,
     state: SearchState,
     ranking: Sequence[Ranked],
     rival_id: str | None,
@@ -240,82 +241,44 @@ def _lead(
     rival = next((ranked for ranked in ranking if ranked.candidate_id == rival_id), None)
     if rival is None:
         return None
-    best, is_feasible = ranking[0], rival.is_feasible
-    if rival is best:
-        return Lead(
-            rival_id=rival.candidate_id, mean=0.0, probability=0.0, rival_is_feasible=is_feasible
-        )
-    members = state.archive.members
-    pair = fitted.posterior([members[ranked.candidate_id].candidate for ranked in (best, rival)])
-    drawn = pair.draws(rng, N_DRAWS)
-    gap = drawn[:, 0] - drawn[:, 1]
+    mean = probability = 0.0
+    if rival is not ranking[0]:
+        members = [state.archive.members[one.candidate_id] for one in (ranking[0], rival)]
+        pair = fitted.posterior([member.candidate for member in members])
+        drawn = pair.draws(rng, N_DRAWS)
+        mean = float(pair.mean[0] - pair.mean[1])
+        probability = float(np.mean(drawn[:, 0] - drawn[:, 1] > 0))
     return Lead(
         rival_id=rival.candidate_id,
-        mean=float(pair.mean[0] - pair.mean[1]),
-        probability=float(np.mean(gap > 0)),
-        rival_is_feasible=is_feasible,
+        mean=mean,
+        probability=probability,
+        rival_is_feasible=rival.is_feasible,
     )
 
 
 def mean_interval(
-    reward_by_case: Mapping[str, float],
+    value_by_case: Mapping[str, float],
     *,
+    lowest: float = 0.0,
     level: float = 0.95,
     weights: Mapping[str, float] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> Interval | None:
-    """Return the mean reward over cases with a confidence interval; ``None`` without a case.
+    """Return the mean over cases with a confidence interval; ``None`` without a case.
 
     Cases, or groups of them, count as a random sample of such; nothing else is assumed, see
     ``convergence_core.gate.intervals``. The interval is never of width zero.
 
     Args:
-        reward_by_case: case → reward in [0, 1].
+        value_by_case: case → reward, in [``lowest``, 1].
+        lowest: least value that is possible.
         level: confidence, in (0, 1).
         weights: case → positive weight; absent ones weigh 1.
         groups: case → group of cases that are alike; absent ones are groups of their own.
 
     Raises:
-        ValueError: the level, a reward or a weight is out of range.
+        ValueError: the level, a value or a weight is out of range.
     """
-    return _interval(reward_by_case, 0.0, level, weights, groups)
-
-
-def paired_difference(
-    a_by_case: Mapping[str, float],
-    b_by_case: Mapping[str, float],
-    *,
-    level: float = 0.95,
-    weights: Mapping[str, float] | None = None,
-    groups: Mapping[str, str] | None = None,
-) -> Interval | None:
-    """Return mean(a - b) over the cases that both have; ``None`` if they share none.
-
-    As ``mean_interval``, of the cases' differences in [-1, 1].
-
-    Args:
-        a_by_case: case → reward in [0, 1].
-        b_by_case: the same of the candidate to compare with.
-        level: confidence, in (0, 1).
-        weights: case → positive weight; absent ones weigh 1.
-        groups: case → group of cases that are alike; absent ones are groups of their own.
-
-    Raises:
-        ValueError: the level, a reward or a weight is out of range.
-    """
-    shared = {
-        case: reward - b_by_case[case] for case, reward in a_by_case.items() if case in b_by_case
-    }
-    return _interval(shared, -1.0, level, weights, groups)
-
-
-def _interval(
-    value_by_case: Mapping[str, float],
-    lowest: float,
-    level: float,
-    weights: Mapping[str, float] | None,
-    groups: Mapping[str, str] | None,
-) -> Interval | None:
     if not 0 < level < 1:
         raise ValueError(f"level must lie within (0, 1), not {level}")
     if not value_by_case:
@@ -336,3 +299,19 @@ def _interval(
         n=len(cases),
         n_groups=len(units.values),
     )
+
+
+def paired_difference(
+    a_by_case: Mapping[str, float],
+    b_by_case: Mapping[str, float],
+    *,
+    level: float = 0.95,
+    weights: Mapping[str, float] | None = None,
+    groups: Mapping[str, str] | None = None,
+) -> Interval | None:
+    """Return mean(a - b) over the cases that both have; ``None`` if they share none.
+
+    As ``mean_interval``, of the cases' differences in [-1, 1].
+    """
+    gaps = {case: a - b_by_case[case] for case, a in a_by_case.items() if case in b_by_case}
+    return mean_interval(gaps, lowest=-1.0, level=level, weights=weights, groups=groups)

@@ -1,4 +1,4 @@
-"""The contract of samplers: which candidates and which cells come next.
+"""Contract of samplers: requests, advice, plans and the state of a search.
 
 A sampler is a frozen dataclass of settings. What it learns is a separate, frozen
 ``SearchState``; ``ask`` and ``tell`` are functions of their arguments alone. Store the state and
@@ -13,33 +13,36 @@ import numpy as np
 
 from convergence_core.records import Assignment, Cell, Json, Params, Trial
 from convergence_core.search.archive import Archive
+from convergence_core.search.tallies import Measures
 
 SETTLED = 0.95
 """Probability behind ``SearchState.regret_upper_bound``."""
-LEFT_TO_GAIN = "left_to_gain"
-"""Where a sampler's memory keeps it."""
+REGRET_KEY = "left_to_gain"
+"""Of that bound in a sampler's memory, as earlier versions wrote it."""
+GENERATION_KEY = "generation"
+"""Of the number of generations in a sampler's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    """Somebody who predicted some candidates' rewards; enters the draws as far as it is trusted."""
+    """Source of predicted rewards; enters the draws as far as it is trusted."""
 
     name: str
     weight: float
-    """Probability of a place beyond the reserved ones; those of all experts add up to 1 at most."""
-    places: tuple[Params, ...] = ()
+    """Probability of a slot beyond the reserved ones; those of all experts add up to 1 at most."""
+    points: tuple[Params, ...] = ()
     """Candidates whose reward it predicted."""
     means: tuple[float, ...] = ()
-    """Predicted mean rewards, one per place, in [0, 1]."""
+    """Predicted mean rewards, one per point, in [0, 1]."""
     variances: tuple[float, ...] = ()
-    """Variances of these predictions, one per place."""
+    """Variances of these predictions, one per point."""
     proposals: tuple[Params, ...] = ()
     """Points that join the pool; its draws alone may choose them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What thoughts and earlier nights suggest; may be empty, never binding."""
+    """Suggestions of thoughts, preferences and prior runs; may be empty, never binding."""
 
     proposals: tuple[Params, ...] = ()
     """Points to consider as candidates (origin ``rlp``)."""
@@ -48,15 +51,15 @@ class Advice:
     winners: tuple[Params, ...] = ()
     """Best points of earlier runs, to be asked again first (origin ``elite``)."""
     experts: tuple[Expert, ...] = ()
-    """With a weight above 0 they may fill places; the rest is the sampler's own."""
+    """With a weight above 0 they may fill slots; the rest is the sampler's own."""
     reserves: bool = False
-    """Whether half of the places is kept for choices that owe nothing to thoughts. They are the
+    """Whether half of the slots is kept for choices that owe nothing to thoughts. They are the
     same whatever else is advised, so their outcomes can be predicted before the rest is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskRequest:
-    """What a generation may hold."""
+    """Limits and inputs of a generation to plan."""
 
     generation: int
     """From 0."""
@@ -78,7 +81,7 @@ class AskRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a generation evaluates."""
+    """Cells that a generation evaluates."""
 
     assignments: tuple[Assignment, ...]
     """One per candidate; no candidate and no cell twice, none of an earlier generation."""
@@ -94,20 +97,38 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchState:
-    """What has been learned: the evidence, and the sampler's own memory."""
+    """State of a search: the evidence, and the sampler's own memory."""
 
     archive: Archive = field(default_factory=Archive)
     memory: Mapping[str, Json] = field(default_factory=dict)
     """Small JSON of the sampler's own, e.g. the ids of the current population."""
 
     @property
+    def generation(self) -> int:
+        """Generations learned from."""
+        number = self.memory.get(GENERATION_KEY, 0)
+        return number if isinstance(number, int) else 0
+
+    def tell(self, trials: Sequence[Trial], measures: Measures | None = None) -> "SearchState":
+        """Return the state after a generation's trials; their order does not matter.
+
+        Args:
+            trials: of the generation.
+            measures: what is tallied of cells besides rewards; ``None``: nothing.
+        """
+        return SearchState(
+            archive=self.archive.tell(trials, self.generation, measures),
+            memory={**self.memory, GENERATION_KEY: self.generation + 1},
+        )
+
+    @property
     def regret_upper_bound(self) -> float | None:
-        """``SETTLED`` quantile of what the best candidate considered has over the leader.
+        """``SETTLED`` quantile of how far the best candidate considered lies above the leader.
 
         Asked or not; in units of reward, at least 0. ``None`` for samplers that know nothing of
         the space, and before the first reward.
         """
-        value = self.memory.get(LEFT_TO_GAIN)
+        value = self.memory.get(REGRET_KEY)
         return float(value) if isinstance(value, int | float) else None
 
     def to_json(self) -> Json:
@@ -121,10 +142,9 @@ class SearchState:
         Raises:
             ValueError: the value was not made by ``to_json``.
         """
-        if not isinstance(value, dict) or not isinstance(value.get("memory"), dict):
+        memory = value.get("memory") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or not isinstance(memory, dict):
             raise ValueError(f"not a search state: {str(value)[:80]}")
-        memory = value["memory"]
-        assert isinstance(memory, dict)  # noqa: S101 - checked above, mypy forgets it
         return cls(archive=Archive.from_json(value.get("archive")), memory=memory)
 
 

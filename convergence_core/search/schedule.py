@@ -1,8 +1,8 @@
-"""How many cells each generation may ask, and how many are kept back for the end.
+"""Schedule of a run's cells: of each generation, and of the final re-estimation.
 
-A run that is capped in calls spreads what it has evenly over its generations, and keeps a share
-for the final re-estimation: a search that leaves nothing to check its own winner with would end
-in a claim nobody can trust.
+A run that is capped in calls spreads them evenly over its generations, and keeps a share for the
+final re-estimation: a search that leaves nothing to check its own winner with would end in a claim
+that nobody can trust.
 """
 
 import math
@@ -29,7 +29,7 @@ class FinalQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The plan of a run in numbers of cells."""
+    """Settings of a run in numbers of cells and calls."""
 
     n_generations: int
     population_size: int
@@ -37,7 +37,7 @@ class Schedule:
     n_holdout_cases: int
     repeats: int = 1
     deterministic: bool = False
-    """Whether asking a cell again would tell nothing."""
+    """Whether a cell that is asked again gets the same reward."""
     cases_per_candidate: int | None = None
     """``None``: a generation may hold all search cases for each of its candidates."""
     max_calls: int | None = None
@@ -50,7 +50,7 @@ class Schedule:
     """Those of them that the final re-estimation does not ask by itself."""
     has_baseline: bool = False
     has_champion: bool = False
-    """Whether a champion other than the defaults is looked at in the end."""
+    """Whether a champion other than the defaults is re-estimated in the end."""
 
     @property
     def n_again(self) -> int:
@@ -62,13 +62,13 @@ class Schedule:
 
     @property
     def full_generation(self) -> int:
-        """Cells of a generation that no budget narrows."""
+        """Cells of a generation that no budget limits."""
         per_candidate = self.cases_per_candidate or self.n_search_cases * self.repeats
         return self.population_size * per_candidate
 
     @property
     def n_subjects(self) -> int:
-        """Candidates that the final re-estimation may have to look at."""
+        """Candidates that the final re-estimation may have to ask."""
         return 1 + self.has_baseline + self.has_champion
 
     def final_quota(self) -> FinalQuota:
@@ -77,7 +77,7 @@ class Schedule:
         fresh = 0 if self.deterministic else self.n_search_cases
         if self.max_calls is not None:
             kept = int(FINAL_SHARE * self.max_calls)
-            # What champions say to search cases is known by then.
+            # Champions have answered the search cases by then.
             per_fresh = self.n_subjects * self.calls_per_cell
             per_holdout = per_fresh + self.n_champions_apart
             holdout = min(holdout, kept // per_holdout)
@@ -108,16 +108,16 @@ class Schedule:
         least = math.ceil(needed / FINAL_SHARE)
         least += int(FINAL_SHARE * least) < needed  # 0.3 is a little less than it says
         others = ("the defaults",) * self.has_baseline + ("the champion",) * self.has_champion
-        who = " and ".join((", ".join(("the winner", *others[:-1])), *others[-1:]))
+        subjects = " and ".join((", ".join(("the winner", *others[:-1])), *others[-1:]))
         judged = ", answers and judges" if self.calls_per_cell > 1 else ""
         return (
             f"budget.max_calls={self.max_calls} keeps back {int(FINAL_SHARE * self.max_calls)} "
-            f"for the final look, and one case of {who} takes {needed}{judged}; from "
+            f"for the final look, and one case of {subjects} takes {needed}{judged}; from "
             f"{least:,} on there is one"
         )
 
     def capacity(self, generation: int, calls_used: int) -> int:
-        """Return the cells that a generation may ask; 0 when the budget is spent.
+        """Return the cells that a generation may ask; 0: the budget is spent.
 
         Args:
             generation: number of the generation to plan, from 0.

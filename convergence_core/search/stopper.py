@@ -1,4 +1,4 @@
-"""When to stop before the last generation: nothing has been gained, or nothing is left to gain.
+"""Early stopping: nothing has been gained for a while, or nothing is left to gain.
 
 A generation improves when the candidate that would be handed over is *credibly* better than the
 remembered leader: both read from the same posterior, the gain at least ``min_improvement`` and its
@@ -13,7 +13,7 @@ candidate that the sampler considered, asked or not, lies more than ``min_improv
 leader.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convergence_core.records import Json
 from convergence_core.search.recommend import Recommendation
@@ -25,7 +25,7 @@ CREDIBLE = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopperState:
-    """What the stopper remembers."""
+    """Progress that the stopper remembers."""
 
     leader: str | None = None
     """Candidate that last counted as an improvement; ``None`` before the first reward."""
@@ -49,15 +49,14 @@ class StopperState:
         Raises:
             ValueError: the value was not made by ``to_json``.
         """
-        if isinstance(value, dict):
-            leader, n_flat = value.get("leader"), value.get("n_flat")
-            left = value.get("left_to_gain")
-            if (
-                isinstance(n_flat, int)
-                and (leader is None or isinstance(leader, str))
-                and (left is None or isinstance(left, int | float))
-            ):
-                return cls(leader=leader, n_flat=n_flat, regret_upper_bound=left)
+        found = value if isinstance(value, dict) else {}
+        leader, n_flat, bound = (found.get(k) for k in ("leader", "n_flat", "left_to_gain"))
+        if (
+            isinstance(leader, str | None)
+            and isinstance(n_flat, int)
+            and isinstance(bound, int | float | None)
+        ):
+            return cls(leader=leader, n_flat=n_flat, regret_upper_bound=bound)
         raise ValueError(f"not a stopper's progress: {str(value)[:80]}")
 
 
@@ -82,33 +81,22 @@ class Stopper:
 
         Args:
             progress: before it.
-            recommendation: whom the evidence would hand over now, with its lead over the
-                remembered leader; ``None`` counts as flat.
+            recommendation: of the evidence now, with its lead over the remembered leader; ``None``
+                counts as flat.
             regret_upper_bound: see ``StopperState.regret_upper_bound``.
         """
-        if recommendation is None:
-            return StopperState(
-                leader=progress.leader,
-                n_flat=progress.n_flat + 1,
-                regret_upper_bound=regret_upper_bound,
-            )
-        if self._leads(recommendation):
+        if recommendation is not None and self._leads(recommendation):
             return StopperState(
                 leader=recommendation.candidate_id, regret_upper_bound=regret_upper_bound
             )
-        return StopperState(
-            leader=progress.leader,
-            n_flat=progress.n_flat + 1,
-            regret_upper_bound=regret_upper_bound,
-        )
+        return replace(progress, n_flat=progress.n_flat + 1, regret_upper_bound=regret_upper_bound)
 
-    def why(self, progress: StopperState) -> str | None:
-        """Return why the run is to stop, in words; ``None``: it goes on."""
+    def reason(self, progress: StopperState) -> str | None:
+        """Return why the run is to stop, in words; ``None``: it continues."""
         if not self.enabled:
             return None
-        gain = f"{self.min_improvement:g}"
-        left = progress.regret_upper_bound
-        if left is not None and left <= self.min_improvement and progress.leader is not None:
+        gain, bound = f"{self.min_improvement:g}", progress.regret_upper_bound
+        if bound is not None and bound <= self.min_improvement and progress.leader is not None:
             return (
                 f"nothing is left to gain: with {SETTLED:.0%} probability no candidate "
                 f"considered, asked or not, lies more than {gain} above the leader"

@@ -169,7 +169,7 @@ class Study:
         if self.has_run_all_generations(state):
             n = self.schedule.n_generations
             return "its one generation was run" if n == 1 else f"all {n} generations were run"
-        reason = self.stopper.why(state.stopper)
+        reason = self.stopper.reason(state.stopper)
         return None if reason is None else f"early stopping: {reason}"
 
     def has_run_all_generations(self, state: StudyState) -> bool:

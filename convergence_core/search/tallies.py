@@ -1,4 +1,4 @@
-"""What is kept of a candidate's cells besides their rewards: a few sums.
+"""Tallies of a candidate's cells besides their rewards: sums of further quantities.
 
 A tally holds the number, the sum and the sum of squares of one quantity over the cells that one
 generation asked of one candidate. So a state grows with candidates and not with cells, and what
@@ -50,7 +50,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Which quantities are tallied, and how a cell tells them."""
+    """Quantities that are tallied, and their values in a cell."""
 
     rewards: RewardModel
     constraints: bool
@@ -66,25 +66,17 @@ class Measures:
         A cell that ended by a fault of the candidate before it was measured is worth 0 on every
         metric, as its reward is; whether it would have kept the constraints is not known.
         """
-        found: dict[str, float] = {}
+        found: dict[str, float | None] = {COST: self._cost(evaluation)}
         if self.constraints:
             broken = self.rewards.breaks(evaluation.metrics)
-            if broken is not None:
-                found[KEPT] = 0.0 if broken else 1.0
-        if self.metrics:
-            parts = self.rewards.parts(evaluation.metrics)
-            failed = evaluation.fault == "candidate"
-            for name in self.metrics:
-                value = parts.get(name, 0.0 if failed else None)
-                if value is not None:
-                    found[METRIC + name] = value
-        cost = self._cost(evaluation)
-        if cost is not None:
-            found[COST] = cost
-        return found
+            found[KEPT] = None if broken is None else float(not broken)
+        parts = self.rewards.parts(evaluation.metrics) if self.metrics else {}
+        unknown = 0.0 if evaluation.fault == "candidate" else None
+        found |= {METRIC + name: parts.get(name, unknown) for name in self.metrics}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _cost(self, evaluation: Evaluation) -> float | None:
-        """Return what a cell cost; an answer that was paid before does not say its price."""
+        """Return the cost of a cell; an answer that was paid before does not say its price."""
         if self.cost == "usd":
             return None if evaluation.cached else evaluation.cost_usd
         if self.cost == "seconds" and evaluation.latency_ms is not None:
@@ -108,22 +100,18 @@ class Measures:
             known: cells that are in ``old`` already; no cell counts twice.
         """
         cells = set(known)
-        sums = {
-            (tally.name, tally.generation): [tally.n, tally.total, tally.squares] for tally in old
-        }
-        for evaluation in sorted(evaluations, key=_key):
-            key = _key(evaluation)
+        sums = {(t.name, t.generation): (t.n, t.total, t.squares) for t in old}
+        for evaluation in sorted(evaluations, key=key_of):
+            key = key_of(evaluation)
             if evaluation.cell.role != "search" or evaluation.reward is None or key in cells:
                 continue
             cells.add(key)
             number = generation if evaluation.generation is None else evaluation.generation
             for name, value in self.of(evaluation).items():
-                entry = sums.setdefault((name, number), [0, 0.0, 0.0])
-                entry[0] += 1
-                entry[1] += value
-                entry[2] += value * value
+                n, total, squares = sums.get((name, number), (0, 0.0, 0.0))
+                sums[name, number] = n + 1, total + value, squares + value * value
         return tuple(
-            Tally(name=name, generation=number, n=int(n), total=total, squares=squares)
+            Tally(name=name, generation=number, n=n, total=total, squares=squares)
             for (name, number), (n, total, squares) in sorted(sums.items())
         )
 
@@ -131,12 +119,9 @@ class Measures:
 def total_of(tallies: Iterable[Tally], name: str) -> tuple[int, float, float]:
     """Return number, sum and sum of squares of one quantity over all generations."""
     mine = [tally for tally in tallies if tally.name == name]
-    return (
-        sum(tally.n for tally in mine),
-        sum(tally.total for tally in mine),
-        sum(tally.squares for tally in mine),
-    )
+    return sum(t.n for t in mine), sum(t.total for t in mine), sum(t.squares for t in mine)
 
 
-def _key(evaluation: Evaluation) -> CellKey:
+def key_of(evaluation: Evaluation) -> CellKey:
+    """Return the case and the repeat of an evaluation."""
     return evaluation.cell.case_id, evaluation.cell.repeat

@@ -1,7 +1,7 @@
-"""What a run takes over from earlier runs of the same system.
+"""Warm start of a run from prior runs of the same system.
 
-Of each earlier run: the estimates of its candidates, which the surrogate believes as far as they
-agree with this run's rewards (``posterior.earlier``), and its winners, which are asked again in
+Of each prior run: the estimates of its candidates, which the surrogate counts as far as they agree
+with this run's rewards (``posterior.prior_runs``), and its winners, which are asked again in
 generation 0. What does not fit today's space, and rewards of cases that are held out today, are
 left out.
 """
@@ -14,10 +14,10 @@ import numpy as np
 from convergence_core.posterior.prior_runs import EarlierRun
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.records import Params
-from convergence_core.search.archive import Archive
+from convergence_core.search.archive import Archive, Member
 
 MAX_ROWS = 100
-"""Candidates of all earlier runs together: the surrogate's cost grows with their cube."""
+"""Candidates of all prior runs together: the surrogate's cost grows with their cube."""
 MIN_CANDIDATES = 5
 """A run with fewer that fit says nothing of the space; only its winners are asked again."""
 N_WINNERS = 3
@@ -26,7 +26,7 @@ N_WINNERS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStart:
-    """What earlier runs left, newest first."""
+    """Evidence and winners of prior runs, newest first."""
 
     runs: tuple[EarlierRun, ...] = ()
     winners: tuple[Params, ...] = ()
@@ -44,7 +44,7 @@ def warm_start(
     *,
     held_out: frozenset[str] = frozenset(),
 ) -> WarmStart:
-    """Return what these runs left for a run with this surrogate.
+    """Return the evidence and winners of these runs for a run with this surrogate.
 
     Args:
         surrogate: of today's space.
@@ -73,7 +73,7 @@ def warm_start(
         runs.append(
             EarlierRun(
                 run_id=run_id,
-                places=learned.process.places,
+                points=learned.process.points,
                 mean=learned.effects.mean,
                 errors=learned.process.noise * unit * learned.effects.errors,
                 log_params=learned.process.log_params,
@@ -92,17 +92,13 @@ def warm_start(
 
 def _fitting(model: SpaceModel, archive: Archive, held_out: frozenset[str]) -> tuple[Archive, int]:
     """Return the members with rewards that fit the space, without held-out cases, and how many do not."""
-    members = {}
+    members: dict[str, Member] = {}
     n_dropped = 0
-    for name, member in archive.members.items():
+    for member in archive:
         rewards = {cell: r for cell, r in member.rewards.items() if cell[0] not in held_out}
-        if not rewards:
-            continue
-        if model.space.validate(member.candidate.params):
+        if rewards and model.space.validate(member.candidate.params):
             n_dropped += 1
-            continue
-        candidate = replace(
-            model.space.candidate(member.candidate.params, member.candidate.origin), parent_ids=()
-        )
-        members[name] = replace(member, candidate=candidate, rewards=rewards)
-    return Archive({m.candidate.candidate_id: m for m in members.values()}), n_dropped
+        elif rewards:
+            candidate = model.space.candidate(member.candidate.params, member.candidate.origin)
+            members[candidate.candidate_id] = replace(member, candidate=candidate, rewards=rewards)
+    return Archive(members), n_dropped

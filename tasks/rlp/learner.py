@@ -26,7 +26,7 @@ from convergence_core.rlp.rows import RlpStep, step_tables
 from convergence_core.rlp.statistical import easier_cases, predictive
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.search.learner import LearnerStep
-from convergence_core.search.racing.expert_mixture import MOST_PROPOSALS
+from convergence_core.search.racing.expert_mixture import MAX_PROPOSALS
 from convergence_core.search.sampler import Advice, Expert
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
@@ -228,12 +228,12 @@ class RlpLearner:
         for action in sorted({t.action for t in weighted}):
             thoughts = [t for t in weighted if t.action == action]
             points = self._points(commitment, thoughts)
-            n = round(MOST_PROPOSALS * lottery[action])
+            n = round(MAX_PROPOSALS * lottery[action])
             experts.append(
                 Expert(
                     name=thoughts[0].strategy,
                     weight=lottery[action],
-                    places=tuple(params for params, _ in points),
+                    points=tuple(params for params, _ in points),
                     means=tuple(float(commitment.bins.mean_of(p)) for _, p in points),
                     variances=tuple(float(commitment.bins.variance_of(p)) for _, p in points),
                     proposals=self._proposals(space, commitment.generation, thoughts, n),

@@ -161,7 +161,7 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
         model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )
     return PriorRuns(
-        surrogate=model.believing(start.runs),
+        surrogate=model.with_prior_runs(start.runs),
         start=start,
         production=production,
         case_weights={case.case_id: case.weight for case in loaded.search_cases},

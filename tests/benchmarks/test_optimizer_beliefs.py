@@ -8,7 +8,7 @@ from benchmarks.optimizer import beliefs
 from benchmarks.optimizer.commands import main
 from benchmarks.optimizer.tasks import CaseTask, get_task
 from convergence_core.posterior.space_model import SpaceModel
-from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Cell
 from convergence_core.search.archive import Archive
 from convergence_core.space import Float, Space
@@ -19,7 +19,7 @@ EXAM = ("llm:jhu-acc", "llm:jhu-util")
 PROMPTS = ("llm:prompt-rhyming_word", "llm:prompt-snarks")
 
 
-def believed(rewards: np.ndarray) -> WarpedBeliefs:
+def believed(rewards: np.ndarray) -> WarpedPosterior:
     """Beliefs of candidates in a row, some of whose rewards lie in the warp's tail."""
     archive = Archive().tell(
         [trial(c, {Cell(candidate_id=c.candidate_id, case_id="only"): r})
@@ -38,8 +38,8 @@ def test_the_score_is_the_density_of_rewards():
     rewards = np.append(0.7 + 0.05 * rng.standard_normal(11), 0.1)
     found = believed(rewards)
     assert found.process is not None
-    assert found.places is not None
-    mean, covariance = found.process.joint(found.places, found.rows)
+    assert found.points is not None
+    mean, covariance = found.process.joint(found.points, found.rows)
     true = np.append(rewards[:-1] + 0.01, 0.2)
     step = 1e-6
     slopes = (found.warp.forward(true + step) - found.warp.forward(true - step)) / (2 * step)
@@ -67,7 +67,7 @@ def test_its_table_and_what_it_refuses(capsys):
         "| | n_readings=3 | +0.000 [+0.000, +0.000] | 0 of 1 | +0.00 [+0.00, +0.00] |"
     )
     assert lines[4].startswith("| | case_effects=False |")
-    with pytest.raises(SystemExit, match="SpaceModel"):
+    with pytest.raises(SystemExit, match="AblatableModel"):
         main([*arguments, "--parts", "nothing=False"])
     with pytest.raises(SystemExit, match="2"):
         main([*arguments, "--parts", "n_readings=1", "--seeds", "1"])

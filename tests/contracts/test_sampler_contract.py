@@ -178,7 +178,7 @@ def test_what_is_reserved_owes_nothing_to_experts_and_without_weight_nothing_doe
     before = rng.bit_generator.state
     liked: Params = {"model": "large", "prompt": "plain", "temperature": 0.9}
     heard = Expert(
-        name="e", weight=0.9, places=(liked,), means=(0.95,), variances=(0.01,), proposals=(liked,)
+        name="e", weight=0.9, points=(liked,), means=(0.95,), variances=(0.01,), proposals=(liked,)
     )
 
     def ask(advice: Advice) -> tuple[Plan, object]:

@@ -17,7 +17,7 @@ def constant(name: str) -> object:
     at = next(i for i, part in enumerate(parts) if not part.islower() or i == len(parts) - 1)
     found: object = importlib.import_module(".".join(["convergence_core", *parts[:at]]))
     for part in parts[at:]:
-        fields = getattr(found, "__dataclass_fields__", {})
+        fields = getattr(found, "__dataclass_fields__", {}) if isinstance(found, type) else {}
         found = fields[part].default if part in fields else getattr(found, part)
     return found(int(argument)) if argument and callable(found) else found
 

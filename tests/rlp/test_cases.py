@@ -10,7 +10,6 @@ from convergence_core.rlp.outcomes import outcomes_of
 from convergence_core.rlp.statistical import easier_cases, predictive
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate
-from convergence_core.search.samplers.search_update import tell
 from convergence_core.space import Float, Space
 
 SPACE = Space(parameters={"x": Float(min=0.0, max=1.0)})
@@ -73,7 +72,7 @@ def test_the_ease_of_cases_is_learned_and_has_no_mean():
     world = World(1, 0.15)
     assert easier_cases(make_surrogate(SPACE).fit(SearchState().archive)) == {}
     fitted = make_surrogate(SPACE).fit(
-        tell(SearchState(), world.trials(0, 60)).archive, case_ids=CASE_IDS
+        SearchState().tell(world.trials(0, 60)).archive, case_ids=CASE_IDS
     )
     found = easier_cases(fitted)
     assert tuple(found) == CASE_IDS
@@ -88,7 +87,7 @@ def test_the_posterior_foretells_outcomes_better_once_cases_are_taken_off():
     for seed in range(10):
         world = World(seed, 0.15)
         fitted = make_surrogate(SPACE).fit(
-            tell(SearchState(), world.trials(0, 40)).archive, case_ids=CASE_IDS
+            SearchState().tell(world.trials(0, 40)).archive, case_ids=CASE_IDS
         )
         trials = world.trials(1, 40)
         candidates = [trial.candidate for trial in trials]

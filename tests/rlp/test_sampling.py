@@ -8,7 +8,7 @@ import pytest
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
 from convergence_core.search.racing import Competitors, Rules
-from convergence_core.search.racing.expert_mixture import ExpertMixture, condition, with_expert
+from convergence_core.search.racing.expert_mixture import ExpertMixture, with_expert
 from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import Advice, AskRequest, Expert, Plan, SearchState
 from convergence_core.search.samplers import ThompsonSampler
@@ -59,7 +59,7 @@ def expert(weight: float, *, sign: float = 1.0, proposals: tuple[Params, ...] = 
     return Expert(
         name="e",
         weight=weight,
-        places=places,
+        points=places,
         means=tuple(min(0.99, max(0.01, m)) for m in means),
         variances=(0.01,) * 8,
         proposals=proposals,
@@ -114,7 +114,7 @@ def test_without_a_reserve_nothing_that_experts_may_have_chosen_is_exogenous():
 
 def test_proposals_join_the_pool_and_only_experts_may_choose_them():
     best = max(points(400, 7), key=mixed_value)
-    liked = replace(expert(1.0), places=(best,), means=(0.99,), variances=(0.0001,))
+    liked = replace(expert(1.0), points=(best,), means=(0.99,), variances=(0.0001,))
     plan, _ = ask(Advice(experts=(replace(liked, proposals=(best,)),), reserves=True))
     proposed = [a for a in plan.assignments if a.candidate.origin == "rlp"]
     assert [dict(a.candidate.params) for a in proposed] == [dict(best)]
@@ -177,7 +177,7 @@ def test_a_conditioned_process_is_one_that_was_fitted_to_all():
     process = learned.process
     places = field.encoding.encode(points(5, 2))
     targets, variances = np.linspace(-1, 1, 5), np.full(5, 0.3)
-    grown = condition(process, places, targets, variances)
+    grown = process.with_measurements(places, targets, variances)
     n = len(process.factor)
     whole = grown.factor @ grown.factor.T
     assert whole[:n, :n] == pytest.approx(process.factor @ process.factor.T)
@@ -204,7 +204,7 @@ def test_an_expert_counts_for_five_trials_at_most():
         one = Expert(
             name="e",
             weight=1.0,
-            places=places,
+            points=places,
             means=(0.5,) * n_places,
             variances=(0.02,) * n_places,
         )
@@ -219,7 +219,7 @@ def test_an_expert_counts_for_five_trials_at_most():
 def test_retries_and_the_baseline_go_before_everybody():
     archive = STATE.archive
     draft = PlanBuilder(SPACE, archive, request(GENERATION), np.random.default_rng(0))
-    draft.is_touched = True
+    draft.is_advised = True
     candidate = field_of().members[0]
     n = draft.add(candidate, draft.open_cells(candidate.candidate_id)[:2])
     assert n == 2

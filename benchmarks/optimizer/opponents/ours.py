@@ -6,8 +6,9 @@ run has one case, whose repeats are the noisy evaluations. Rewards are the task'
 are. Ordered numbers are integers from 0, since their spacing carries no meaning.
 
 Settings for ablations, joined by ``+``: ``ours:rules.draws=False+n_levels=10``. ``algorithm`` chooses
-the sampler; any other name is a field of the sampler's dataclass, or, with dots, of a dataclass it
-holds (``surrogate.additive=False``); ``recommend.level`` and ``recommend.delta`` are arguments of
+the sampler; any other name is a field of the sampler's dataclass as ``ablations`` extends it, or, with
+dots, of a dataclass it holds (``surrogate.additive=True``); ``recommend.level`` and
+``recommend.delta`` are arguments of
 ``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
 ``evaluation.repeats``.
 """
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from benchmarks.optimizer.ablations import ablatable
 from benchmarks.optimizer.opponents.base import (
     Asked,
     CellOpponent,
@@ -28,7 +30,7 @@ from benchmarks.optimizer.opponents.base import (
 )
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
-from convergence_core.posterior import selection_bias
+from convergence_core.posterior.selection_bias import MEMORY_KEY
 from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import AskRequest, Plan, Sampler
@@ -124,6 +126,8 @@ class Run:
         self.bounds = (0.0, 1.0) if setup.n_cases is not None else None
         if hasattr(sampler, "surrogate"):
             sampler = override(sampler, "surrogate.bounds", self.bounds)
+        if settings:
+            sampler = ablatable(sampler)
         for path, value in settings.items():
             sampler = override(sampler, path, value)
         self.sampler: Sampler = sampler
@@ -178,7 +182,8 @@ class Run:
         surrogate: Any = getattr(self.sampler, "surrogate", None)
         state = self.state
         if not self.is_corrected:
-            state = replace(state, memory=selection_bias.until(state.memory, -1))
+            memory = {key: value for key, value in state.memory.items() if key != MEMORY_KEY}
+            state = replace(state, memory=memory)
         found = recommend(
             state,
             rng=self._final_rng,

@@ -1,22 +1,6 @@
-"""How children come to be: one at a time (``operators``), or as a pool of hundreds (``pool``)."""
+"""Evolution of candidates: one child at a time (``operators``), or pools of hundreds (``pool``)."""
 
-from convergence_core.search.evolution.operators import (
-    Breeder,
-    crossover,
-    fresh,
-    mutate,
-    rank_selection,
-    tournament,
-)
+from convergence_core.search.evolution.operators import Breeder, fresh
 from convergence_core.search.evolution.pool import Pool, PoolBreeder
 
-__all__ = [
-    "Breeder",
-    "Pool",
-    "PoolBreeder",
-    "crossover",
-    "fresh",
-    "mutate",
-    "rank_selection",
-    "tournament",
-]
+__all__ = ["Breeder", "Pool", "PoolBreeder", "fresh"]

@@ -1,10 +1,13 @@
-"""How children come to be: selection by tournament or rank, uniform crossover, mutation by type of parameter.
+"""Genetic operators on candidates: selection, uniform crossover and mutation by kind of parameter.
 
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
-and that differs from its parents wherever the space has such a point.
+and that differs from its parents wherever the space has such a point. With probability
+``crossover_rate`` a child is the uniform crossover of two parents, unmutated; else one parent
+mutated, numbers by N(0, .1 range). Linear ranking (Baker 1985) chooses rank i of n with probability
 
-As in the-convergence 0.1: with probability ``crossover_rate`` a child is the uniform crossover of two
-parents, unmutated; else one parent mutated, numbers by N(0, .1 range).
+    (s - 2 (s - 1) i / (n - 1)) / n                                                                (1)
+
+where s is ``PRESSURE``.
 """
 
 from collections.abc import Sequence, Set
@@ -20,34 +23,32 @@ Selection: TypeAlias = Literal["tournament", "rank"]
 """How parents are chosen."""
 
 PRESSURE = 1.5
-"""Times a parent of the average that the best has children, by ``rank_selection``; in [1, 2]."""
-_TRIES = 20
-"""Attempts at one child before the space is asked for any other point."""
-_MAX_WALKED = 20_000
-"""Points of a finite space that are walked to find those not yet seen."""
+"""Children of the best parent for each one of the average parent, by ranking; in [1, 2]."""
+N_TRIES = 20
+"""Attempts at one child before any other point of the space is drawn."""
+MAX_ENUMERATED = 20_000
+"""Points of a finite space that are enumerated to find those not yet seen."""
 STEP = 0.1
 """Standard deviation of a number's move, as a share of its scale."""
 
 
-def fresh(
-    space: Space, rng: np.random.Generator, seen: Set[str], n: int, *, tries: int = _TRIES
-) -> list[Candidate]:
+def fresh(space: Space, rng: np.random.Generator, seen: Set[str], n: int) -> list[Candidate]:
     """Draw up to ``n`` different candidates uniformly from those not in ``seen``.
 
-    Fewer mean that the space holds no more, or none that ``tries`` draws in a row would find in
-    a space too large to walk.
+    Fewer mean that the space holds no more, or none that 100 draws in a row would find in a space
+    too large to enumerate.
     """
     found: dict[str, Candidate] = {}
     misses = 0
     size = space.size()
-    while len(found) < n and misses < tries * 5 and (size is None or len(found) < size):
+    while len(found) < n and misses < 5 * N_TRIES and (size is None or len(found) < size):
         candidate = space.candidate(space.sample(rng))
         if candidate.candidate_id in seen or candidate.candidate_id in found:
             misses += 1
             continue
         misses = 0
         found[candidate.candidate_id] = candidate
-    if len(found) < n and size is not None and size <= _MAX_WALKED:
+    if len(found) < n and size is not None and size <= MAX_ENUMERATED:
         rest = [space.candidate(point) for point in space.points()]
         rest = [c for c in rest if c.candidate_id not in seen and c.candidate_id not in found]
         for i in rng.permutation(len(rest))[: n - len(found)]:
@@ -56,11 +57,7 @@ def fresh(
 
 
 def mutate(
-    space: Space,
-    params: Params,
-    rng: np.random.Generator,
-    rate: float,
-    step: float = STEP,
+    space: Space, params: Params, rng: np.random.Generator, rate: float
 ) -> dict[str, ParamValue]:
     """Change each active parameter with probability ``rate``, one at least.
 
@@ -69,13 +66,12 @@ def mutate(
         params: a canonical point.
         rng: source of chance.
         rate: probability per parameter.
-        step: standard deviation of a number's move, as a share of its scale.
 
     Returns:
         Another point; the same one if the space has no other within reach of many draws.
     """
-    for _ in range(_TRIES):
-        child = _moved(space, params, rng, rate, step)
+    for _ in range(N_TRIES):
+        child = _moved(space, params, rng, rate)
         if not _same(child, params) and space.satisfied(child):
             return child
     return _other(space, rng, (params,))
@@ -84,17 +80,17 @@ def mutate(
 def crossover(
     space: Space, a: Params, b: Params, rng: np.random.Generator
 ) -> dict[str, ParamValue]:
-    """Take each parameter from one of two parents by the toss of a coin.
+    """Take each parameter from one of two parents with equal probability.
 
     Where the parents leave nothing new (they differ in one parameter only, or every mix breaks a
     constraint), a parent is mutated instead.
     """
     differing = sum(not same_value(a.get(name), b.get(name)) for name in space.parameters)
-    for _ in range(_TRIES if differing > 1 else 0):
+    for _ in range(N_TRIES if differing > 1 else 0):
         child = space.complete(_mixed(space, a, b, rng), rng)
         if not (_same(child, a) or _same(child, b)) and space.satisfied(child):
             return child
-    for _ in range(_TRIES):
+    for _ in range(N_TRIES):
         child = mutate(space, a if rng.random() < 0.5 else b, rng, 0.0)
         if not (_same(child, a) or _same(child, b)):
             return child
@@ -107,13 +103,12 @@ def tournament(n: int, size: int, rng: np.random.Generator) -> int:
 
 
 def rank_selection(n: int, rng: np.random.Generator) -> int:
-    """Return one of ``n`` ranks (0 is best), likelier the better: linear ranking (Baker 1985).
+    """Return one of ``n`` ranks (0 is best), likelier the better, by linear ranking.
 
-    Rank i with probability (s - 2 (s - 1) i / (n - 1)) / n, where s is ``PRESSURE``. Unlike a
-    tournament it lets the last have children too, and it knows no size.
+    Unlike a tournament it lets the last have children too, and it knows no size.
     """
-    place = np.arange(n) / max(1, n - 1)
-    share = (PRESSURE - 2.0 * (PRESSURE - 1.0) * place) / n
+    rank = np.arange(n) / max(1, n - 1)
+    share = (PRESSURE - 2.0 * (PRESSURE - 1.0) * rank) / n  # (eq. 1)
     return int(rng.choice(n, p=share / share.sum()))
 
 
@@ -153,12 +148,12 @@ class Breeder:
     ) -> list[Candidate]:
         """Return up to ``n`` different children, none of ``seen``.
 
-        A child that was seen is bred again; where breeding finds nothing new, points drawn from
-        the space take the places. Fewer than ``n`` mean that the space holds no more.
+        A child that was seen is bred again; where breeding finds nothing new, the rest is drawn
+        from the space. Fewer than ``n`` mean that the space holds no more.
         """
         found: dict[str, Candidate] = {}
         misses = 0
-        while parents and len(found) < n and misses < _TRIES:
+        while parents and len(found) < n and misses < N_TRIES:
             child = self.child(parents, rng)
             if child.candidate_id in seen or child.candidate_id in found:
                 misses += 1
@@ -175,49 +170,45 @@ def _same(a: Params, b: Params) -> bool:
 
 
 def _moved(
-    space: Space, params: Params, rng: np.random.Generator, rate: float, step: float
+    space: Space, params: Params, rng: np.random.Generator, rate: float
 ) -> dict[str, ParamValue]:
     names = [name for name in space.parameters if name in params]
     movable = [name for name in names if space.parameters[name].n_values != 1]
     hits = [name for name in movable if rng.random() < rate]
     if not hits and movable:
         hits = [movable[int(rng.integers(len(movable)))]]
-    moved = {name: _move(space.parameters[name], params[name], rng, step) for name in hits}
+    moved = {name: _move(space.parameters[name], params[name], rng) for name in hits}
     return space.complete({**params, **moved}, rng)
 
 
-def _move(
-    parameter: Parameter, value: ParamValue, rng: np.random.Generator, step: float
-) -> ParamValue:
+def _move(parameter: Parameter, value: ParamValue, rng: np.random.Generator) -> ParamValue:
     """Return another value: a neighbour of a number, any other choice."""
     if isinstance(parameter, Choice):
         shift = 1 + int(rng.integers(parameter.n_values - 1))
         return parameter.value_at((parameter.index(value) + shift) % parameter.n_values)
     assert isinstance(parameter, Float | Integer)  # noqa: S101 - there is no other kind
-    unit = _reflected(parameter.to_unit(value) + step * rng.standard_normal())
+    unit = _reflected(parameter.to_unit(value) + STEP * rng.standard_normal())
     moved = parameter.from_unit(unit)
     if isinstance(parameter, Float):
         moved = parameter.tidy(float(moved))
-    if moved != value:
-        return moved
-    return _next(parameter, value, 1 if rng.random() < 0.5 else -1)
+    return moved if moved != value else _next(parameter, value, 1 if rng.random() < 0.5 else -1)
 
 
 def _next(parameter: Float | Integer, value: ParamValue, direction: int) -> ParamValue:
-    """Return the next step of a number whose move was too small to leave its place."""
+    """Return the next step of a number whose move was too small to change it."""
     width = parameter.step or (parameter.max - parameter.min) * 1e-3
     moved = parameter.canonical(float(value) + direction * width)
     return moved if moved != value else parameter.canonical(float(value) - direction * width)
 
 
 def _reflected(unit: float) -> float:
-    """Fold a place beyond a border back inside, so borders do not attract."""
+    """Fold a number beyond a border back inside, so that borders do not attract."""
     unit = abs(unit) % 2.0
     return 2.0 - unit if unit > 1.0 else unit
 
 
 def _mixed(space: Space, a: Params, b: Params, rng: np.random.Generator) -> dict[str, ParamValue]:
-    """Toss a coin per parameter; where one parent has no value, the other's is at hand."""
+    """Return each parameter of a random parent; where it has no value, that of the other."""
     child: dict[str, ParamValue] = {}
     for name in space.parameters:
         first, second = (a, b) if rng.random() < 0.5 else (b, a)

@@ -1,4 +1,4 @@
-"""A pool of hundreds of children at once, as arrays.
+"""Pools of hundreds of new candidates at once, as arrays of genes.
 
 The draws of a posterior choose among many more candidates than are ever asked. Here they are bred
 without making each a candidate: rows of genes (``Encoding.genes``) that keep bounds, steps and
@@ -11,12 +11,12 @@ children that are their first parent again are dropped too.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from convergence_core.records import Candidate, Origin, Params, ParamValue
-from convergence_core.search.evolution import credit
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.encoding import Encoding
 
@@ -32,7 +32,7 @@ LOG_STEPS = (-2.0, -0.5)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Rows of genes and where they come from."""
+    """Rows of genes and their parents."""
 
     genes: np.ndarray
     """(n, n_dims)."""
@@ -40,9 +40,9 @@ class Pool:
     """Rows of up to two parents among those given, -1 for none, (n, 2)."""
 
     @classmethod
-    def empty(cls, n_dims: int) -> "Pool":
-        """Return a pool without rows."""
-        return cls(np.empty((0, n_dims)), np.empty((0, 2), dtype=np.intp))
+    def without_parents(cls, genes: np.ndarray) -> "Pool":
+        """Return a pool of rows that nothing was bred from, (n, n_dims)."""
+        return cls(genes, np.full((len(genes), 2), -1, dtype=np.intp))
 
     def __len__(self) -> int:
         """Rows."""
@@ -60,14 +60,14 @@ class Pool:
         )
 
     def origin(self, row: int) -> Origin:
-        """Return how a row came to be."""
+        """Return the operator that made a row."""
         first, second = self.parents[row]
         if first < 0:
             return "sample"
         return "mutation" if second < 0 else "crossover"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PoolBreeder:
     """Breeds and draws rows of genes of a space."""
 
@@ -75,23 +75,40 @@ class PoolBreeder:
     levels: int | None = None
     """Steps to which free numbers are snapped, so that evidence gathers on few candidates."""
     crossover_rate: float = 0.5
-    _parameters: tuple[Parameter, ...] = field(init=False, repr=False, compare=False)
-    _grids: tuple[np.ndarray | None, ...] = field(init=False, repr=False, compare=False)
-    _n_values: np.ndarray = field(init=False, repr=False, compare=False)
-    _conditions: tuple[tuple[int, int, np.ndarray], ...] = field(
-        init=False, repr=False, compare=False
-    )
 
-    def __post_init__(self) -> None:
-        """Lay out grids and conditions."""
-        space, names = self.encoding.space, self.encoding.names
-        parameters = tuple(space.parameters[name] for name in names)
-        grids = tuple(_grid(parameter, self.levels) for parameter in parameters)
-        n_values = [p.n_values if isinstance(p, Choice) else 0 for p in parameters]
-        object.__setattr__(self, "_parameters", parameters)
-        object.__setattr__(self, "_grids", grids)
-        object.__setattr__(self, "_n_values", np.array(n_values, dtype=np.intp))
-        object.__setattr__(self, "_conditions", _conditions(space, names))
+    @cached_property
+    def _parameters(self) -> tuple[Parameter, ...]:
+        return tuple(self.space.parameters[name] for name in self.encoding.names)
+
+    @cached_property
+    def _grids(self) -> tuple[np.ndarray | None, ...]:
+        """Values that numbers may take; ``None`` of choices and of free numbers."""
+        return tuple(_grid(parameter, self.levels) for parameter in self._parameters)
+
+    @cached_property
+    def _n_values(self) -> np.ndarray:
+        """Of choices, 0 of numbers, (n_dims,)."""
+        n = [p.n_values if isinstance(p, Choice) else 0 for p in self._parameters]
+        return np.array(n, dtype=np.intp)
+
+    @cached_property
+    def _movable(self) -> np.ndarray:
+        """Whether a parameter has more than one value, (n_dims,)."""
+        is_free = [grid is None or len(grid) > 1 for grid in self._grids]
+        return np.where(self._n_values > 0, self._n_values > 1, is_free)
+
+    @cached_property
+    def _conditions(self) -> tuple[tuple[int, int, np.ndarray], ...]:
+        """(column, the column it depends on, the genes that activate it), parents first."""
+        column = {name: j for j, name in enumerate(self.encoding.names)}
+        found = []
+        for name in self.space.order:
+            for other, values in self.space.parameters[name].when:
+                parameter = self.space.parameters[other]
+                to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
+                allowed = np.array([to_gene(value) for value in values], dtype=np.float64)
+                found.append((column[name], column[other], allowed))
+        return tuple(found)
 
     @property
     def space(self) -> Space:
@@ -105,10 +122,10 @@ class PoolBreeder:
             ConfigurationError: no point was found that satisfies the constraints.
         """
         genes = self._express(np.full((n, len(self._n_values)), np.nan), rng)
-        pool = self._kept(_without_parents(genes))
+        pool = self._kept(Pool.without_parents(genes))
         if n and not len(pool):
             points = [self.space.sample(rng) for _ in range(min(n, N_RESCUED))]
-            pool = self._kept(_without_parents(self.encoding.genes(points)))
+            pool = self._kept(Pool.without_parents(self.encoding.genes(points)))
         return pool
 
     def design(self, n: int, rng: np.random.Generator) -> Pool:
@@ -124,39 +141,27 @@ class PoolBreeder:
             else:
                 units = (rng.permutation(n) + rng.random(n)) / max(n, 1)
                 genes[:, j] = _spread(self._grids[j], units)
-        return self._kept(_without_parents(self._express(genes, rng)))
+        return self._kept(Pool.without_parents(self._express(genes, rng)))
 
-    def breed(
-        self,
-        parents: np.ndarray,
-        n: int,
-        rng: np.random.Generator,
-        shares: np.ndarray | None = None,
-    ) -> Pool:
+    def breed(self, parents: np.ndarray, n: int, rng: np.random.Generator) -> Pool:
         """Breed up to n children.
 
         Args:
             parents: rows of genes, best first, (n_parents, n_dims), at least one.
             n: children.
             rng: source of chance.
-            shares: of the operators of ``credit``; ``None``: by ``crossover_rate``, and steps of all
-                sizes alike.
         """
         n_parents, n_dims = parents.shape
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         own, other = parents[first], parents[second]
-        if shares is None:
-            crosses, log_steps = rng.random(n) < self.crossover_rate, np.array(LOG_STEPS)
-        else:
-            operator = rng.choice(len(shares), size=n, p=shares)
-            crosses, log_steps = operator >= 2, credit.LOG_STEPS[operator % 2]
+        crosses = rng.random(n) < self.crossover_rate
         taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
         taken &= ~np.isnan(other) & (other != own)
         second = np.where(taken.any(axis=1), second, -1)
-        # Expressed before, so that no mutation is spent on a gene that crossover put to sleep.
+        # Expressed before, so that no mutation is spent on a gene that crossover inactivated.
         genes = self._express(np.where(taken, other, own), rng)
-        genes = self._express(self._mutated(genes, rng, log_steps), rng)
+        genes = self._express(self._mutated(genes, rng), rng)
         is_new = ~np.isclose(genes, own, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
         return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
 
@@ -172,16 +177,8 @@ class PoolBreeder:
         """Return one row as a candidate."""
         return self.space.candidate(self.point(pool.genes[row]), pool.origin(row), parent_ids)
 
-    def _mutated(
-        self, genes: np.ndarray, rng: np.random.Generator, log_steps: np.ndarray
-    ) -> np.ndarray:
-        """Return rows with at least one gene changed in each.
-
-        Args:
-            genes: of n rows.
-            rng: source of chance.
-            log_steps: ends of the decimal logarithm of the step, (2,) or of each row, (n, 2).
-        """
+    def _mutated(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return n rows with at least one gene changed in each."""
         n, n_dims = genes.shape
         is_active = ~np.isnan(genes)
         movable = is_active & self._movable
@@ -190,7 +187,7 @@ class PoolBreeder:
         # Where chance hit nothing, the movable gene with the highest lot moves.
         lots = np.where(movable, rng.random((n, n_dims)), -1.0)
         hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
-        step = 10.0 ** rng.uniform(log_steps[..., 0], log_steps[..., 1], size=n)
+        step = 10.0 ** rng.uniform(*LOG_STEPS, size=n)
         moved = genes.copy()
         for j, n_values in enumerate(self._n_values):
             rows = np.flatnonzero(hits[:, j])
@@ -214,16 +211,6 @@ class PoolBreeder:
         next_one = np.where((next_one < 0) | (next_one >= len(grid)), 2 * old - next_one, next_one)
         return np.asarray(grid[np.where(new == old, next_one, new)], np.float64)
 
-    @property
-    def _movable(self) -> np.ndarray:
-        """Whether a parameter has more than one value, (n_dims,)."""
-        return np.array(
-            [
-                n_values > 1 if n_values else grid is None or len(grid) > 1
-                for n_values, grid in zip(self._n_values, self._grids, strict=True)
-            ]
-        )
-
     def _express(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return rows with missing genes drawn, numbers snapped, inactive genes NaN."""
         drawn = rng.random(genes.shape)
@@ -240,29 +227,33 @@ class PoolBreeder:
             if grid is not None:
                 genes[:, j] = grid[_nearest(grid, genes[:, j])]
             elif j in switches:
-                # To the digit, since the point's value decides who is active.
+                # To the digit, since the point's value decides what is active.
                 genes[:, j] = [parameter.to_unit(_value(parameter, unit)) for unit in genes[:, j]]
             else:
                 genes[:, j] = _snapped(parameter, genes[:, j])
+        return self.without_inactive(genes)
+
+    def without_inactive(self, genes: np.ndarray) -> np.ndarray:
+        """Return rows with NaN where a parameter is not active, (n, n_dims)."""
+        genes = genes.copy()
         for column, other, allowed in self._conditions:
             given = genes[:, other]
             holds = (np.abs(given[:, None] - allowed) < 1e-9).any(axis=1)
             genes[~holds, column] = np.nan
         return genes
 
+    def satisfied(self, genes: np.ndarray) -> np.ndarray:
+        """Return which rows keep the constraints, (n,)."""
+        if not self.space.constraints:
+            return np.ones(len(genes), dtype=bool)
+        return np.array([self.space.satisfied(self.point(row)) for row in genes], dtype=bool)
+
     def _kept(self, pool: Pool) -> Pool:
         """Return different rows that keep the constraints."""
         keys = np.where(np.isnan(pool.genes), -1.0, np.round(pool.genes, 9))
         _, first = np.unique(keys, axis=0, return_index=True)
         pool = pool.take(np.sort(first))
-        if not self.space.constraints:
-            return pool
-        keep = [self.space.satisfied(self.point(row)) for row in pool.genes]
-        return pool.take(np.flatnonzero(keep))
-
-
-def _without_parents(genes: np.ndarray) -> Pool:
-    return Pool(genes, np.full((len(genes), 2), -1, dtype=np.intp))
+        return pool.take(self.satisfied(pool.genes))
 
 
 def _value(parameter: Parameter, gene: float) -> ParamValue:
@@ -275,7 +266,7 @@ def _value(parameter: Parameter, gene: float) -> ParamValue:
 
 
 def _grid(parameter: Parameter, levels: int | None) -> np.ndarray | None:
-    """Return the places a number may take, ascending; ``None``: too many, or it is a choice."""
+    """Return the units a number may take, ascending; ``None``: too many, or it is a choice."""
     if not isinstance(parameter, Float | Integer):
         return None
     n_values = parameter.n_values
@@ -290,7 +281,7 @@ def _grid(parameter: Parameter, levels: int | None) -> np.ndarray | None:
 
 
 def _units(parameter: Float | Integer, values: np.ndarray) -> np.ndarray:
-    """Return the places of values: the parameter's ``to_unit``, for arrays."""
+    """Return the units of values: the parameter's ``to_unit``, for arrays."""
     low, high = float(parameter.min), float(parameter.max)
     if low == high:
         return np.full(len(values), 0.5)
@@ -310,7 +301,7 @@ def _spread(grid: np.ndarray | None, units: np.ndarray) -> np.ndarray:
 
 
 def _snapped(parameter: Float | Integer, units: np.ndarray) -> np.ndarray:
-    """Return the places of the values that a number without a grid has nearest; see ``_value``."""
+    """Return the units of the nearest values of a number without a grid; see ``_value``."""
     low, span = float(parameter.min), float(parameter.max) - float(parameter.min)
     ratio = math.log(parameter.max / parameter.min) if parameter.log else 0.0
     values = low * np.exp(units * ratio) if parameter.log else low + units * span
@@ -327,22 +318,9 @@ def _snapped(parameter: Float | Integer, units: np.ndarray) -> np.ndarray:
 
 
 def _nearest(grid: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the index of the nearest place of an ascending grid."""
+    """Return the index of the nearest unit of an ascending grid."""
     right = np.clip(np.searchsorted(grid, units), 1, max(1, len(grid) - 1))
     if len(grid) == 1:
         return np.zeros(len(units), dtype=np.intp)
     is_left = units - grid[right - 1] <= grid[right] - units
     return np.asarray(right - is_left, np.intp)
-
-
-def _conditions(space: Space, names: tuple[str, ...]) -> tuple[tuple[int, int, np.ndarray], ...]:
-    """Return (column, the column it depends on, the genes that activate it), parents first."""
-    column = {name: j for j, name in enumerate(names)}
-    found = []
-    for name in space.order:
-        for other, values in space.parameters[name].when:
-            parameter = space.parameters[other]
-            to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
-            allowed = np.array([to_gene(value) for value in values], dtype=np.float64)
-            found.append((column[name], column[other], allowed))
-    return tuple(found)

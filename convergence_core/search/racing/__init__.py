@@ -1,4 +1,4 @@
-"""Which cells deserve the next evaluations: who competes (``field``), who gets them (``race``)."""
+"""Racing: which candidates compete for cells (``competitors``), and which get them."""
 
 from convergence_core.search.racing.cell_allocation import CellAllocation
 from convergence_core.search.racing.competitors import Competitors, Rules

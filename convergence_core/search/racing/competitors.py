@@ -1,4 +1,12 @@
-"""Who competes for cells: candidates asked before, and a pool of new ones."""
+"""Competitors for the cells of a generation: candidates asked before, and a pool of new ones.
+
+Known candidates are eliminated when their probability of being better than the leader is so small
+that all who left together hold a better one with less than ``1 - confidence_level``: each at less than
+
+    (1 - confidence_level) / n                                                                     (1)
+
+of n candidates (Bonferroni). A new candidate competes by mean + ``POOL_SDS`` sd (2).
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +19,10 @@ import numpy as np
 from convergence_core.objective.goals import PROBABLY, FittedGoals
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.space_model import FittedSpaceModel
-from convergence_core.posterior.warped_posterior import WarpedBeliefs
+from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.search.archive import Archive
-from convergence_core.search.evolution import Pool, PoolBreeder, credit
+from convergence_core.search.evolution import Pool, PoolBreeder
 from convergence_core.space.encoding import Encoding
 
 MIN_PARENTS = 10
@@ -22,31 +30,23 @@ MIN_PARENTS = 10
 N_CLOSE = 4
 """Best candidates around which a quarter of the pool is bred."""
 N_LEADERS = 5
-"""Best candidates of whom cases are to tell."""
+"""Best candidates on which the information of cases is measured."""
+POOL_SDS = 2.0
+"""Standard deviations above the mean by which new candidates are screened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How many compete, and for what; shared by the samplers that race."""
+    """Settings of a race; shared by the samplers that race."""
 
     breeds: bool = True
     """``False``: the pool is drawn uniformly from the space."""
-    draws: bool = True
-    """``False``: places go to the highest posterior means; to show what draws are worth."""
-    credits_operators: bool = False
-    """Whether operators that earned improvements breed more of the pool; see ``evolution.credit``."""
-    narrows: bool = True
-    """``False``: the end game goes by draws in large generations, too; to show what ever fewer
-    finalists are worth."""
-    weight_by_information: bool = True
-    """``False``: cases are asked in turn, whatever answers to them tell; to show what preferring those
-    that tell is worth."""
     confidence_level: float = 0.95
-    """Certainty with which whoever left the race was not the best."""
+    """Probability that no eliminated candidate is better than the leader."""
     pool_size: int = 500
     """New candidates considered for one generation."""
     n_kept: int = 160
-    """Of these, those with the highest mean + 2 sd that compete."""
+    """Of these, those that compete, see (eq. 2)."""
     n_elites: int = 25
     """Known candidates that compete, those of the highest posterior means."""
     max_chunks: int = 4
@@ -55,10 +55,12 @@ class Rules:
     max_repeats: int = 2
     """The same where every cell is the whole evaluation, and a chunk a repeat of it."""
     least_together: int = 5
-    """Newcomers of a generation that are asked the same cases before others are asked other ones."""
-    large_from: int = 40
-    """Places from which on a generation is large: its newcomers are asked different cases at all,
-    and its end game asks ever fewer finalists."""
+    """New candidates of a generation that are asked the same cases before others are asked other
+    ones."""
+    groups_from: int = 40
+    """Slots from which on new candidates are asked different cases at all."""
+    halving_from: int = 40
+    """Slots from which on the end game asks ever fewer finalists."""
     end_share: float = 0.3
     """Share of the cells, the last, that only known candidates get, where there are cases; of large
     generations whole ones, if it is more than one."""
@@ -73,15 +75,15 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PosteriorDraws:
-    """Who competes in one search besides the elites, and what draws say."""
+    """New candidates of one search, and draws of all who compete."""
 
     pool: Pool
     values: np.ndarray
     """Of the elites, then the pool, (n_draws, n_elites + n_pool); read-only."""
     rng_state: Mapping[str, Any]
     """Of the generator, after both."""
-    newcomers: dict[int, Candidate] = field(default_factory=dict)
-    """Row of the pool → its candidate, once somebody wanted it."""
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    """Row of the pool → its candidate, once it was chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,28 +98,30 @@ class Competitors:
     """What counts besides the mean reward; ``None``: nothing."""
     exponent: float = 0.0
     """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
-    _contests: dict[str, "PosteriorDraws"] = field(default_factory=dict, repr=False)
+    _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
-    def contest(self, breeder: PoolBreeder, rng: np.random.Generator, n: int) -> "PosteriorDraws":
-        """Return a new pool and n draws of who is worth what.
+    def posterior_draws(
+        self, breeder: PoolBreeder, rng: np.random.Generator, n: int
+    ) -> PosteriorDraws:
+        """Return a new pool and n draws of what elites and pool are worth.
 
-        A generation that thinks asks twice from one state of the generator; the second time it is
-        told what it was told the first.
+        A generation that thinks asks twice from one state of the generator; the second time it gets
+        the draws of the first.
         """
         key = f"{rng.bit_generator.state} {id(breeder)} {n}"
-        found = self._contests.get(key)
+        found = self._kept_draws.get(key)
         if found is None:
             pool = self.pool(breeder, rng)
             values = self.draws(self.elites, pool.genes, rng, n)
             values.setflags(write=False)
             found = PosteriorDraws(pool=pool, values=values, rng_state=rng.bit_generator.state)
-            self._contests[key] = found
+            self._kept_draws[key] = found
         rng.bit_generator.state = found.rng_state
         return found
 
     @cached_property
     def members(self) -> list[Candidate]:
-        """Those the posterior was trained on, in the order they were first asked.
+        """Candidates that the posterior was trained on, in the order they were first asked.
 
         Of very many candidates the worst are left out there, and need not compete.
         """
@@ -138,111 +142,79 @@ class Competitors:
     @cached_property
     def marginals(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of the members' warped rewards, (n,) each."""
-        return self.beliefs(self.genes, self.rows).marginals
+        return self.posterior_at(self.genes, self.rows).marginals
 
     @cached_property
     def ranking(self) -> np.ndarray:
         """Members, best posterior mean first, (n,); see ``FittedGoals.ranking`` for other goals."""
         if self.goals is not None:
-            places = self.encoding.places(self.genes)
-            return self.goals.ranking(self.marginals[0], self._ids(range(len(self.rows))), places)
+            points = self.encoding.places(self.genes)
+            return self.goals.ranking(self.marginals[0], self._ids(range(len(self.rows))), points)
         return np.argsort(-self.marginals[0], kind="stable")
 
     @cached_property
     def elites(self) -> np.ndarray:
-        """Members that compete, best first: none that has left the race.
+        """Members that compete, best first: none that was eliminated.
 
-        One leaves when its probability of being better than the leader is so small that all who
-        left together hold a better one with less than ``1 - confidence_level``. From a front
-        nobody leaves: its ends are not the leaders of the mean.
+        From a front none is: its ends are not the leaders of the mean.
         """
         elites = self.ranking[: self.rules.n_elites]
         if self.goals is not None and self.goals.objectives:
             return elites
-        beliefs = self.beliefs(self.genes[elites], self.rows[elites])
-        error = (1.0 - self.rules.confidence_level) / len(self.ranking)
-        return np.asarray(elites[beliefs.probability_above(0) >= error], np.intp)
+        posterior = self.posterior_at(self.genes[elites], self.rows[elites])
+        error = (1.0 - self.rules.confidence_level) / len(self.ranking)  # (eq. 1)
+        return np.asarray(elites[posterior.probability_above(0) >= error], np.intp)
 
     @cached_property
-    def by_standing(self) -> np.ndarray:
-        """Members, those who compete first, best first; the others after them, best first, (n,)."""
+    def elites_first(self) -> np.ndarray:
+        """Members, the elites first, best first; the others after them, best first, (n,)."""
         rest = self.ranking[~np.isin(self.ranking, self.elites)]
         return np.concatenate([self.elites, rest])
 
     @cached_property
-    def telling(self) -> Mapping[str, float] | None:
-        """Case → what an answer tells of the leaders, 1 of the case that tells most.
+    def case_information(self) -> Mapping[str, float] | None:
+        """Case → information of an answer on the leaders, 1 of the most informative case.
 
         ``None``: cases are not known to differ in it.
         """
         learned = self.fitted.learned
-        if (
-            learned is None
-            or learned.effects.items is None
-            or not self.rules.weight_by_information
-        ):
+        if learned is None or learned.effects.items is None:
             return None
         leaders = self.ranking[:N_LEADERS]
-        level = float(self.beliefs(self.genes[leaders], self.rows[leaders]).mean.mean())
+        level = float(self.posterior_at(self.genes[leaders], self.rows[leaders]).mean.mean())
         information = learned.effects.items.information(level)
-        told = information / information.max()
-        return dict(zip(learned.evidence.case_ids, told.tolist(), strict=True))
+        relative = information / information.max()
+        return dict(zip(learned.evidence.case_ids, relative.tolist(), strict=True))
 
-    def beliefs(self, genes: np.ndarray, rows: np.ndarray) -> WarpedBeliefs:
+    def posterior_at(self, genes: np.ndarray, rows: np.ndarray) -> WarpedPosterior:
         """Return the joint posterior at these genes, (n, n_dims), of training rows or -1, (n,)."""
-        return self.fitted.beliefs(("",) * len(genes), self.encoding.places(genes), rows)
+        return self.fitted.posterior_at(("",) * len(genes), self.encoding.places(genes), rows)
 
     def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
-        """Return new rows that compete, each nobody's yet; their parents count by ``ranking``."""
+        """Return new rows that compete, known to no member; their parents count by ``ranking``."""
         size = self.rules.pool_size
         if self.rules.breeds:
             parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
-            shares = self.operator_shares
-            pool = breeder.breed(parents, size // 2, rng, shares)
-            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng, shares))
+            pool = breeder.breed(parents, size // 2, rng)
+            pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng))
             pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))
         else:
             pool = breeder.sample(size, rng)
         pool = self.only_new(pool)
-        if len(pool) > self.rules.n_kept:
-            mean, sd = self.beliefs(pool.genes, unseen(len(pool))).marginals
-            order = np.argsort(-(mean + 2.0 * sd), kind="stable")
-            if self.goals is not None:
-                places = self.encoding.places(pool.genes)
-                order = self.goals.promising(
-                    mean,
-                    sd,
-                    ("",) * len(pool),
-                    places,
-                    leader=float(self.marginals[0][self.ranking[0]]),
-                    exponent=self.exponent,
-                )
-            best = order[: self.rules.n_kept]
-            pool = pool.take(np.sort(best))
-        return pool
-
-    @cached_property
-    def operator_shares(self) -> np.ndarray | None:
-        """Shares of the operators of ``evolution.credit``, (n_operators,); ``None``: fixed ones."""
-        if not self.rules.credits_operators:
-            return None
-        row = {candidate.candidate_id: i for i, candidate in enumerate(self.members)}
-        families = [
-            (i, [row[name] for name in candidate.parent_ids])
-            for i, candidate in enumerate(self.members)
-            if candidate.parent_ids and row.keys() >= set(candidate.parent_ids)
-        ][-credit.WINDOW :]
-        n = len(families)
-        children = np.array([child for child, _ in families], dtype=np.intp)
-        parents = np.full((n, 2, self.genes.shape[1]), np.nan)
-        rivals = np.arange(len(row))
-        for i, (child, own) in enumerate(families):
-            parents[i, : len(own)] = self.genes[own]
-            rivals[child] = max(own, key=lambda parent: float(self.marginals[0][parent]))
-        above = self.beliefs(self.genes, self.rows).probability_over(rivals)
-        n_numbers = len(self.encoding.number_names)
-        count = credit.counts(self.genes[children], parents, n_numbers)
-        return credit.shares(count, above[children])
+        if len(pool) <= self.rules.n_kept:
+            return pool
+        mean, sd = self.posterior_at(pool.genes, unseen(len(pool))).marginals
+        order = np.argsort(-(mean + POOL_SDS * sd), kind="stable")  # (eq. 2)
+        if self.goals is not None:
+            order = self.goals.promising(
+                mean,
+                sd,
+                ("",) * len(pool),
+                self.encoding.places(pool.genes),
+                leader=float(self.marginals[0][self.ranking[0]]),
+                exponent=self.exponent,
+            )
+        return pool.take(np.sort(order[: self.rules.n_kept]))
 
     def parent_ids(self, pool: Pool, row: int) -> tuple[str, ...]:
         """Return the ids of a pool row's parents."""
@@ -255,7 +227,7 @@ class Competitors:
     def regret_upper_bound(
         self, breeder: PoolBreeder, rng: np.random.Generator, *, n_draws: int, level: float
     ) -> float | None:
-        """Return the quantile of what the best candidate considered has over the leader.
+        """Return a quantile of how far the best candidate considered lies above the leader.
 
         Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
         a front is sought, or nobody asked is feasible, so that there is no leader.
@@ -265,12 +237,12 @@ class Competitors:
         known = self.ranking[: self.rules.n_elites]
         pool = self.pool(breeder, rng)
         rows = np.concatenate([self.rows[known], unseen(len(pool))])
-        beliefs = self.beliefs(np.concatenate([self.genes[known], pool.genes]), rows)
-        drawn = beliefs.warped_draws(rng, n_draws)
+        posterior = self.posterior_at(np.concatenate([self.genes[known], pool.genes]), rows)
+        drawn = posterior.warped_draws(rng, n_draws)
         if self.fitted.learned is not None:
             own = math.sqrt(self.fitted.learned.process.own_variance)
             drawn = drawn + own * (rows < 0) * rng.standard_normal(drawn.shape)
-        rewards = beliefs.rewards(drawn)
+        rewards = posterior.rewards(drawn)
         if self.goals is not None:
             genes = np.concatenate([self.genes[known], pool.genes])
             ids = (*self._ids(known), *("",) * len(pool))
@@ -294,24 +266,22 @@ class Competitors:
             new: genes of candidates nobody has asked, (n_new, n_dims).
             rng: source of chance.
             n: draws.
-            process: of an expert, in place of the field's own.
+            process: of an expert, in place of the fitted one.
         """
         genes = np.concatenate([self.genes[known], new])
-        beliefs = self.beliefs(genes, np.concatenate([self.rows[known], unseen(len(new))]))
+        posterior = self.posterior_at(genes, np.concatenate([self.rows[known], unseen(len(new))]))
         if process is not None:
-            beliefs = replace(beliefs, process=process)
-        if not self.rules.draws:
-            return np.tile(beliefs.marginals[0], (n, 1))
-        drawn = beliefs.warped_draws(rng, n)
+            posterior = replace(posterior, process=process)
+        drawn = posterior.warped_draws(rng, n)
         if self.goals is None:
             return drawn
         ids = (*self._ids(known), *("",) * len(new))
-        places = self.encoding.places(genes)
-        return self.goals.values(drawn, ids, places, rng, exponent=self.exponent)
+        points = self.encoding.places(genes)
+        return self.goals.values(drawn, ids, points, rng, exponent=self.exponent)
 
     @property
     def _is_leaderless(self) -> bool:
-        """Whether goals leave no member of which to say how much better others may be."""
+        """Whether a front is sought or no member is feasible."""
         if self.goals is None:
             return False
         first = [self.members[self.ranking[0]]]
@@ -337,6 +307,6 @@ def unseen(n: int) -> np.ndarray:
 
 
 def _keys(genes: np.ndarray) -> Sequence[bytes]:
-    """Return what tells rows apart: canonical values differ in the seventh digit at least."""
+    """Return the identity of each row: canonical values differ in the seventh digit at least."""
     rounded = np.where(np.isnan(genes), -1.0, np.round(genes, 7)) + 0.0
     return [row.tobytes() for row in rounded]

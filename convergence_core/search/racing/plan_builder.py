@@ -1,15 +1,15 @@
-"""Building a plan: which cells are open, in which order cases are asked, what still fits.
+"""Builder of a plan: open cells, the order in which cases are asked, and the cells left.
 
-Cases are asked in chunks that newcomers of a generation share (common random numbers): all of few,
-groups of many, a chunk each. What eighty newcomers say of five cases says little of the models or
-methods they have in common; what sixteen groups of five say of eighty cases says more, and who met
-which cases is made up for by the cases' effects. The first generation shuffles the cases; later ones
-begin with the cases seen least, so that chunks rotate and no winner is made by five lucky cases.
+Cases are asked in chunks that new candidates of a generation share (common random numbers): all of
+few, groups of many, a chunk each. Eighty new candidates on five cases tell little of the models or
+methods they have in common; sixteen groups of five on eighty cases tell more, and that they met
+different cases is made up for by the cases' effects. The first generation shuffles the cases; later
+ones begin with the cases seen least, so that chunks rotate and no winner is made by five lucky cases.
 Further cells of a candidate begin with the chunk of this generation, then take the cases most others
 have been asked: comparisons stay paired. Where there are groups, all known candidates take the cases
 seen least instead, in one order: still paired, and what they have in common is seen on new cases.
-Where it is known what answers tell (``Field.telling``), known candidates take the cases that tell most,
-and newcomers begin with each case as often as it tells.
+Where the information of answers is known (``Competitors.case_information``), known candidates take
+the most informative cases, and new ones begin with each case as often as it is informative.
 """
 
 import math
@@ -20,21 +20,21 @@ import numpy as np
 from convergence_core.records import Assignment, Candidate, Cell, Origin, Params, sha256_hex
 from convergence_core.search.archive import Archive, Member
 from convergence_core.search.sampler import AskRequest, Plan
+from convergence_core.search.tallies import CellKey
 from convergence_core.space import Space
 
-CellKey = tuple[str, int]
-"""(case_id, repeat)."""
-
-LEAST_TELLING = 0.1
-"""Least that a case counts for: those that tell nothing of today's leaders may tell of tomorrow's."""
-MOST_OF_IT = 0.6
-"""Share of what all cases tell that is enough to compare candidates by."""
-_ADVICE_SHARE = 0.25
-"""Share of a generation's newcomers that advice may take."""
+MIN_INFORMATION = 0.1
+"""Least that a case counts for: those that do not separate today's leaders may separate tomorrow's."""
+ENOUGH_INFORMATION = 0.6
+"""Share of the information of all cases that is enough to compare candidates by."""
+MIN_CHUNK = 5
+"""Cases of a chunk, if there are so many."""
+ADVICE_SHARE = 0.25
+"""Share of a generation's new candidates that each kind of advice may take."""
 
 
 def default_chunk(n_cases: int) -> int:
-    """Return how many cases a newcomer is asked before anything is known of the noise.
+    """Return how many cases a new candidate is asked before anything is known of the noise.
 
     Args:
         n_cases: cases that a generation could ask each candidate of a population.
@@ -43,18 +43,18 @@ def default_chunk(n_cases: int) -> int:
     11.7 / 13.8). Where there are many, a quarter of them: a candidate costs more than its cells (a
     task, an index, a model to load), so a generation tries four times its population at most.
     """
-    return min(n_cases, max(5, -(-n_cases // 4)))
+    return min(n_cases, max(MIN_CHUNK, -(-n_cases // 4)))
 
 
 def informative_chunk(n_cases: int, worth_the_prior: float | None) -> int:
-    """Return how many cases tell enough of a newcomer, once noise and merit were told apart.
+    """Return how many cases a new candidate is asked once noise and merit were told apart.
 
     Args:
         n_cases: as above.
-        worth_the_prior: cells that leave half of what is unknown of a newcomer; ``None``: unknown.
+        worth_the_prior: cells that leave half the variance of a new candidate; ``None``: unknown.
 
     Where questions differ much and candidates little, a few answers are luck, and hundreds of
-    lucky newcomers hide the best one; where it is the other way round, a few tell enough.
+    lucky new candidates hide the best one; where it is the other way round, a few are enough.
     """
     least = default_chunk(n_cases)
     if worth_the_prior is None:
@@ -70,73 +70,76 @@ class PlanBuilder:
     ) -> None:
         self.space, self.archive, self.request = space, archive, request
         self.n_left = request.n_cells
+        """Cells that still fit."""
         self._cells: dict[str, list[Cell]] = {}
         self._candidates: dict[str, Candidate] = {}
         self.n_new = 0
         """Candidates never asked before."""
-        self.is_touched = False
-        """Whether thoughts may have had a say in what is added from now on."""
-        self._touched: set[Cell] = set()
-        self._asked = self._asked_so_far()
+        self.is_advised = False
+        """Whether advice may have had a say in what is added from now on."""
+        self._advised: set[Cell] = set()
+        self._n_asked = self._count_asked()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases, those seen least first."""
         self._known_cases = self.fresh_cases
         """In the order that known candidates are asked."""
-        self._telling: Mapping[str, float] | None = None
-        self.n_telling = len(self.fresh_cases)
-        """Cases that together tell ``MOST_OF_IT``, those that tell most, did all weigh the same."""
+        self._information: Mapping[str, float] | None = None
+        self.n_informative = len(self.fresh_cases)
+        """Cases, most informative first, that together hold ``ENOUGH_INFORMATION``."""
         self._group_cases: tuple[tuple[str, ...], ...] = (self.fresh_cases,)
-        """In the orders that groups of newcomers are asked, who join them in turn."""
-        self._turn: dict[str, int] = {}
+        """In the orders that groups of new candidates are asked, which join them in turn."""
+        self._group: dict[str, int] = {}
+        """New candidate → its number among them."""
 
-    def share_out(
+    def group_cases(
         self,
         chunk: int,
         *,
         least_together: int,
-        large_from: int,
-        telling: Mapping[str, float] | None = None,
+        groups_from: int,
+        information: Mapping[str, float] | None = None,
         case_weights: Mapping[str, float] | None = None,
     ) -> None:
-        """Say which cases newcomers and known candidates begin with.
+        """Choose the cases that new and known candidates begin with.
 
         Args:
-            chunk: cases of one place.
-            least_together: members of a group of newcomers, were all places newcomers'.
-            large_from: places from which on there are groups, each with a chunk of its own.
-            telling: case → what an answer tells, 1 of the case that tells most; ``None``: all tell
-                the same.
+            chunk: cases of one slot.
+            least_together: members of a group of new candidates, were all slots theirs.
+            groups_from: slots from which on there are groups, each with a chunk of its own.
+            information: case → information of an answer, 1 of the most informative case; ``None``:
+                all are alike.
             case_weights: case → weight that this contains; absent ones weigh 1.
         """
-        if telling is not None:
-            self._prefer(telling, case_weights or {})
-        fresh, n_places = self.fresh_cases, self.n_left // chunk
-        n_begun = min(len(fresh), math.ceil(self.n_telling / chunk) * chunk)
-        n_groups = min(n_begun // chunk, n_places // least_together)
-        if n_places < large_from or n_groups < 2:
-            later = reversed(fresh[chunk:])
-            if telling is not None:
-                later = (case for case in self._known_cases if case not in fresh[:chunk])
-            self._group_cases = ((*fresh[:chunk], *later),)
-            if telling is None:
-                self._known_cases = self._group_cases[0]
-        else:
+        if information is not None:
+            self._order_by_information(information, case_weights or {})
+        fresh, n_slots = self.fresh_cases, self.n_left // chunk
+        n_begun = min(len(fresh), math.ceil(self.n_informative / chunk) * chunk)
+        n_groups = min(n_begun // chunk, n_slots // least_together)
+        if n_slots >= groups_from and n_groups >= 2:
             starts = range(0, n_groups * chunk, chunk)
             self._group_cases = tuple((*fresh[i:], *fresh[:i]) for i in starts)
+        elif information is None:
+            self._known_cases = (*fresh[:chunk], *reversed(fresh[chunk:]))
+            self._group_cases = (self._known_cases,)
+        else:
+            later = (case for case in self._known_cases if case not in fresh[:chunk])
+            self._group_cases = ((*fresh[:chunk], *later),)
 
-    def _prefer(self, telling: Mapping[str, float], case_weights: Mapping[str, float]) -> None:
-        """Ask known candidates the cases that tell most, and newcomers each as often as it tells."""
+    def _order_by_information(
+        self, information: Mapping[str, float], case_weights: Mapping[str, float]
+    ) -> None:
+        """Order cases for known candidates, and for new ones: each as often as it is informative."""
         fresh = self.fresh_cases  # sorting keeps its order among equals
-        asked = self._asked
-        self._known_cases = tuple(sorted(fresh, key=lambda case: -telling[case]))
+        asked = self._n_asked
+        self._known_cases = tuple(sorted(fresh, key=lambda case: -information[case]))
         self.fresh_cases = tuple(
-            sorted(fresh, key=lambda c: (asked[c] + 0.5) / max(telling[c], LEAST_TELLING))
+            sorted(fresh, key=lambda c: (asked[c] + 0.5) / max(information[c], MIN_INFORMATION))
         )
-        self._telling = telling
+        self._information = information
         # One heavy case is not enough to compare candidates by.
-        plain = [telling[case] / case_weights.get(case, 1.0) for case in fresh]
+        plain = [information[case] / case_weights.get(case, 1.0) for case in fresh]
         most = np.cumsum(np.sort(plain)[::-1])
-        self.n_telling = int(np.searchsorted(most, MOST_OF_IT * most[-1])) + 1
+        self.n_informative = int(np.searchsorted(most, ENOUGH_INFORMATION * most[-1])) + 1
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
@@ -146,15 +149,15 @@ class PlanBuilder:
         """Return cells neither rewarded nor planned: first unasked ones, then missing ones.
 
         Args:
-            candidate_id: whose.
+            candidate_id: of the candidate.
             again: whether those beyond ``repeats`` are among them, see ``AskRequest.n_again``.
         """
         member = self.archive.members.get(candidate_id)
         taken = {(cell.case_id, cell.repeat) for cell in self._cells.get(candidate_id, ())}
         cases = self._known_cases
         if member is None:
-            turn = self._turn.get(candidate_id, self.n_new)
-            cases = self._group_cases[turn % len(self._group_cases)]
+            number = self._group.get(candidate_id, self.n_new)
+            cases = self._group_cases[number % len(self._group_cases)]
         keys = [
             (case, repeat)
             for repeat in range(self.request.repeats + again * self.request.n_again)
@@ -164,9 +167,9 @@ class PlanBuilder:
         if member is None:
             return keys
         keys = [key for key in keys if key not in member.rewards]
-        told = self._telling
-        if told is not None:  # a repeat tells less than the answer before it
-            keys.sort(key=lambda key: -told[key[0]] / (1 + key[1]))
+        known = self._information
+        if known is not None:  # a repeat tells less than the answer before it
+            keys.sort(key=lambda key: -known[key[0]] / (1 + key[1]))
         return sorted(keys, key=lambda key: key in member.missing)
 
     def add(self, candidate: Candidate, keys: Iterable[CellKey]) -> int:
@@ -177,23 +180,22 @@ class PlanBuilder:
         name = candidate.candidate_id
         if name not in self._cells:
             if name not in self.archive:
-                self._turn[name] = self.n_new
+                self._group[name] = self.n_new
                 self.n_new += 1
             self._candidates[name] = candidate
             self._cells[name] = []
         cells = [Cell(candidate_id=name, case_id=case, repeat=repeat) for case, repeat in chosen]
         self._cells[name] += cells
-        if self.is_touched:
-            self._touched.update(cells)
+        if self.is_advised:
+            self._advised.update(cells)
         self.n_left -= len(chosen)
         return len(chosen)
 
     def retry_missing(self) -> None:
-        """Ask once more what the last generation's newcomers were asked in vain."""
+        """Ask once more the cells of the last generation's new candidates that got no reward."""
         for member in self.archive:
             if member.missing and member.generation == self.request.generation - 1:
-                known = self._known_missing(member)
-                self.add(member.candidate, known)
+                self.add(member.candidate, self._offered_missing(member))
 
     def plan(self) -> Plan:
         """Return the plan; cells that advice chose are not exogenous."""
@@ -210,11 +212,41 @@ class PlanBuilder:
             for assignment in assignments
             if assignment.candidate.origin not in ("rlp", "sao")
             for cell in assignment.cells
-            if cell not in self._touched
+            if cell not in self._advised
         )
         return Plan(assignments=assignments, exogenous=exogenous)
 
-    def _known_missing(self, member: Member) -> list[CellKey]:
+    def priority_candidates(self) -> list[Candidate]:
+        """Return candidates that go first: the baseline, until it was asked, old winners, advice.
+
+        Advice never binds: a point outside of the space, or known already, is passed over.
+        """
+        found: dict[str, Candidate] = {}
+        if self.request.baseline is not None:
+            candidate = self.space.candidate(self.request.baseline, "default")
+            if candidate.candidate_id not in self.archive:
+                found[candidate.candidate_id] = candidate
+        advice = self.request.advice
+        offered: tuple[tuple[Sequence[Params], Origin], ...] = (
+            (advice.winners, "elite"),
+            (advice.proposals, "rlp"),
+            (advice.preferred, "sao"),
+        )
+        for points, origin in offered:
+            left = max(1, int(ADVICE_SHARE * self.request.n_candidates))
+            for point in points:
+                if not left:
+                    break
+                if self.space.validate(point):
+                    continue
+                candidate = self.space.candidate(point, origin)
+                name = candidate.candidate_id
+                if name not in self.archive and name not in found:
+                    found[name] = candidate
+                    left -= 1
+        return list(found.values())
+
+    def _offered_missing(self, member: Member) -> list[CellKey]:
         """Return missing cells that the request still offers."""
         offered = set(self.request.case_ids)
         return [
@@ -223,7 +255,7 @@ class PlanBuilder:
             if case in offered and repeat < self.request.repeats + self.request.n_again
         ]
 
-    def _asked_so_far(self) -> dict[str, int]:
+    def _count_asked(self) -> dict[str, int]:
         """Return case → candidates that were asked it."""
         counts = dict.fromkeys(self.request.case_ids, 0)
         for member in self.archive:
@@ -233,52 +265,9 @@ class PlanBuilder:
         return counts
 
     def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
-        cases, counts = self.request.case_ids, self._asked
+        cases, counts = self.request.case_ids, self._n_asked
         if not len(self.archive):
             return tuple(cases[i] for i in rng.permutation(len(cases)))
         # The first candidate of the run salts the order among cases seen equally often.
         salt = next(iter(self.archive)).candidate.candidate_id
         return tuple(sorted(cases, key=lambda case: (counts[case], sha256_hex(salt + case))))
-
-
-def advised(
-    space: Space,
-    proposals: Sequence[Params],
-    seen: set[str],
-    n: int,
-    origin: Origin = "rlp",
-) -> list[Candidate]:
-    """Return candidates of valid, unseen proposals: at most a quarter of ``n`` places, one at least.
-
-    Advice never binds: a proposal outside of the space, or known already, is passed over.
-    """
-    found: dict[str, Candidate] = {}
-    for proposal in proposals:
-        if len(found) >= max(1, int(_ADVICE_SHARE * n)):
-            break
-        if space.validate(proposal):
-            continue
-        candidate = space.candidate(proposal, origin)
-        if candidate.candidate_id not in seen:
-            found.setdefault(candidate.candidate_id, candidate)
-    return list(found.values())
-
-
-def first_in(space: Space, request: AskRequest, archive: Archive) -> list[Candidate]:
-    """Return candidates that go first: the baseline, until it was asked, old winners, advice."""
-    found: dict[str, Candidate] = {}
-    if request.baseline is not None:
-        candidate = space.candidate(request.baseline, "default")
-        if candidate.candidate_id not in archive:
-            found[candidate.candidate_id] = candidate
-    advice, n = request.advice, request.n_candidates
-    offered: tuple[tuple[tuple[Params, ...], Origin], ...] = (
-        (advice.winners, "elite"),
-        (advice.proposals, "rlp"),
-        (advice.preferred, "sao"),
-    )
-    for points, origin in offered:
-        seen = {*archive.members, *found}
-        for candidate in advised(space, points, seen, n, origin):
-            found[candidate.candidate_id] = candidate
-    return list(found.values())

@@ -1,4 +1,4 @@
-"""The registry of samplers: one per value of ``optimization.algorithm``."""
+"""Registry of samplers: one per value of ``optimization.algorithm``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,59 +26,55 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
-    """How evidence is read."""
+class Learning:
+    """Parts of a sampler that learn from evidence."""
 
     surrogate: SpaceModel
     case_weights: Mapping[str, float]
     goals: Goals | None
 
 
-def _breeder(cfg: Configuration, space: Space) -> Breeder:
-    evolution = cfg.optimization.evolution
-    return Breeder(
-        space=space,
-        mutation_rate=evolution.mutation_rate,
-        crossover_rate=evolution.crossover_rate,
-        tournament_size=evolution.tournament_size,
-        selection=evolution.selection,
-    )
-
-
-def _random(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
+def _random(cfg: Configuration, space: Space, learning: Learning) -> Sampler:
     return RandomSampler(
         space=space,
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
-        goals=belief.goals,
+        goals=learning.goals,
     )
 
 
-def _evolution(cfg: Configuration, space: Space, belief: Belief) -> Sampler:
+def _evolution(cfg: Configuration, space: Space, learning: Learning) -> Sampler:
+    evolution = cfg.optimization.evolution
     return EvolutionSampler(
         space=space,
-        breeder=_breeder(cfg, space),
-        elite_size=cfg.optimization.evolution.elite_size,
+        breeder=Breeder(
+            space=space,
+            mutation_rate=evolution.mutation_rate,
+            crossover_rate=evolution.crossover_rate,
+            tournament_size=evolution.tournament_size,
+            selection=evolution.selection,
+        ),
+        elite_size=evolution.elite_size,
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
-        surrogate=belief.surrogate,
-        case_weights=belief.case_weights,
-        goals=belief.goals,
+        surrogate=learning.surrogate,
+        case_weights=learning.case_weights,
+        goals=learning.goals,
     )
 
 
-def _thompson(cfg: Configuration, space: Space, belief: Belief, *, breeds: bool) -> Sampler:
+def _thompson(cfg: Configuration, space: Space, learning: Learning, *, breeds: bool) -> Sampler:
     return ThompsonSampler(
         name="mab_evolution" if breeds else "thompson",
         space=space,
-        surrogate=belief.surrogate,
+        surrogate=learning.surrogate,
         rules=Rules(breeds=breeds, confidence_level=cfg.optimization.mab.confidence_level),
         exploration_rate=cfg.optimization.mab.exploration_rate,
         cases_per_candidate=cfg.evaluation.cases_per_candidate,
-        case_weights=belief.case_weights,
-        goals=belief.goals,
+        case_weights=learning.case_weights,
+        goals=learning.goals,
     )
 
 
-SAMPLERS: Mapping[str, Callable[[Configuration, Space, Belief], Sampler]] = {
+SAMPLERS: Mapping[str, Callable[[Configuration, Space, Learning], Sampler]] = {
     "random": _random,
     "evolution": _evolution,
     "thompson": partial(_thompson, breeds=False),
@@ -88,7 +84,7 @@ SAMPLERS: Mapping[str, Callable[[Configuration, Space, Belief], Sampler]] = {
 
 
 def make_surrogate(space: Space, *, deterministic: bool = False) -> SpaceModel:
-    """Return what is believed of candidates of a space, whatever samples them.
+    """Return the surrogate of a space, whatever samples it.
 
     Args:
         space: of the candidates.
@@ -110,11 +106,11 @@ def make_sampler(
         cfg: the configuration.
         space: its search space.
         case_weights: case → weight in the mean reward; absent ones weigh 1.
-        surrogate: how evidence becomes a posterior; ``None``: ``make_surrogate``.
+        surrogate: of the rewards; ``None``: ``make_surrogate``.
     """
-    belief = Belief(
+    learning = Learning(
         surrogate or make_surrogate(space, deterministic=cfg.evaluation.deterministic),
         case_weights or {},
         Goals.of(cfg),
     )
-    return SAMPLERS[cfg.optimization.algorithm](cfg, space, belief)
+    return SAMPLERS[cfg.optimization.algorithm](cfg, space, learning)

@@ -1,7 +1,7 @@
-"""``thompson`` and ``mab_evolution``: draws of the posterior decide who is asked, and how much.
+"""``thompson`` and ``mab_evolution``: posterior draws choose candidates and their cells.
 
-For every place of a generation a joint draw over candidates asked before and a pool of new ones
-says who gets it (``racing``). So the draws decide between searching and making sure, and a batch is
+For every slot of a generation a joint draw over candidates asked before and a pool of new ones
+says which gets it (``racing``). So the draws decide between searching and confirming, and a batch is
 diverse because its draws are. ``thompson`` draws its pool uniformly from the space;
 ``mab_evolution`` breeds it: half from the best quarter, a quarter around the four best, a quarter
 random.
@@ -11,9 +11,9 @@ Departures from plain Thompson sampling, each for a reason:
 * A known candidate gets a few chunks of a generation at most, so a lucky draw decides little.
 * The last share of the cells goes to known candidates only: best-arm identification rather than
   search. Without cases that share is small, and none where rewards hold no noise.
-* ``exploration_rate`` of the places go to uniformly random newcomers, against a model that is wrong.
+* ``exploration_rate`` of the slots go to uniformly random candidates, against a model that is wrong.
 * Where there are hard constraints, or a front is sought, ``goals`` says what a draw is worth.
-* Whoever is surely not the best leaves the race (``Rules.confidence_level``).
+* Candidates that are surely not the best are eliminated (``Rules.confidence_level``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,14 @@ from convergence_core.records import Json, Trial
 from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import PoolBreeder
 from convergence_core.search.racing import CellAllocation, Competitors, Rules
-from convergence_core.search.racing.plan_builder import PlanBuilder, first_in, informative_chunk
-from convergence_core.search.sampler import LEFT_TO_GAIN, SETTLED, AskRequest, Plan, SearchState
-from convergence_core.search.samplers.search_update import generation_of, tell
+from convergence_core.search.racing.plan_builder import PlanBuilder, informative_chunk
+from convergence_core.search.sampler import REGRET_KEY, SETTLED, AskRequest, Plan, SearchState
 from convergence_core.space import Space
 
 N_STEPS = 8
 """Iterations of the optimizer of hyper-parameters after each generation but the first."""
 N_DRAWS = 400
-"""Draws behind what is left to gain."""
+"""Draws behind ``SearchState.regret_upper_bound``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +47,8 @@ class ThompsonSampler:
     space: Space
     surrogate: SpaceModel
     rules: Rules = field(default_factory=Rules)
-    races: bool = True
-    """``False``: a newcomer is asked all its cells at once; to show what racing is worth."""
     exploration_rate: float = 0.0
-    """Share of places for uniformly random newcomers, whatever the posterior says."""
+    """Share of slots for uniformly random new candidates, whatever the posterior says."""
     cases_per_candidate: int | None = None
     """Cases of one chunk; ``None``: see ``informative_chunk``."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
@@ -72,75 +69,51 @@ class ThompsonSampler:
         )
         if fitted.is_exact:
             request = replace(request, repeats=1, n_again=0)
-        draft = PlanBuilder(self.space, state.archive, request, rng)
+        builder = PlanBuilder(self.space, state.archive, request, rng)
         if fitted.learned is None:
-            draft.retry_missing()
-            self._open(draft, rng)
-            return draft.plan()
-        chunk = self._chunk(request, fitted.cells_worth_the_prior)
-        field = self._contested(state, fitted, request)
-        self._share_out(draft, chunk, field.telling)
-        race = CellAllocation(
-            field=field,
-            draft=draft,
+            builder.retry_missing()
+            self._open(builder, rng)
+            return builder.plan()
+        chunk = self.chunk(request, fitted.cells_worth_the_prior)
+        competitors = self._competing(state, fitted, request)
+        self._group_cases(builder, chunk, competitors.case_information)
+        CellAllocation(
+            competitors=competitors,
+            builder=builder,
             rng=rng,
             breeder=self._breeder(request),
             chunk=chunk,
-            n_seats=_n_seats(request, chunk),
-            n_places=request.n_cells // self._chunk(request),
-        )
-        race.run(self.exploration_rate)
-        return draft.plan()
+            max_new=_max_new(request, chunk),
+            n_slots=request.n_cells // self.chunk(request),
+        ).fill(self.exploration_rate)
+        return builder.plan()
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials, and with hyper-parameters that fit them."""
-        told = tell(state, trials, self.goals)
-        fitted = self.surrogate.warm(told.memory, n_steps=N_STEPS).fit(
-            told.archive, case_weights=self.case_weights
+        found = state.tell(trials, None if self.goals is None else self.goals.measures)
+        fitted = self.surrogate.warm(found.memory, n_steps=N_STEPS).fit(
+            found.archive, case_weights=self.case_weights
         )
         if fitted.log_params is None:
-            return told
+            return found
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
-        rng = np.random.default_rng([generation_of(told), len(told.archive)])  # noqa: TID251
-        competitors = self._field(told.archive, fitted, told.memory, n_steps=N_STEPS)
+        rng = np.random.default_rng([found.generation, len(found.archive)])  # noqa: TID251
+        competitors = self.competitors(found.archive, fitted, found.memory, n_steps=N_STEPS)
+        bias = self._selection_bias(state, fitted, found.archive)
         memory: dict[str, Json] = {
-            **self._shown(state, fitted, told.archive).noted(told.memory, generation_of(state)),
+            **bias.noted(found.memory, state.generation),
             MEMORY_KEY: fitted.log_params.tolist(),
-            LEFT_TO_GAIN: competitors.regret_upper_bound(
+            REGRET_KEY: competitors.regret_upper_bound(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
             ),
         }
         if competitors.goals is not None:
             memory[GOALS_KEY] = competitors.goals.memory
-        return SearchState(archive=told.archive, memory=memory)
+        return SearchState(archive=found.archive, memory=memory)
 
-    def _shown(self, state: SearchState, after: FittedSpaceModel, told: Archive) -> SelectionBias:
-        """Return what a generation showed of those who led before it."""
-        before = self.surrogate.warm(state.memory).fit(
-            state.archive, case_ids=after.case_ids, case_weights=self.case_weights
-        )
-        return SelectionBias.shown(before, state.archive, after, told)
+    # -- parts that benchmarks replace one by one ------------------------------------------------
 
-    def _contested(
-        self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest
-    ) -> Competitors:
-        """Return who competes in a generation: the last answer again, if it was asked of this fit."""
-        last = self._last.get("field")
-        if last is not None and last.fitted is fitted and last.archive is state.archive:
-            return last
-        found = replace(
-            self._field(state.archive, fitted, state.memory, n_steps=0),
-            exponent=self._exponent(state.archive, request),
-        )
-        if self.goals is None:  # they depend on more than the fit
-            self._last["field"] = found
-        return found
-
-    @cached_property
-    def _last(self) -> dict[str, Competitors]:
-        return {}
-
-    def _field(
+    def competitors(
         self,
         archive: Archive,
         fitted: FittedSpaceModel,
@@ -148,36 +121,62 @@ class ThompsonSampler:
         *,
         n_steps: int,
     ) -> Competitors:
-        """Return who competes; surrogates of further goals begin where ``memory`` says."""
+        """Return the competitors; surrogates of further goals begin at those of ``memory``."""
         encoding, goals = self.surrogate.encoding, None
         if self.goals is not None:
             goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
         return Competitors(self.rules, encoding, archive, fitted, goals)
 
-    def _exponent(self, archive: Archive, request: AskRequest) -> float:
-        """Return how much predicted costs count in this generation."""
-        costs = None if self.goals is None else self.goals.costs
-        if costs is None:
-            return 0.0
-        return costs.exponent(archive, request.generation, request.n_generations)
-
-    def _chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
+    def chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
+        """Return the cases of one slot; see ``informative_chunk``."""
         n_cases = len(request.case_ids)
         affordable = min(n_cases, max(1, request.n_cells // request.n_candidates))
-        wanted = self.cases_per_candidate or (
-            informative_chunk(affordable, worth_the_prior) if self.races else affordable
-        )
+        wanted = self.cases_per_candidate or informative_chunk(affordable, worth_the_prior)
         return max(1, min(wanted, n_cases))
 
-    def _share_out(
-        self, draft: PlanBuilder, chunk: int, telling: Mapping[str, float] | None = None
+    # -- planning --------------------------------------------------------------------------------
+
+    def _selection_bias(
+        self, state: SearchState, after: FittedSpaceModel, archive: Archive
+    ) -> SelectionBias:
+        """Return the selection bias that a generation showed in those who led before it."""
+        before = self.surrogate.warm(state.memory).fit(
+            state.archive, case_ids=after.case_ids, case_weights=self.case_weights
+        )
+        return SelectionBias.of_generation(before, state.archive, after, archive)
+
+    def _competing(
+        self, state: SearchState, fitted: FittedSpaceModel, request: AskRequest
+    ) -> Competitors:
+        """Return the competitors of a generation: the last ones again, if they are of this fit."""
+        last = self._last.get("competitors")
+        if last is not None and last.fitted is fitted and last.archive is state.archive:
+            return last
+        found = self.competitors(state.archive, fitted, state.memory, n_steps=0)
+        if self.goals is None:  # with goals they depend on more than the fit
+            self._last["competitors"] = found
+        elif self.goals.costs is not None:
+            exponent = self.goals.costs.exponent(
+                state.archive, request.generation, request.n_generations
+            )
+            found = replace(found, exponent=exponent)
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, Competitors]:
+        return {}
+
+    def _group_cases(
+        self,
+        builder: PlanBuilder,
+        chunk: int,
+        information: Mapping[str, float] | None = None,
     ) -> None:
-        rules = self.rules
-        draft.share_out(
+        builder.group_cases(
             chunk,
-            least_together=rules.least_together,
-            large_from=rules.large_from,
-            telling=telling,
+            least_together=self.rules.least_together,
+            groups_from=self.rules.groups_from,
+            information=information,
             case_weights=self.case_weights,
         )
 
@@ -192,31 +191,31 @@ class ThompsonSampler:
     def _stepped(self) -> PoolBreeder:
         return PoolBreeder(encoding=self.surrogate.encoding, levels=self.n_levels)
 
-    def _open(self, draft: PlanBuilder, rng: np.random.Generator) -> None:
+    def _open(self, builder: PlanBuilder, rng: np.random.Generator) -> None:
         """Ask the first generation: candidates spread over the space, a chunk each."""
-        breeder = self._breeder(draft.request)
-        chunk = self._chunk(draft.request)
-        self._share_out(draft, chunk)
-        n = min(_n_seats(draft.request, chunk), -(-draft.n_left // chunk))
-        newcomers = first_in(self.space, draft.request, draft.archive)[:n]
-        seen = {*draft.seen(), *(candidate.candidate_id for candidate in newcomers)}
+        request = builder.request
+        breeder, chunk = self._breeder(request), self.chunk(request)
+        self._group_cases(builder, chunk)
+        n = min(_max_new(request, chunk), -(-builder.n_left // chunk))
+        chosen = builder.priority_candidates()[:n]
+        seen = {*builder.seen(), *(candidate.candidate_id for candidate in chosen)}
         for pool in (breeder.design(n, rng), breeder.sample(4 * n, rng)):
             for row in range(len(pool)):
-                if len(newcomers) >= n:
+                if len(chosen) >= n:
                     break
                 candidate = breeder.candidate(pool, row, ())
                 if candidate.candidate_id not in seen:
                     seen.add(candidate.candidate_id)
-                    newcomers.append(candidate)
-        n_rounds = -(-len(draft.request.case_ids) * draft.request.repeats // chunk)
+                    chosen.append(candidate)
+        n_rounds = -(-len(request.case_ids) * request.repeats // chunk)
         for _ in range(n_rounds):
-            for candidate in newcomers:
-                if not draft.n_left:
+            for candidate in chosen:
+                if not builder.n_left:
                     return
-                draft.add(candidate, draft.open_cells(candidate.candidate_id)[:chunk])
+                builder.add(candidate, builder.open_cells(candidate.candidate_id)[:chunk])
 
 
-def _n_seats(request: AskRequest, chunk: int) -> int:
+def _max_new(request: AskRequest, chunk: int) -> int:
     """Return how many candidates may be new: as many as the cells hold chunks.
 
     A population that is asked all its cases is spent on more candidates with fewer cases.

@@ -1,6 +1,6 @@
 """``random``: every generation draws its candidates uniformly from the space."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +8,8 @@ import numpy as np
 from convergence_core.objective.goals import Goals
 from convergence_core.records import Candidate, Trial
 from convergence_core.search.evolution import fresh
-from convergence_core.search.racing.plan_builder import CellKey, PlanBuilder, first_in
+from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
-from convergence_core.search.samplers.search_update import tell
 from convergence_core.space import Space
 
 
@@ -30,51 +29,52 @@ class RandomSampler:
         return SearchState()
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
-        """Plan newcomers; when the space holds no more, the open cells of known candidates."""
-        draft = PlanBuilder(self.space, state.archive, request, rng)
-        draft.retry_missing()
-        seats = n_newcomers(draft, self.cases_per_candidate)
-        newcomers = first_in(self.space, request, state.archive)[:seats]
-        seen = {*state.archive.members, *(c.candidate_id for c in newcomers)}
-        newcomers += fresh(self.space, rng, seen, seats - len(newcomers))
-        seat(draft, newcomers, self.cases_per_candidate)
-        if len(newcomers) < seats:
-            top_up(draft, [member.candidate for member in state.archive], rng)
-        return draft.plan()
+        """Plan new candidates; when the space holds no more, open cells of known ones."""
+        builder = PlanBuilder(self.space, state.archive, request, rng)
+        builder.retry_missing()
+        return equal_shares(
+            builder,
+            rng,
+            self.cases_per_candidate,
+            request.n_candidates,
+            lambda seen, n: fresh(self.space, rng, seen, n),
+        )
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials."""
-        return tell(state, trials, self.goals)
+        return state.tell(trials, None if self.goals is None else self.goals.measures)
 
 
-def cells_of_newcomer(draft: PlanBuilder, cases_per_candidate: int | None) -> list[CellKey]:
-    """Return the cells each newcomer gets: the same cases for all, with all repeats."""
-    cases = draft.fresh_cases[:cases_per_candidate]
-    return [(case, repeat) for repeat in range(draft.request.repeats) for case in cases]
+def equal_shares(
+    builder: PlanBuilder,
+    rng: np.random.Generator,
+    cases_per_candidate: int | None,
+    max_new: int,
+    propose: Callable[[set[str], int], list[Candidate]],
+) -> Plan:
+    """Return a plan of new candidates with the same cells each, all repeats included.
 
+    One is asked in part rather than none at all; when the space holds no more, the rest goes to
+    open cells of known candidates, in random order.
 
-def n_newcomers(draft: PlanBuilder, cases_per_candidate: int | None) -> int:
-    """Return how many newcomers fit; one is asked in part rather than none at all."""
-    n_cells = len(cells_of_newcomer(draft, cases_per_candidate))
-    if not n_cells or not draft.n_left:
-        return 0
-    return min(draft.request.n_candidates, max(1, draft.n_left // n_cells))
-
-
-def seat(
-    draft: PlanBuilder, newcomers: Sequence[Candidate], cases_per_candidate: int | None
-) -> None:
-    """Plan the newcomers' cells."""
-    keys = cells_of_newcomer(draft, cases_per_candidate)
-    for candidate in newcomers:
-        draft.add(candidate, keys)
-
-
-def top_up(draft: PlanBuilder, candidates: Sequence[Candidate], rng: np.random.Generator) -> None:
-    """Spend what is left on open cells of known candidates, in random order."""
-    for i in rng.permutation(len(candidates)):
-        name = candidates[i].candidate_id
-        member = draft.archive.members[name]
-        draft.add(
-            candidates[i], [key for key in draft.open_cells(name) if key not in member.missing]
-        )
+    Args:
+        builder: with retried cells.
+        rng: source of chance.
+        cases_per_candidate: ``None``: all.
+        max_new: candidates at most.
+        propose: from the ids seen and a number, returns up to so many new candidates.
+    """
+    cases = builder.fresh_cases[:cases_per_candidate]
+    keys = [(case, repeat) for repeat in range(builder.request.repeats) for case in cases]
+    n = min(max_new, max(1, builder.n_left // len(keys))) if keys and builder.n_left else 0
+    chosen = builder.priority_candidates()[:n]
+    seen = {*builder.archive.members, *(candidate.candidate_id for candidate in chosen)}
+    chosen += propose(seen, n - len(chosen))
+    for candidate in chosen:
+        builder.add(candidate, keys)
+    if len(chosen) < n:
+        members = list(builder.archive)
+        for i in rng.permutation(len(members)):
+            keys = builder.open_cells(members[i].candidate.candidate_id)
+            builder.add(members[i].candidate, [k for k in keys if k not in members[i].missing])
+    return builder.plan()

@@ -1,0 +1,330 @@
+"""Whom the evidence hands over, and intervals of what is measured after the choice."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from convergence_core.search.archive import Archive, Member
+from convergence_core.search.recommend import (
+    CAUTIOUS_LEVEL,
+    Recommendation,
+    mean_interval,
+    paired_difference,
+    recommend,
+)
+from convergence_core.search.sampler import SearchState
+from tests.core.posterior.archives import archive, candidate, surrogate, two_way
+
+
+def chosen(evidence: Archive, **settings: Any) -> Recommendation:
+    made = recommend(
+        SearchState(archive=evidence),
+        rng=np.random.default_rng(0),
+        surrogate=surrogate(evidence),
+        **settings,
+    )
+    assert made is not None
+    return made
+
+
+def cases(values: Iterable[float]) -> dict[str, float]:
+    return {f"c{j}": float(v) for j, v in enumerate(values)}
+
+
+# -- recommend -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_recommended_without_a_reward():
+    model, rng = surrogate(Archive()), np.random.default_rng(0)
+    assert recommend(SearchState(), rng=rng, surrogate=model) is None
+    silent = Member(candidate=candidate("a"), generation=0, missing=frozenset({("c0", 0)}))
+    state = SearchState(archive=Archive({"a": silent}))
+    assert recommend(state, rng=rng, surrogate=model) is None
+
+
+def test_proof_wins_over_luck():
+    rng = np.random.default_rng(1)
+    table = {f"m{i}": cases(rng.normal(0.5, 0.15, 20)) for i in range(10)}
+    table["lucky"] = {"c0": 1.0}
+    table["proven"] = cases(rng.normal(0.8, 0.1, 20))
+    best = chosen(archive(table))
+    assert best.candidate_id == "proven"
+    assert best.low < best.mean < best.high
+    assert best.ranking[0].n_cells == 20
+
+
+def test_the_ranking_holds_everyone_with_a_reward_best_first():
+    evidence, _ = two_way(np.random.default_rng(2), n_members=15, n_cases=8, share=0.5)
+    silent = Member(candidate=candidate("silent"), generation=0)
+    best = chosen(Archive({**evidence.members, "silent": silent}))
+    assert {row.candidate_id for row in best.ranking} == set(evidence.members)
+    fitted = surrogate(evidence).fit(evidence)
+    joint = fitted.posterior([member.candidate for member in evidence])
+    cautious = dict(zip(joint.ids, joint.interval(CAUTIOUS_LEVEL)[0].tolist(), strict=True))
+    keys = [(-cautious[row.candidate_id], row.candidate_id) for row in best.ranking]
+    assert keys == sorted(keys)
+    assert best.candidate_id == best.ranking[0].candidate_id
+    assert all(0 <= row.low <= row.mean <= row.high <= 1 for row in best.ranking)
+
+
+def test_equals_are_ranked_by_id():
+    best = chosen(archive({"b": {"c0": 0.5}, "a": {"c0": 0.5}}))
+    assert [row.candidate_id for row in best.ranking] == ["a", "b"]
+
+
+def test_the_same_evidence_gives_the_same_recommendation():
+    evidence, _ = two_way(np.random.default_rng(3), n_members=15, n_cases=8)
+    assert chosen(evidence) == chosen(evidence)
+    assert chosen(evidence) == chosen(Archive.from_json(evidence.to_json()))
+
+
+def test_a_wider_level_gives_wider_intervals_and_a_wider_gap_more_certainty():
+    evidence, _ = two_way(np.random.default_rng(4), n_members=15, n_cases=8)
+    narrow, wide = chosen(evidence, level=0.8), chosen(evidence, level=0.99)
+    assert wide.low < narrow.low < narrow.high < wide.high
+    near = [chosen(evidence, delta=delta).probability_within for delta in (0.0, 0.05, 1.0)]
+    assert near[0] < near[1] < near[2] == 1.0
+
+
+def test_weights_of_cases_decide():
+    table = {"a": {"c0": 0.9, "c1": 0.1}, "b": {"c0": 0.3, "c1": 0.5}}
+    assert chosen(archive(table), case_weights={"c0": 9.0}).candidate_id == "a"
+    assert chosen(archive(table), case_weights={"c1": 9.0}).candidate_id == "b"
+
+
+def test_a_negative_gap_is_refused():
+    with pytest.raises(ValueError, match="delta"):
+        chosen(archive({"a": {"c0": 1}}), delta=-0.1)
+
+
+@pytest.mark.statistical
+def test_stated_certainty_of_being_near_the_best_comes_true():
+    stated, true = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(300 + seed)
+        evidence, truth = two_way(rng, n_members=12, n_cases=20, share=0.5)
+        best = chosen(evidence, delta=0.02)
+        stated.append(best.probability_within)
+        index = list(evidence.members).index(best.candidate_id)
+        true.append(truth[index] >= truth.max() - 0.02)
+    assert np.mean(true) == pytest.approx(np.mean(stated), abs=0.12)
+
+
+# -- intervals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize(("hits", "n"), [(0, 1), (3, 10), (10, 10), (0, 30)])
+def test_zeros_and_ones_have_clopper_and_pearsons_interval(hits, n, level):
+    made = mean_interval(cases([1] * hits + [0] * (n - hits)), level=level)
+    assert made is not None
+    exact = stats.binomtest(hits, n).proportion_ci(level, method="exact")
+    assert (made.low, made.high) == pytest.approx((exact.low, exact.high), abs=1e-5)
+    assert (made.mean, made.n, made.level) == (hits / n, n, level)
+
+
+def test_many_values_have_nearly_students_interval():
+    x = np.random.default_rng(5).uniform(0.0, 1.0, 2_000)
+    made = mean_interval(cases(x))
+    assert made is not None
+    low, high = stats.t(1999, x.mean(), x.std(ddof=1) / 2000**0.5).interval(0.95)
+    assert 1.0 < (made.high - made.low) / (high - low) < 1.03
+    assert made.mean == pytest.approx(x.mean())
+
+
+def test_a_difference_is_of_the_cases_that_both_have():
+    a, b = np.random.default_rng(6).uniform(0, 1, (2, 15))
+    made = paired_difference({**cases(a), "only_a": 1.0}, {**cases(b), "only_b": 0.0})
+    assert made is not None
+    assert made.mean == pytest.approx((a - b).mean())
+    assert (made.n, made.n_groups) == (15, 15)
+    moved = mean_interval(cases((a - b + 1.0) / 2.0))
+    assert moved is not None
+    assert (made.low, made.high) == pytest.approx(
+        (2 * moved.low - 1, 2 * moved.high - 1), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 200])
+@pytest.mark.parametrize("value", [0.0, 0.4, 0.9, 1.0])
+def test_no_interval_has_width_zero(n, value):
+    made = mean_interval(cases([value] * n))
+    difference = paired_difference(cases([value] * n), cases([0.4] * n))
+    assert made is not None
+    assert difference is not None
+    for found, lowest in ((made, 0.0), (difference, -1.0)):
+        # By the values so far each chance below 1 - 0.025^(1/n) of the worst is possible.
+        unseen = 1.0 - 0.025 ** (1.0 / n)
+        assert found.low == pytest.approx(found.mean - unseen * (found.mean - lowest), abs=1e-4)
+        assert found.high == pytest.approx(found.mean + unseen * (1.0 - found.mean), abs=1e-4)
+
+
+def test_a_difference_changes_sign_with_its_order():
+    rng = np.random.default_rng(7)
+    for a, b in (rng.uniform(0, 1, (2, 9)), rng.integers(0, 2, (2, 9))):
+        one, other = (
+            paired_difference(cases(a), cases(b)),
+            paired_difference(cases(b), cases(a)),
+        )
+        assert one is not None
+        assert other is not None
+        assert (one.mean, one.low, one.high) == pytest.approx(
+            (-other.mean, -other.high, -other.low)
+        )
+
+
+def test_no_case_gives_no_interval():
+    assert mean_interval({}) is None
+    assert paired_difference({"a": 1.0}, {"b": 1.0}) is None
+
+
+def test_a_case_of_double_weight_counts_twice_in_the_mean():
+    twice = {"c0": 2.0}
+    made = mean_interval({"c0": 0.2, "c1": 0.8}, weights=twice)
+    assert made is not None
+    assert made.mean == pytest.approx(0.4)
+    difference = paired_difference({"c0": 0.2, "c1": 0.8}, {"c0": 0.1, "c1": 0.3}, weights=twice)
+    assert difference is not None
+    assert difference.mean == pytest.approx(0.7 / 3)
+
+
+def test_intervals_stay_within_their_range():
+    made = mean_interval(cases([0.0, 1.0, 0.99]), level=0.99)
+    difference = paired_difference(cases([1.0, 0.9]), cases([0.0, 0.3]), level=0.99)
+    assert made is not None
+    assert difference is not None
+    assert 0 <= made.low < made.high <= 1
+    assert -1 <= difference.low < difference.high <= 1
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_level_out_of_range_is_refused(level):
+    with pytest.raises(ValueError, match="level"):
+        mean_interval({"c0": 0.4}, level=level)
+    with pytest.raises(ValueError, match="level"):
+        paired_difference({"c0": 0.4}, {"c0": 0.4}, level=level)
+
+
+def test_copies_of_a_case_in_its_group_change_nothing():
+    x, rng = {"c0": 0.2, "c1": 0.8, "c2": 0.5}, np.random.default_rng(9)
+    other = {case: float(rng.random()) for case in x}
+    copies = {f"{case}-{k}": v for case, v in x.items() for k in range(10)}
+    others = {f"{case}-{k}": v for case, v in other.items() for k in range(10)}
+    groups = {name: name.partition("-")[0] for name in copies}
+    for one, ten in (
+        (mean_interval(x), mean_interval(copies, groups=groups)),
+        (paired_difference(x, other), paired_difference(copies, others, groups=groups)),
+    ):
+        assert one is not None
+        assert ten is not None
+        assert (ten.mean, ten.low, ten.high) == pytest.approx((one.mean, one.low, one.high))
+        assert (one.n, one.n_groups, ten.n, ten.n_groups) == (3, 3, 30, 3)
+
+
+def test_groups_of_any_size_leave_the_mean_that_of_cases():
+    x = {"a": 0.0, "b": 0.3, "c": 0.9, "alone": 1.0}
+    made = mean_interval(x, weights={"c": 3.0}, groups={"a": "g", "b": "g", "c": "g"})
+    assert made is not None
+    assert made.mean == pytest.approx((0.0 + 0.3 + 2.7 + 1.0) / 6.0)
+    assert (made.n, made.n_groups) == (4, 2)
+
+
+def test_rewards_and_weights_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        mean_interval({"c0": 1.2, "c1": 0.3})
+    with pytest.raises(ValueError, match="weight"):
+        mean_interval({"c0": 0.2, "c1": 0.3}, weights={"c0": 0.0})
+
+
+SMALL_NUMBERS = (1, 2, 3, 4, 5, 8, 20)
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+KINDS: dict[str, tuple[float, Draw]] = {
+    "constant": (0.9, lambda _, n: np.full(n, 0.9)),
+    "two points": (0.44, lambda rng, n: np.where(rng.random(n) < 0.8, 0.3, 1.0)),
+    "beta": (2 / 7, lambda rng, n: rng.beta(2, 5, n)),
+    "rare failures": (0.891, lambda rng, n: np.where(rng.random(n) < 0.01, 0.0, 0.9)),
+    "rare hits": (0.01, lambda rng, n: (rng.random(n) < 0.01) * 1.0),
+    "skewed": (1 / 21, lambda rng, n: rng.beta(0.1, 2.0, n)),
+    "near the end": (50 / 51, lambda rng, n: rng.beta(5, 0.1, n)),
+}
+
+
+def coverage(kind: str, n: int, n_runs: int) -> int:
+    """Return how many of so many intervals held the mean; weights know nothing of the rewards."""
+    truth, draw = KINDS[kind]
+    rng, hits = np.random.default_rng([10, n]), 0
+    for _ in range(n_runs):
+        made = mean_interval(cases(draw(rng, n)), weights=cases(rng.uniform(0.5, 2.0, n)))
+        assert made is not None
+        hits += made.low <= truth <= made.high
+    return hits
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["rare failures", "skewed"])
+def test_intervals_of_eight_cases_cover_what_students_do_not(kind):
+    hits = coverage(kind, 8, 60)
+    # Significance 1e-3 against 94 %. Student's holds the mean in 4 of 60 runs with rare failures and in 49 skewed ones.
+    assert stats.binomtest(hits, 60, 0.94, alternative="less").pvalue > 1e-3, hits
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_cover_whatever_the_distribution(kind):
+    for n in SMALL_NUMBERS:
+        hits = coverage(kind, n, 150)
+        test = stats.binomtest(hits, 150, 0.94, alternative="less")
+        assert test.pvalue > 1e-3, f"{n} cases: {hits} of 150 covered"
+
+
+@pytest.mark.statistical
+def test_an_interval_of_groups_covers_where_one_of_cases_would_not():
+    rng, hits = np.random.default_rng(11), {"groups": 0, "cases": 0}
+    groups = {f"c{j}": f"g{j // 10}" for j in range(200)}
+    for _ in range(60):
+        hard = np.repeat(rng.uniform(0.1, 0.9, 20), 10)
+        x = cases(np.clip(hard + rng.normal(0, 0.05, 200), 0, 1))
+        for name, given in (("groups", groups), ("cases", None)):
+            made = mean_interval(x, groups=given)
+            assert made is not None
+            hits[name] += made.low <= 0.5 <= made.high
+    assert stats.binomtest(hits["groups"], 60, 0.94, alternative="less").pvalue > 1e-3, hits
+    assert hits["cases"] < 45, hits
+
+
+@pytest.mark.parametrize("kind", ["uniform", "hits", "differences"])
+def test_two_hundred_cases_cost_little_beyond_students_width(kind):
+    rng, ratios = np.random.default_rng(12), []
+    for _ in range(10):
+        a, b = rng.uniform(0, 1, (2, 200))
+        if kind == "hits":
+            a = (a < 0.9) * 1.0
+        x = a - b if kind == "differences" else a
+        made = paired_difference(cases(a), cases(b)) if kind == "differences" else None
+        made = mean_interval(cases(x)) if made is None else made
+        assert made is not None
+        low, high = stats.t(199, x.mean(), x.std(ddof=1) / 200**0.5).interval(0.95)
+        ratios.append((made.high - made.low) / (high - low))
+    assert np.mean(ratios) < 1.2, ratios
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("binary", [False, True])
+def test_paired_intervals_hold_the_true_difference(binary):
+    rng = np.random.default_rng(8)
+    hits = 0
+    for _ in range(100):
+        case = rng.uniform(-0.2, 0.2, 25)
+        a, b = 0.6 + case, 0.5 + case
+        if binary:
+            a, b = np.where(rng.random((2, 25)) < (a, b), 1.0, 0.0)
+        else:
+            a, b = a + rng.normal(0, 0.1, 25), b + rng.normal(0, 0.1, 25)
+        made = paired_difference(cases(a), cases(b))
+        assert made is not None
+        hits += made.low <= 0.1 <= made.high
+    assert stats.binomtest(hits, 100, 0.94, alternative="less").pvalue > 1e-3, hits

@@ -1,0 +1,147 @@
+"""Patience means patience, a lucky first estimate does not end a run, and certainty may."""
+
+from dataclasses import replace
+
+import pytest
+
+from convergence_core.search.recommend import Lead, Ranked, Recommendation
+from convergence_core.search.stopper import Stopper, StopperState
+
+STOPPER = Stopper(patience=2, min_improvement=0.01)
+
+
+def handing_over(
+    candidate_id: str,
+    *,
+    gain: float = 0.0,
+    probability: float = 0.5,
+    rival: str | None = None,
+    feasible: float | None = None,
+    rival_is_feasible: bool = True,
+) -> Recommendation:
+    """Return a recommendation with this lead over the rival; none: there was no leader."""
+    lead = None
+    if rival is not None:
+        lead = Lead(
+            rival_id=rival,
+            mean=gain,
+            probability=probability,
+            rival_is_feasible=rival_is_feasible,
+        )
+    first = Ranked(
+        candidate_id=candidate_id,
+        mean=0.5,
+        low=0.4,
+        high=0.6,
+        cautious=0.45,
+        n_cells=1,
+        n_cases=1,
+        feasible=feasible,
+    )
+    return Recommendation(
+        candidate_id=candidate_id,
+        mean=0.5,
+        low=0.4,
+        high=0.6,
+        level=0.95,
+        delta=0.01,
+        probability_within=0.5,
+        ranking=(first,),
+        lead=lead,
+    )
+
+
+FIRST = StopperState(leader="a")
+
+
+def test_the_first_reward_makes_a_leader():
+    assert STOPPER.update(StopperState(), handing_over("a")) == FIRST
+
+
+def test_one_flat_generation_does_not_stop():
+    progress = STOPPER.update(FIRST, handing_over("a", rival="a"))
+    assert progress.n_flat == 1
+    assert STOPPER.reason(progress) is None
+
+
+def test_patience_flat_generations_in_a_row_stop_and_say_so():
+    progress = FIRST
+    for _ in range(2):
+        progress = STOPPER.update(
+            progress, handing_over("b", gain=0.009, probability=0.99, rival="a")
+        )
+    assert progress.leader == "a"
+    reason = STOPPER.reason(progress)
+    assert reason is not None
+    assert "2 generations in a row" in reason
+    assert "0.01" in reason
+
+
+def test_a_credible_improvement_starts_patience_anew():
+    flat = replace(FIRST, n_flat=1)
+    better = handing_over("b", gain=0.02, probability=0.95, rival="a")
+    assert STOPPER.update(flat, better) == StopperState(leader="b", n_flat=0)
+
+
+def test_a_gain_that_may_be_luck_is_no_improvement():
+    lucky = handing_over("b", gain=0.2, probability=0.8, rival="a")
+    assert STOPPER.update(FIRST, lucky) == StopperState(leader="a", n_flat=1)
+
+
+def test_a_leader_that_came_to_be_infeasible_is_replaced():
+    """Whoever follows is worth less, and that is no flat generation."""
+    follows = handing_over("b", gain=-0.2, probability=0.01, rival="a", rival_is_feasible=False)
+    assert STOPPER.update(replace(FIRST, n_flat=1), follows) == StopperState(leader="b")
+
+
+def test_while_nothing_is_feasible_no_generation_is_flat():
+    progress = FIRST
+    for _ in range(4):
+        unfit = handing_over("a", rival="a", feasible=0.3, rival_is_feasible=False)
+        progress = STOPPER.update(progress, unfit)
+    assert progress == FIRST
+    assert STOPPER.reason(progress) is None
+    fit = handing_over("b", gain=-0.1, probability=0.1, rival="a", rival_is_feasible=False)
+    assert STOPPER.update(progress, fit) == StopperState(leader="b")
+
+
+def test_equal_means_are_no_improvement_even_without_a_threshold():
+    same = handing_over("b", gain=0.0, probability=0.99, rival="a")
+    assert Stopper(min_improvement=0.0).update(FIRST, same).n_flat == 1
+
+
+def test_generations_without_rewards_are_flat():
+    progress = STOPPER.update(STOPPER.update(StopperState(), None), None)
+    assert progress == StopperState(leader=None, n_flat=2)
+
+
+@pytest.mark.parametrize(("left", "stops"), [(0.005, True), (0.01, True), (0.02, False)])
+def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
+    progress = STOPPER.update(FIRST, handing_over("a", rival="a"), regret_upper_bound=left)
+    reason = STOPPER.reason(progress)
+    assert (reason is not None) == stops
+    if reason is not None:
+        assert "nothing is left to gain" in reason
+        assert "95%" in reason
+
+
+def test_without_a_leader_nothing_is_settled():
+    assert STOPPER.reason(StopperState(regret_upper_bound=0.0)) is None
+
+
+def test_a_switched_off_stopper_never_stops():
+    off = Stopper(enabled=False, patience=1)
+    assert off.reason(StopperState(leader="a", n_flat=9, regret_upper_bound=0.0)) is None
+
+
+@pytest.mark.parametrize(
+    "progress", [StopperState(), StopperState(leader="a", n_flat=2, regret_upper_bound=0.25)]
+)
+def test_progress_survives_json(progress: StopperState):
+    assert StopperState.from_json(progress.to_json()) == progress
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"leader": 1, "n_flat": 0}, {"leader": "a"}])
+def test_what_is_no_progress_is_refused(value: object):
+    with pytest.raises(ValueError, match="not a stopper"):
+        StopperState.from_json(value)  # type: ignore[arg-type]

@@ -1,0 +1,208 @@
+"""Parameters of the search space: bounds, steps, choices and identity."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from convergence_core.space import Choice, Float, Integer, Space, same_value
+from tests.core.space.strategies import (
+    EXAMPLES,
+    floats,
+    integers,
+    rng,
+)
+
+# -- numbers -----------------------------------------------------------------------------------
+
+
+@EXAMPLES
+@given(floats(), st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_stay_within_bounds_and_canonical_values_are_stable(parameter, value):
+    canonical = parameter.canonical(value)
+    assert parameter.min <= canonical <= parameter.max
+    assert parameter.canonical(canonical) == canonical
+    assert parameter.from_unit(parameter.to_unit(canonical)) == canonical
+    assert 0 <= parameter.to_unit(canonical) <= 1
+    assert parameter.problem(canonical) is None
+
+
+@EXAMPLES
+@given(integers(), st.integers() | st.floats(-1e12, 1e12))
+def test_integers_stay_within_bounds_and_canonical_values_are_stable(parameter, value):
+    canonical = parameter.canonical(value)
+    assert type(canonical) is int
+    assert parameter.min <= canonical <= parameter.max
+    assert (canonical - parameter.min) % parameter.step == 0
+    assert parameter.canonical(canonical) == canonical
+    assert parameter.from_unit(parameter.to_unit(canonical)) == canonical
+    assert parameter.problem(canonical) is None
+
+
+@EXAMPLES
+@given(floats() | integers(), st.floats(-1, 2), st.integers(0, 2**32))
+def test_every_place_and_every_draw_is_a_value(parameter, unit, seed):
+    for value in (parameter.from_unit(unit), parameter.sample(rng(seed))):
+        assert parameter.min <= value <= parameter.max
+        assert parameter.canonical(value) == value
+
+
+def test_log_bounds_survive_rounding():
+    for low, high in [(1e-5, 1e-2), (1 / 3, 2 / 3), (1e-300, 1e300), (0.1 + 0.2, 7e11)]:
+        parameter = Float(min=low, max=high, log=True)
+        assert parameter.from_unit(1.0) <= high
+        assert parameter.from_unit(0.0) >= low
+        assert parameter.to_unit(parameter.canonical(high)) == pytest.approx(1.0)
+        assert parameter.canonical(-5) >= low
+        assert parameter.canonical(1e308) <= high
+
+
+def test_log_scales_are_drawn_evenly():
+    parameter = Float(min=1e-5, max=1e-1, log=True)
+    g = rng()
+    units = np.sort([parameter.to_unit(parameter.sample(g)) for _ in range(2000)])
+    assert np.max(np.abs(units - np.linspace(0, 1, 2000))) < 0.05
+    whole = Integer(min=1, max=1000, log=True)
+    below_32 = np.mean([whole.sample(g) < 32 for _ in range(2000)])
+    assert 0.45 < below_32 < 0.65
+
+
+def test_steps_count_from_min():
+    parameter = Float(min=0.05, max=1.0, step=0.1)
+    assert [parameter.value_at(i) for i in range(4)] == [0.05, 0.15, 0.25, 0.35]
+    assert parameter.n_values == 10
+    assert parameter.canonical(1.0) == 0.95
+    assert parameter.canonical(0.2) in (0.15, 0.25)
+    assert Float(min=0, max=1, step=0.1).n_values == 11
+    assert Float(min=0, max=1, step=0.1).value_at(3) == 0.3
+    whole = Integer(min=3, max=20, step=5)
+    assert [whole.canonical(v) for v in (0, 5, 6, 100)] == [3, 3, 8, 18]
+    assert {whole.sample(rng(seed)) for seed in range(30)} == {3, 8, 13, 18}
+    stepped_log = Float(min=1, max=10, step=1, log=True)
+    assert {stepped_log.sample(rng(seed)) for seed in range(60)} <= set(range(1, 11))
+
+
+def test_a_small_log_range_does_not_collapse():
+    parameter = Float(min=1e-5, max=1e-2, log=True)
+    assert len({parameter.sample(rng(seed)) for seed in range(50)}) > 45
+
+
+def test_a_parameter_with_one_value_lies_in_the_middle():
+    for parameter in (Float(min=2, max=2), Float(min=2, max=2, log=True), Integer(min=2, max=2)):
+        assert parameter.n_values == 1
+        assert parameter.value_at(0) == 2
+        assert parameter.to_unit(2) == 0.5
+        assert parameter.canonical(7) == parameter.sample(rng()) == parameter.from_unit(0.1) == 2
+
+
+def test_spans_beyond_the_resolution_of_floats_are_coarsened():
+    wide = Integer(min=-(2**53), max=2**53)
+    assert wide.step > 1
+    log = Integer(min=1, max=2**53, log=True)
+    stepped = Integer(min=1, max=2**53, log=True, step=7)
+    for parameter in (wide, log, stepped):
+        g = rng(3)
+        for _ in range(200):
+            value = parameter.sample(g)
+            assert parameter.from_unit(parameter.to_unit(value)) == value
+        assert parameter.canonical(parameter.max) <= parameter.max
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Float(min=1, max=0),
+        lambda: Float(min=-1e308, max=1e308),
+        lambda: Float(min=0, max=1, log=True),
+        lambda: Float(min=0, max=1, step=0.0),
+        lambda: Float(min=0, max=1, step=1e-300),
+        lambda: Integer(min=1, max=0),
+        lambda: Integer(min=0, max=1, log=True),
+        lambda: Integer(min=0, max=1, step=0),
+        lambda: Choice(kind="categorical", choices=()),
+        lambda: Choice(kind="categorical", choices=(1, 1.0)),
+        lambda: Choice(kind="categorical", choices=(1,), names=("a",)),
+        lambda: Choice(kind="text", choices=("a",)),
+    ],
+    ids=range(12),
+)
+def test_impossible_parameters_are_refused(make):
+    with pytest.raises(ValueError, match=r"must|has|needs|only"):
+        make()
+
+
+def test_values_are_checked_with_the_rule_they_break():
+    ratio = Float(min=0, max=1, step=0.25)
+    assert ratio.problem(0.5) is None
+    assert ratio.problem(0.3) == "must be 0 plus a multiple of 0.25"
+    assert ratio.problem(1.5) == "must lie in [0, 1]"
+    assert ratio.problem(math.nan) == "must lie in [0, 1]"
+    assert ratio.problem(True) == ratio.problem("x") == "must be a number"
+    count = Integer(min=2, max=10, step=4)
+    assert count.problem(6) is count.problem(6.0) is None
+    assert count.problem(4) == "must be 2 plus a multiple of 4"
+    assert count.problem(14) == "must lie in [2, 10]"
+    assert count.problem(2.5) == count.problem(False) == "must be a whole number"
+    many = Choice(kind="categorical", choices=tuple(range(9)))
+    assert many.problem(3) is None
+    assert many.problem(True) == "must be one of 0, 1, 2, 3, 4, 5, 6, 7, …"
+    flag = Choice(kind="boolean", choices=(False, True))
+    assert flag.problem(1) == flag.problem([1]) == "must be one of false, true"
+    for parameter in (ratio, count):
+        for value in ("x", math.nan, None):
+            with pytest.raises(ValueError, match="finite number"):
+                parameter.canonical(value)
+
+
+# -- choices -----------------------------------------------------------------------------------
+
+
+def test_one_true_and_one_point_zero():
+    """A boolean is not a number unless only the number is on offer."""
+    assert same_value(1, 1.0)
+    assert not same_value(1, True)
+    mixed = Choice(kind="categorical", choices=(1, True, "1"))
+    assert [mixed.index(v) for v in (1, 1.0, True, "1")] == [0, 0, 1, 2]
+    assert Choice(kind="boolean", choices=(False, True)).canonical(1) is True
+    assert Choice(kind="categorical", choices=(0, 1)).canonical(True) == 1
+    with pytest.raises(ValueError, match="one of its choices"):
+        mixed.index("2")
+    with pytest.raises(ValueError, match="one of its choices"):
+        mixed.index([1])
+
+
+def test_identical_points_have_one_identity():
+    space = Space(
+        parameters={
+            "x": Float(min=-1, max=1),
+            "n": Integer(min=0, max=5),
+            "c": Choice(kind="categorical", choices=(0.0, 2, "2")),
+            "flag": Choice(kind="boolean", choices=(False, True)),
+        }
+    )
+    points = [
+        {"x": 0.0, "n": 1, "c": 2, "flag": True},
+        {"flag": 1, "c": 2.0, "n": 1.0, "x": -0.0},
+        {"x": 1e-13, "n": True, "c": 2, "flag": 1.0, "unknown": 3},
+        {"x": -1e-14, "n": 1.2, "c": 2, "flag": True},
+    ]
+    ids = {space.candidate_id(point) for point in points}
+    assert len(ids) == 1
+    assert len(ids.pop()) == 16
+    assert str(space.canonical(points[1])["x"]) == "0.0"
+    assert type(space.canonical(points[2])["n"]) is int
+    assert type(space.canonical(points[1])["c"]) is int
+    assert space.candidate_id({**points[0], "c": "2"}) != space.candidate_id(points[0])
+
+
+def test_candidates_know_their_origin():
+    space = Space(parameters={"n": Integer(min=0, max=5)})
+    candidate = space.candidate({"n": 9}, "mutation", ("a",))
+    assert candidate.params == {"n": 5}
+    assert (candidate.origin, candidate.parent_ids) == ("mutation", ("a",))
+    assert candidate.candidate_id == space.candidate_id({"n": 5})
+    with pytest.raises(ValueError, match="`n` is active but has no value"):
+        space.candidate({})
+    with pytest.raises(ValueError, match="`n` must be a finite number"):
+        space.candidate({"n": "x"})

@@ -1,0 +1,289 @@
+"""The search space: conditions, constraints, encoding and what is wrong with one."""
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from convergence_core.config.expressions import parse
+from convergence_core.errors import ConfigurationError
+from convergence_core.records import ParamValue
+from convergence_core.space import Choice, Float, Integer, Space
+from tests.core.space.strategies import (
+    EXAMPLES,
+    from_config,
+    rng,
+    spaces,
+)
+
+
+@EXAMPLES
+@given(spaces(), st.integers(0, 2**32))
+def test_a_drawn_point_is_canonical(space, seed):
+    g = rng(seed)
+    for _ in range(5):
+        point = space.sample(g)
+        assert space.canonical(point) == point
+        assert space.validate(point) == []
+        assert list(point) == [name for name in space.parameters if name in point]
+        for name in space.parameters:
+            assert (name in point) == space.is_active(name, point)
+
+
+SMALL = {
+    "model": {"type": "categorical", "choices": ["small", "large"]},
+    "top_k": {"type": "int", "min": 1, "max": 3, "when": {"model": ["large"]}},
+    "n": {"type": "int", "min": 1, "max": 3},
+}
+
+
+def test_inactive_parameters_are_dropped():
+    space = from_config(SMALL)
+    assert space.canonical({"model": "small", "top_k": 2, "n": 1}) == {"model": "small", "n": 1}
+    same = {space.candidate_id({"model": "small", "top_k": k, "n": 1}) for k in (1, 2, 3)}
+    assert len(same) == 1
+
+
+def test_finite_spaces_can_be_counted_and_walked():
+    space = from_config(SMALL, ["top_k <= n"])
+    points = list(space.points())
+    assert space.size() == len(points) == 3 + 6
+    assert len({space.candidate_id(point) for point in points}) == 9
+    assert all(space.satisfied(point) for point in points)
+    plain = from_config({"a": {"type": "boolean"}, "n": {"type": "int", "min": 1, "max": 50}})
+    assert plain.size() == 100
+    assert len(list(plain.points())) == 100
+    assert from_config({"x": {"type": "float", "min": 0, "max": 1}}).size() is None
+    big = {f"n{i}": {"type": "int", "min": 1, "max": 1000} for i in range(3)}
+    assert from_config(big).size() is None
+    assert from_config(big, ["n0 < n1"]).size() is None
+    with pytest.raises(ValueError, match="too many"):
+        next(from_config(big).points())
+
+
+def test_constraints_hold_for_all_samples():
+    space = from_config(
+        {
+            "low": {"type": "int", "min": 1, "max": 100},
+            "high": {"type": "int", "min": 1, "max": 100},
+        },
+        ["low <= high", "high - low < 10"],
+    )
+    g = rng()
+    for _ in range(100):
+        point = space.sample(g)
+        low, high = int(point["low"]), int(point["high"])
+        assert low <= high < low + 10
+
+
+def test_rare_points_of_a_finite_space_are_found():
+    space = from_config(
+        {n: {"type": "int", "min": 0, "max": 99} for n in ("a", "b")}, ["a * 1000 + b == 7023"]
+    )
+    for seed in range(3):
+        assert space.sample(rng(seed)) == {"a": 7, "b": 23}
+
+
+def test_a_space_without_points_says_so():
+    for space in (
+        from_config({"x": {"type": "float", "min": 0, "max": 1}}, ["x > 2"]),
+        from_config({"n": {"type": "int", "min": 0, "max": 1}}, ["n > 2"]),
+    ):
+        with pytest.raises(ConfigurationError, match="must leave points to search"):
+            space.sample(rng())
+
+
+def test_defaults_are_the_baseline():
+    space = from_config(
+        {
+            "model": {"type": "categorical", "choices": ["a", "b"], "default": "a"},
+            "x": {"type": "float", "min": 0, "max": 1, "default": 0.123456},
+            "t": {"type": "float", "min": 0, "max": 1, "when": {"model": ["b"]}},
+        }
+    )
+    assert space.baseline() == {"model": "a", "x": 0.123456}
+    assert from_config(SMALL).baseline() is None
+    partial = Space(
+        parameters={
+            "n": Integer(min=0, max=4, default=1),
+            "c": Choice(kind="categorical", choices=("p", "q")),
+            "m": Integer(min=0, max=4),
+        }
+    )
+    assert partial.baseline() == {"n": 1, "c": "p", "m": 2}
+
+
+def test_defaults_have_to_keep_the_constraints():
+    parameters = {
+        "a": {"type": "int", "min": 0, "max": 9, "default": 5},
+        "b": {"type": "int", "min": 0, "max": 9, "default": 1},
+    }
+    with pytest.raises(ConfigurationError, match="must hold for the defaults"):
+        from_config(parameters, ["b <= a", "a <= b"])
+    assert from_config(parameters, ["b <= a"]).baseline() == {"a": 5, "b": 1}
+
+
+TEXTS = {"prompts/a.md": "You are A.", "prompts/b.md": "You are B.", "x/b.md": "Other B."}
+
+
+def test_the_value_of_a_text_is_the_text():
+    space = from_config(
+        {
+            "system": {
+                "type": "text",
+                "variants": ["prompts/a.md", "prompts/b.md", "x/b.md", "Say it plainly."],
+                "default": "prompts/b.md",
+            },
+            "k": {"type": "int", "min": 1, "max": 4, "when": {"system": ["prompts/a.md"]}},
+        },
+        ['system != "x/b.md" or system == "x/b.md"'],
+        TEXTS,
+    )
+    assert space.baseline() == {"system": "You are B."}
+    assert space.canonical({"system": "prompts/a.md", "k": 2})["system"] == "You are A."
+    assert space.is_active("k", {"system": "You are A."})
+    assert space.spell({"system": "You are B."}) == {"system": "prompts/b.md"}
+    system = space.parameters["system"]
+    shown = [space.label({"system": system.value_at(i)}) for i in range(4)]
+    assert shown == ["system=a", "system=prompts/b.md", "system=x/b.md", "system=#4"]
+    description: Any = space.to_json()
+    assert "You are" not in str(description)
+    assert description["parameters"]["system"]["default"] == "prompts/b.md"
+    assert description["parameters"]["k"]["when"] == {"system": ["prompts/a.md"]}
+
+
+def test_constraints_see_texts_as_the_configuration_spells_them():
+    space = Space(
+        parameters={
+            "system": Choice(kind="text", choices=("long", "short"), names=("l.md", "s.md")),
+            "n": Integer(min=1, max=9),
+        },
+        constraints=(parse('not (system == "s.md" and n > 3)'),),
+    )
+    assert not space.satisfied({"system": "short", "n": 4})
+    assert space.satisfied({"system": "long", "n": 4})
+
+
+def test_two_variants_with_one_text_are_refused():
+    with pytest.raises(ConfigurationError, match="same value"):
+        from_config(
+            {"system": {"type": "text", "variants": ["a.md", "b.md"]}},
+            texts={"a.md": "same", "b.md": "same"},
+        )
+
+
+def test_everything_wrong_with_a_space_is_said_at_once():
+    with pytest.raises(ConfigurationError) as caught:
+        from_config(
+            {"a": {"type": "float", "min": 0, "max": 1, "log": True}}, ["a <", "a ** 2 < 1"]
+        )
+    assert len(caught.value.problems) == 3
+    with pytest.raises(ConfigurationError) as caught:
+        from_config(
+            {
+                "a": {"type": "boolean", "when": {"b": [True], "zz": [1]}},
+                "b": {"type": "boolean", "when": {"a": [3]}},
+            },
+            ["nothing < 1"],
+        )
+    text = str(caught.value)
+    assert "parameters.a.when.zz` must name a parameter" in text
+    assert "parameters.b.when.a` must be one of false, true" in text
+    assert "constraints[0]` must use parameters of the space, not `nothing`" in text
+
+
+def test_circles_of_conditions_are_refused():
+    with pytest.raises(ConfigurationError, match="itself"):
+        from_config(
+            {
+                "a": {"type": "boolean", "when": {"b": [True]}},
+                "b": {"type": "boolean", "when": {"a": [True]}},
+            }
+        )
+
+
+def test_points_from_outside_are_checked():
+    space = from_config(SMALL, ["top_k <= n"])
+    assert space.validate({"model": "large", "top_k": 1, "n": 1}) == []
+    rules = {p.key: p.rule for p in space.validate({"model": "small", "top_k": 2, "m": 1})}
+    assert rules == {
+        "m": "must be a parameter of the space",
+        "top_k": "must be absent here, for its conditions do not hold",
+        "n": "must have a value",
+    }
+    near = space.validate({"modle": "small", "n": 1, "zzzz": 0})
+    assert [p.fix for p in near[:2]] == ["Did you mean `model`?", "Remove it."]
+    (wrong,) = space.validate({"model": "small", "n": 7})
+    assert str(wrong) == "`n` must lie in [1, 3], but got 7. Write a value that it can take."
+    (broken,) = space.validate({"model": "large", "top_k": 3, "n": 1})
+    assert broken.fix == "Satisfy `top_k <= n`."
+    assert broken.value == "model=large top_k=3 n=1"
+
+
+def test_labels_name_all_that_can_vary_or_say_how_many_more():
+    space = Space(
+        parameters={
+            "only": Integer(min=1, max=1),
+            "model": Choice(kind="categorical", choices=("small", "a name that is much too long")),
+            "temperature": Float(min=0, max=2),
+            "stream": Choice(kind="boolean", choices=(False, True)),
+            "n": Integer(min=1, max=9),
+        }
+    )
+    point: dict[str, ParamValue] = {
+        "only": 1,
+        "model": "small",
+        "temperature": 0.7,
+        "stream": True,
+        "n": 3,
+    }
+    assert space.label(point) == "model=small temperature=0.7 stream=true n=3"
+    assert space.label(point, n=3) == "model=small temperature=0.7 stream=true (+1 more)"
+    assert space.label(point, n=4).endswith("n=3")
+
+
+def test_no_two_long_choices_are_shown_alike():
+    begin = "a name that is longer than a label shows, and "
+    long = Choice(kind="categorical", choices=(begin + "one", begin + "two", "short"))
+    shown = [long.show(choice) for choice in long.choices]
+    assert len(set(shown)) == 3
+    assert shown[1].endswith("…#2")
+    space = Space(parameters={"model": long})
+    points: list[dict[str, ParamValue]] = [{"model": choice} for choice in long.choices]
+    assert space.named_values(points) == {
+        "model": {shown[0]: begin + "one", shown[1]: begin + "two"}
+    }
+
+
+def test_no_two_numbers_are_named_alike():
+    space = Space(parameters={"limit": Float(min=100_000.0, max=100_001.0)})
+    assert space.label({"limit": 100_000.25}) == "limit=100000.25"
+    labels = {space.label(space.canonical({"limit": 100_000.0 + i / 1000})) for i in range(1000)}
+    assert len(labels) == 1000
+
+
+def test_inline_texts_without_a_stem_keep_their_name():
+    hidden = Choice(kind="text", choices=("one", "two"), names=(".md", "dir/two.md"))
+    assert [hidden.show("one"), hidden.show("two")] == [".md", "two"]
+
+
+def test_spaces_describe_themselves_and_can_be_pickled():
+    space = from_config(
+        {**SMALL, "x": {"type": "float", "min": 0, "max": 1}, "b": {"type": "boolean"}},
+        ["top_k <= n"],
+    )
+    description: Any = space.to_json()
+    assert description["constraints"] == ["top_k <= n"]
+    assert description["parameters"]["top_k"]["when"] == {"model": ["large"]}
+    copy = pickle.loads(pickle.dumps(space))  # noqa: S301
+    assert copy == space
+    assert copy.sample(rng(5)) == space.sample(rng(5))
+
+
+def test_missing_values_are_drawn():
+    space = from_config(SMALL)
+    point = space.complete({"model": "large", "n": 2}, rng())
+    assert point["model"] == "large"
+    assert point["top_k"] in (1, 2, 3)
+    assert space.complete({"model": "small", "n": 2}, rng()) == {"model": "small", "n": 2}
