@@ -12,6 +12,7 @@
     ├── ArmChangedError           an arm's name stands for other parameters        (exit 2)
     ├── NoArmsError               nothing is on offer, or nothing to compare       (exit 2)
     ├── RequestReusedError        an idempotency key stands for two requests       (exit 2)
+    ├── WrongUserError            a reward names another user than its decision    (exit 2)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -131,6 +132,20 @@ class RequestReusedError(ConvergenceError):
     """An idempotency key was used for another request before."""
 
     exit_code = 2
+
+
+class WrongUserError(ConvergenceError, ValueError):
+    """A reward was given for a decision that served another user; nothing is stored."""
+
+    exit_code = 2
+
+    @classmethod
+    def of(cls, decision_id: str, user_id: str) -> Self:
+        """Return the error of a reward; whom the decision served is not told."""
+        return cls(
+            f"`user_id` must be the user that decision {decision_id} served, but got {user_id!r}. "
+            "Leave it out: the decision knows its user."
+        )
 
 
 class QueryError(ConvergenceError):

@@ -122,8 +122,8 @@ def _select(
 def _update(
     system: str,
     *,
-    user_id: str,
     decision_id: str,
+    user_id: str | None = None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
     engagement_score: float | None = None,

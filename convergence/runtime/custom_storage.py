@@ -15,7 +15,7 @@ import numpy as np
 
 from convergence_core.bandit.arms import BetaArms, checked_reward
 from convergence_core.bandit.policy import Policy
-from convergence_core.errors import ConfigurationError, NoArmsError, Problem
+from convergence_core.errors import ConfigurationError, NoArmsError, Problem, WrongUserError
 from convergence_core.records import Json
 from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.offers import arm_id_of
@@ -23,6 +23,8 @@ from tasks.serving.rewards import Reward
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.store.runtime.rows import StoredArm
 
+REMEMBERED = 100_000
+"""Decisions of this process whose user is known without the storage."""
 SERVED = ("system", "agent_type", "default_arms", "min_arms", "reward_metrics", "floor", "seed")
 """Settings that hold with a storage of the caller's own."""
 
@@ -98,6 +100,8 @@ class CustomStorageBandit:
         self._storage = storage
         self._rng = np.random.default_rng(config.seed)
         self._mutex = threading.Lock()
+        self._users: dict[str, str] = {}
+        """Decision → its user, of the latest ``REMEMBERED`` decisions."""
         parameters = inspect.signature(storage.update_performance).parameters
         self._takes_update = "computed_update" in parameters or any(
             one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
@@ -145,6 +149,10 @@ class CustomStorageBandit:
         decision_id = _field(kept, "decision_id", _field(kept, "id", kept))
         if decision_id is None:
             raise ValueError("`create_decision` of the storage must return the decision's id")
+        with self._mutex:
+            self._users[str(decision_id)] = user_id
+            if len(self._users) > REMEMBERED:
+                del self._users[next(iter(self._users))]
         return RuntimeSelection(
             decision_id=str(decision_id),
             arm_id=chosen["arm_id"],
@@ -159,7 +167,9 @@ class CustomStorageBandit:
         """Take in the reward of a decision; see ``runtime_update``.
 
         Raises:
-            ValueError: the reward or a signal is not in [0, 1]; nothing is stored.
+            ValueError: the reward or a signal is not in [0, 1], or it names no user and the decision
+                was made by another process; nothing is stored.
+            WrongUserError: the decision served another user; nothing is stored.
         """
         if given.cost is not None:
             raise ValueError(
@@ -169,7 +179,8 @@ class CustomStorageBandit:
         if value is None or given.decision_id is None:
             return as_dict(given.outcome("none", value))
         value = checked_reward(value)
-        key: dict[str, Any] = {"user_id": given.user_id, "decision_id": given.decision_id}
+        user_id = self._user_of(given.decision_id, given.user_id)
+        key: dict[str, Any] = {"user_id": user_id, "decision_id": given.decision_id}
         known = await self._storage.get_decision(**key)
         before = _field(known, "reward", None)
         if known is None:
@@ -191,6 +202,20 @@ class CustomStorageBandit:
             **added,
         )
         return as_dict(outcome)
+
+    def _user_of(self, decision_id: str, given: str | None) -> str:
+        """Return the user that a decision served, as this process knows it or as given."""
+        with self._mutex:
+            known = self._users.get(decision_id)
+        if known is not None and given not in {None, known}:
+            raise WrongUserError.of(decision_id, given or "")
+        user_id = known if given is None else given
+        if user_id is None:
+            raise ValueError(
+                f"`user_id` must be given for decision {decision_id}: another process made it, and a "
+                "storage of your own keeps decisions per user"
+            )
+        return user_id
 
     async def decision(self, *, user_id: str, decision_id: str) -> dict[str, Any] | None:
         """Return a decision as the storage has it, ``None`` if there is none."""

@@ -20,6 +20,8 @@ from pydantic import ValidationError
 
 from convergence.compat.runtime_settings import translated
 from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage
+from convergence.runtime.run_arms import runtime_config
+from convergence.types import ConvergenceConfig
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.operations import performed
@@ -133,7 +135,7 @@ def _checked_settings(
 def _configure_runtime(
     system: str,
     *,
-    config: RuntimeConfig | Mapping[str, Any] | None = None,
+    config: RuntimeConfig | ConvergenceConfig | Mapping[str, Any] | None = None,
     storage: str | Path | RuntimeStorage | None = None,
 ) -> RuntimeConfig:
     """Say what a system offers and how it serves; may be called again with other settings.
@@ -143,7 +145,8 @@ def _configure_runtime(
 
     Args:
         system: name of the optimized system.
-        config: its settings; by default what is in the store serves as it is.
+        config: its settings; by default what is in the store serves as it is. A ``ConvergenceConfig``
+            offers the best candidates of its latest run, or before there is one points of its space.
         storage: folder of the store, shared by all processes of this machine; by default
             ``./convergence-data``. Or an object with the five methods of
             ``convergence.runtime.custom_storage.RuntimeStorage``, which keeps arms and decisions itself.
@@ -153,6 +156,11 @@ def _configure_runtime(
         ArmChangedError: an arm of that name has other parameters.
         StoreError: the folder cannot be used.
     """
+    if isinstance(config, ConvergenceConfig):
+        folder = storage if isinstance(storage, str | Path) else None
+        own = None if config.storage is None else config.storage.path
+        storage = storage or own
+        config = runtime_config(system, config, Path(folder or own or DEFAULT_STORAGE))
     if storage is not None and not isinstance(storage, str | Path):
         settings = _checked_settings(system, config or {})
         bandit = CustomStorageBandit(settings, storage)
@@ -198,8 +206,8 @@ def _runtime_select(
 def _runtime_update(
     system: str,
     *,
-    user_id: str,
     decision_id: str | None,
+    user_id: str | None = None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
     agent_type: str | None = None,
@@ -213,7 +221,7 @@ def _runtime_update(
     The reward is that of ``signals`` if metrics are configured, else ``reward``, else
     ``engagement_score``. Without any of them nothing is learned: no reward is no reward. Signals,
     scores, ``metadata`` (JSON) and ``cost``, in the system's own unit, are stored beside the reward;
-    of costs the mean of each arm is kept.
+    of costs the mean of each arm is kept. ``user_id`` may be left out: the decision knows its user.
 
     Returns:
         ``success``, ``status`` (``ok``, ``late``, ``duplicate``, ``conflict``, ``unknown``,
@@ -222,6 +230,7 @@ def _runtime_update(
 
     Raises:
         ValueError: the reward or a signal is not in [0, 1], or the cost below 0; nothing is stored.
+        WrongUserError: ``user_id`` is not the user that the decision served; nothing is stored.
         StoreError: it could not be stored.
     """
     given = Reward(

@@ -19,7 +19,13 @@ from convergence.service.fast_bodies import body_of, described, key_of, read_bod
 from convergence.service.metrics import CONTENT_TYPE, Metrics
 from convergence.service.problems import PROBLEM, ProblemResponse, RequestRefusedError, refusals
 from convergence.service.tokens import Scope
-from convergence_core.errors import ArmChangedError, NoArmsError, RequestReusedError, StoreError
+from convergence_core.errors import (
+    ArmChangedError,
+    NoArmsError,
+    RequestReusedError,
+    StoreError,
+    WrongUserError,
+)
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.serving.answers import Arm, Decision, RewardOutcome, Selection, as_dict
@@ -232,6 +238,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
+        WrongUserError: lambda e: ProblemResponse(422, str(e)),
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
         # A value that fits the schema and not this system's arms.

@@ -58,7 +58,8 @@ class SelectBody(_Body):
 class UpdateBody(_Body):
     """The reward of a decision."""
 
-    user_id: Name
+    user_id: Name | None = None
+    """Absent: the user of the decision."""
     decision_id: Name
     reward: Annotated[float, Field(strict=True)] | None = None
     """In [0, 1]; of Gaussian arms any finite number."""

@@ -181,7 +181,12 @@ def _evidence(
 
 
 def export(
-    dataset: Dataset, path: Path, form: Format, *, training: Mapping[str, Json] | None = None
+    dataset: Dataset,
+    path: Path,
+    form: Format,
+    *,
+    training: Mapping[str, Json] | None = None,
+    as_array: bool | None = None,
 ) -> dict[str, Path]:
     """Write a dataset and what its rows rest on; return name → file.
 
@@ -190,6 +195,7 @@ def export(
         path: of the rows; ``.json`` is one array, everything else JSON Lines.
         form: of the rows.
         training: numbers that trainers are told; ``None``: those of the papers.
+        as_array: whether the rows are one array; ``None``: as the path's ending says.
     """
     files = {
         "rows": path,
@@ -198,7 +204,8 @@ def export(
     }
     texts = {
         "rows": write(
-            [row_of(pair).to_json(form) for pair in dataset.pairs], as_array=path.suffix == ".json"
+            [row_of(pair).to_json(form) for pair in dataset.pairs],
+            as_array=path.suffix == ".json" if as_array is None else as_array,
         ),
         "evidence": write(dataset.evidence, as_array=False),
         "training": json.dumps(training or training_of(), indent=2) + "\n",

@@ -6,6 +6,7 @@ from typing import Any
 
 from convergence_core.bandit import Alarm, Receipt
 from convergence_core.bandit.arms import finite_reward
+from convergence_core.errors import WrongUserError
 from convergence_core.records import canonical_json
 from tasks.serving.answers import RewardOutcome, Status
 from tasks.serving.operations import Operation
@@ -20,7 +21,7 @@ class Reward:
     """The reward of a decision, as a caller gives it."""
 
     user_id: str | None = None
-    """The user that the decision served; ``None``: any."""
+    """The user that the decision served; ``None``: the decision's own."""
     decision_id: str | None = None
     """``None``: a default served."""
     reward: float | None = None
@@ -111,6 +112,7 @@ class RewardUpdate(Operation[RewardOutcome]):
         self._new: NewReward | None = None
         self._reward: float | None = None
         self._written: tuple[Receipt, Alarm | None] | None = None
+        self._refusal: WrongUserError | None = None
 
     def prepare(self) -> None:
         """Find out which number is the reward; without one nothing is written."""
@@ -131,10 +133,19 @@ class RewardUpdate(Operation[RewardOutcome]):
     def write(self, connection: Connection) -> None:
         """Take the reward in."""
         assert self._new is not None  # noqa: S101 - prepared
-        self._written = take_reward(connection, self._new, self._store.now_us())
+        try:
+            self._written = take_reward(connection, self._new, self._store.now_us())
+        except WrongUserError as error:  # the transaction is shared with other requests
+            self._refusal = error
 
     def result(self) -> RewardOutcome:
-        """Return its effect."""
+        """Return its effect.
+
+        Raises:
+            WrongUserError: the decision served another user.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         if self._written is None:
             return self._given.outcome("none", self._reward)
         receipt, alarm = self._written

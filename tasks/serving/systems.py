@@ -108,6 +108,7 @@ class Systems:
 
         Raises, when performed:
             ValueError: the reward or a signal is not in [0, 1].
+            WrongUserError: the decision served another user.
         """
         return RewardUpdate(self.store, system, given, lambda: self.config(system).reward_metrics)
 

@@ -11,7 +11,7 @@ import pytest
 import convergence
 from convergence.runtime.custom_storage import RuntimeStorage
 from convergence_core.bandit.propensities import of_beta
-from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.errors import ConfigurationError, NoArmsError, WrongUserError
 
 ARMS = [{"arm_id": "good", "params": {"t": 0.2}}, {"arm_id": "bad", "params": {"t": 0.9}}]
 
@@ -136,7 +136,13 @@ def test_a_reward_is_told_once_and_no_reward_is_no_reward():
 
         assert (await told())["status"] == "none"
         assert (await told(decision_id="d99", reward=1.0))["status"] == "unknown"
-        assert (await told(user_id="w", reward=1.0))["status"] == "unknown"
+        with pytest.raises(WrongUserError, match="served, but got 'w'"):
+            await told(user_id="w", reward=1.0)
+        with pytest.raises(ValueError, match="another process made it"):
+            await told(user_id=None, decision_id="d99", reward=1.0)
+        unnamed = await convergence.runtime_select("own", user_id="v")
+        again = await told(user_id=None, decision_id=unnamed.decision_id, reward=1.0)
+        assert again["status"] == "ok"
         with pytest.raises(ValueError, match=r"\[0, 1\]"):
             await told(reward=1.5)
         with pytest.raises(ValueError, match="cost"):

@@ -11,7 +11,7 @@ import pytest
 import convergence
 from convergence.runtime.functions import systems_of
 from convergence_core.caveats import CASES, TRAFFIC
-from convergence_core.errors import NoArmsError
+from convergence_core.errors import NoArmsError, WrongUserError
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import decision_id, offer_of
 from tasks.serving.settings import RuntimeConfig
@@ -236,10 +236,17 @@ def test_what_is_given_beside_a_reward_is_stored(system: str):
 
 def test_rewards_that_do_not_fit_are_refused_or_unknown(system: str):
     chosen = select(system)
-    other = update(system, chosen, user_id="other", reward=1.0)
-    assert (other["success"], other["status"]) == (False, "unknown")
+    with pytest.raises(WrongUserError, match="served, but got 'other'"):
+        update(system, chosen, user_id="other", reward=1.0)
+    assert systems_of(system).store.fetch("SELECT * FROM rewards") == []
     with pytest.raises(ValueError, match=r"signals\.quality"):
         update(system, chosen, signals={"quality": 2.0})
+
+
+def test_a_decision_knows_its_user(system: str):
+    chosen = select(system)
+    told = convergence.runtime_update_sync(system, decision_id=chosen.decision_id, reward=0.8)
+    assert (told["status"], told["reward"]) == ("ok", 0.8)
 
 
 def test_too_few_arms_serve_the_default_and_learn_nothing(tmp_path: Path):

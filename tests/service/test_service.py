@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import httpx
 import pytest
 
-from convergence.client import Client
+from convergence.client import Client, ServiceRefusedError
 from convergence.service.server import Service, ServiceError, ServiceOptions, is_loopback
 from convergence_core.caveats import TRAFFIC
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -85,6 +85,10 @@ def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], s
     assert (other.success, other.status) == (False, "conflict")
     nobody = admin.update("bot", user_id="u", decision_id="nobody's", reward=0.7)
     assert (nobody.success, nobody.status) == (False, "unknown")
+    with pytest.raises(ServiceRefusedError, match="the decision knows its user"):
+        admin.update("bot", user_id="v", decision_id=chosen.decision_id, reward=0.5)
+    unnamed = admin.update("bot", decision_id=chosen.decision_id, reward=0.5)
+    assert unnamed.status == "duplicate"
     nothing = admin.update("bot", user_id="u", decision_id=chosen.decision_id)
     assert (nothing.success, nothing.status) == (False, "none")
     found = admin.decision("bot", user_id="u", decision_id=chosen.decision_id)

@@ -1,29 +1,33 @@
 """RLP for programs: thoughts, their information gain, and the policy of them.
 
-No Prefect, no store and no run: give a chat model that has ``complete`` (see
-``convergence_core.ports.LLM``), let it think, predict with and without the thought, and pay the
-thought for what it added::
+No Prefect, no store and no run: give any object that has ``complete``, let it think, and pay the thought for
+how much likelier it made what came::
 
-    rlp = RLPMixin(llm_provider)
-    thought = await rlp.generate_internal_reasoning("What is known so far …")
-    gain = await rlp.information_gain_reward(with_thought, without, observed_bin, thought=thought)
-    update = rlp.update_rlp_policy()
+    rlp = RLPMixin(config=RLPConfig(temperature=0.7), llm_provider=provider)
+    thought = await rlp.generate_internal_reasoning(state={"task": "..."}, context="what is tried")
+    reward = rlp.information_gain_reward(thought=thought, prediction="rain", outcome="sun")
+    state = rlp.update_rlp_policy(thought=thought, reward=reward, state={"task": "..."})
 
-Version 0.1's form, three texts, works as well: the model is then asked for both predictions, and
-the gain says so in its ``note``.
+Texts carry no probability, so the model is then asked for both predictions, and the gain says so in its
+``note``. Where you have distributions of your own, give them: ``prediction``, ``baseline`` and the index of the
+outcome.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final, Literal
+from functools import partial
+from math import nan
+from typing import Any, Final, Literal, TypeAlias, cast, overload
 
 import numpy as np
 
+from convergence.plugins.learning.gains import InformationGain, PendingGain
+from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.judges.fences import fenced
 from convergence_core.ports import LLM, Completion
-from convergence_core.records import Json
+from convergence_core.records import Json, canonical_json
 from convergence_core.rlp import advantage, policy as policies
 from convergence_core.rlp.baseline import DECAY, Mixture
 from convergence_core.rlp.bins import normalized
@@ -36,7 +40,7 @@ from tasks.rlp.model_calls import UnreadableAnswerError
 from tasks.rlp.probability_channels import TOP, next_tokens, of_options
 from tasks.rlp.prompts import NO_NOTES
 
-__all__ = ["InformationGain", "RLPConfig", "RLPMixin", "Update"]
+__all__ = ["InformationGain", "PendingGain", "RLPConfig", "RLPMixin", "Update"]
 
 ASKED: Final = (
     "texts carry no probability, so the model was asked for both predictions: how likely it holds "
@@ -44,6 +48,14 @@ ASKED: Final = (
 )
 TOLD: Final = f"{ASKED}, by the log-probabilities of its answer"
 ELSE: Final = "something else"
+NOTHING: Final = "nothing was thought, which is worth 0"
+FORMS: Final = (
+    "give `thought`, `prediction` and `outcome` in words or numbers, or two distributions "
+    "(`prediction`, `baseline`) and the index of the `outcome` in them"
+)
+_ORDER: Final = ("thought", "prediction", "outcome")
+Prediction: TypeAlias = "str | float | Sequence[float] | Sequence[Sequence[float]]"
+Outcome: TypeAlias = "str | float"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,22 +103,6 @@ class RLPConfig:
         return RlpConfig.model_validate({**shared, "strategies": [*self.strategies]})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InformationGain:
-    """What a thought was worth on one outcome."""
-
-    nats: float
-    p_with: float
-    """Probability of the outcome with the thought."""
-    p_without: float
-    note: str = ""
-    """How the probabilities were had; empty: they were given."""
-
-    def __float__(self) -> float:
-        """Return the gain in nats."""
-        return self.nats
-
-
 @dataclass(slots=True)
 class _Drawn:
     text: str | None
@@ -120,11 +116,12 @@ class _Drawn:
 class RLPMixin:
     """Thinks, rewards and learns; for one event loop."""
 
-    def __init__(self, llm_provider: LLM, config: RLPConfig | None = None) -> None:
+    def __init__(self, llm_provider: LLM | Completer, config: RLPConfig | None = None) -> None:
         """Prepare to think.
 
         Args:
-            llm_provider: any chat model with ``complete``.
+            llm_provider: any object with ``complete``, awaitable or plain; see
+                ``convergence.plugins.learning.providers``.
             config: see ``RLPConfig``.
         """
         self.config = config or RLPConfig()
@@ -134,7 +131,7 @@ class RLPMixin:
         self.episodes: tuple[Episode, ...] = ()
         self.gains: list[float] = []
         """All gains in nats, the latest last; at most ``buffer_size``."""
-        self._llm = llm_provider
+        self._llm = as_llm(llm_provider)
         self._rng = np.random.default_rng(self.config.seed)
         self._drawn: list[_Drawn] = []
         self._mixtures: dict[int, Mixture] = {}
@@ -147,18 +144,25 @@ class RLPMixin:
         return dict(zip(("none", *self.config.strategies), p.tolist(), strict=True))
 
     async def generate_internal_reasoning(
-        self, context: str, *, strategy: str | None = None
+        self,
+        state: "str | Mapping[str, Json] | None" = None,
+        context: "str | Mapping[str, Json] | None" = None,
+        *,
+        strategy: str | None = None,
     ) -> str | None:
-        """Return a thought about a context; ``None``: the policy chose to think nothing.
+        """Return a thought; ``None``: the policy chose to think nothing, which is worth 0.
 
         Args:
-            context: what is known; nothing of the outcome that the thought will be judged by.
+            state: what is known, a text or a mapping; nothing of the outcome that the thought will be
+                judged by.
+            context: what is being tried, a text or a mapping. One of both is enough.
             strategy: kind of thought; ``None``: drawn by the policy.
 
         Raises:
-            ValueError: the strategy is not one of the configuration's.
+            ValueError: the strategy is not one of the configuration's, or nothing is given.
             EvaluationFault: the model failed, refused or wrote nothing.
         """
+        known = _prose(state, context)
         names = ("none", *self.config.strategies)
         if strategy is not None and strategy not in names:
             raise ValueError(f"`strategy` must be one of {', '.join(names)}, not {strategy!r}")
@@ -177,7 +181,7 @@ class RLPMixin:
                 "content": f"You are {kind.persona}. {kind.task} Write notes that help somebody "
                 "else to predict what comes next as exactly as possible. At most 200 words.",
             },
-            {"role": "user", "content": context},
+            {"role": "user", "content": known},
         ]
         options: dict[str, Json] = {"max_tokens": self.config.thought_length}
         if self.config.temperature is not None:
@@ -186,64 +190,135 @@ class RLPMixin:
         self._drawn.append(_Drawn(done.text, action, log_old, s))
         return done.text
 
-    async def information_gain_reward(
+    def information_gain_reward(
         self,
-        prediction: "Sequence[float] | str",
-        baseline: "Sequence[float] | Sequence[Sequence[float]] | str",
-        outcome: "int | str",
-        *,
-        thought: str | None = None,
-    ) -> InformationGain:
+        *given: "Prediction | Outcome | None",
+        thought: "str | None" = "",
+        prediction: "Prediction | None" = None,
+        baseline: "Prediction | None" = None,
+        outcome: "Outcome | None" = None,
+    ) -> PendingGain:
         """Return log p~(outcome with the thought) - log p(outcome without), in nats.
 
-        With numbers: two distributions over the same outcomes, and the index of what came. With
-        three texts (version 0.1's ``thought, prediction, outcome``) the model is asked for both.
+        ``thought, prediction, outcome`` in words or numbers: the model is asked for both predictions.
+        ``prediction, baseline, outcome``: two distributions over the same outcomes, and the index of
+        what came. Either by position or by name; with ``await``, or without (see ``PendingGain``).
 
         Args:
-            prediction: distribution with the thought; or the thought itself.
+            given: the three of either form, in their order.
+            thought: the text that the reward belongs to; ``None``: nothing was thought, worth 0.
+            prediction: what was predicted, a text or a number; or the distribution with the thought.
             baseline: distribution without; several, whose mixture follows their likelihood with a
-                memory of ``ema_decay`` and gives none less than .05; or the prediction that was made.
-            outcome: index of what came; or what came, in words.
-            thought: the text that the reward belongs to; of three texts it is the first.
+                memory of ``ema_decay`` and gives none less than .05.
+            outcome: what came, a text or a number; or its index in the distributions.
 
         Raises:
             ValueError: the forms are mixed, or no distributions.
-            EvaluationFault: the model failed.
+            EvaluationFault: the model failed; when the gain is awaited or read.
         """
-        if isinstance(prediction, str) and isinstance(baseline, str) and isinstance(outcome, str):
-            thought = prediction
-            options = [*dict.fromkeys((outcome, baseline, ELSE))]
-            p, q, note = await self._both(options, thought)
-            found = _gain(p, q, 0, note=note)
-        elif (
-            not isinstance(prediction, str)
-            and not isinstance(baseline, str)
-            and isinstance(outcome, int)
-        ):
-            p, several = normalized([*prediction]), _baselines(baseline)
-            if any(len(p) != len(q) for q in several) or not 0 <= outcome < len(p):
-                raise ValueError(
-                    f"needs two distributions of one length and an outcome below it, but got "
-                    f"{len(p)}, {len(several[0])} and {outcome}"
-                )
-            mixture = self._mixtures.setdefault(
-                len(several), Mixture((1.0 / len(several),) * len(several))
+        if given:
+            if len(given) != len(_ORDER):
+                raise ValueError(FORMS)
+            first, second, last = given
+            outcome = cast("Outcome | None", last)
+            if first is None or isinstance(first, str):
+                thought, prediction = first, second
+            else:
+                prediction, baseline = first, second
+        if baseline is not None:
+            found = self._weighed(prediction, baseline, outcome)
+            self._pay(found, thought or None)
+            return PendingGain(partial(_known, found), found)
+        if not _is_plain(prediction) or not _is_plain(outcome):
+            raise ValueError(FORMS)
+        if thought is None:
+            found = InformationGain(nats=0.0, p_with=nan, p_without=nan, note=NOTHING)
+            self._pay(found, None)
+            return PendingGain(partial(_known, found), found)
+        return PendingGain(partial(self._asked_gain, thought, str(prediction), str(outcome)))
+
+    async def _asked_gain(self, thought: str, prediction: str, outcome: str) -> InformationGain:
+        p, q, note = await self._both([*dict.fromkeys((outcome, prediction, ELSE))], thought)
+        found = _gain(p, q, 0, note=note)
+        self._pay(found, thought)
+        return found
+
+    def _weighed(self, prediction: Any, baseline: Any, outcome: Any) -> InformationGain:
+        """Return the gain of one distribution over others."""
+        if _is_plain(prediction) or _is_plain(baseline) or not isinstance(outcome, int):
+            raise ValueError(FORMS)
+        p, several = normalized([*prediction]), _baselines(baseline)
+        if any(len(p) != len(q) for q in several) or not 0 <= outcome < len(p):
+            raise ValueError(
+                f"needs two distributions of one length and an outcome below it, but got "
+                f"{len(p)}, {len(several[0])} and {outcome}"
             )
-            rows = self._likelihoods.setdefault(len(several), [[] for _ in several])
-            for row, q in zip(rows, several, strict=True):
-                row.append(float(q[outcome]))
-            found = _gain(p, mixture.predict(several), outcome)
-        else:
-            raise ValueError("give three texts, or two distributions and an index")
+        mixture = self._mixtures.setdefault(
+            len(several), Mixture((1.0 / len(several),) * len(several))
+        )
+        rows = self._likelihoods.setdefault(len(several), [[] for _ in several])
+        for row, q in zip(rows, several, strict=True):
+            row.append(float(q[outcome]))
+        return _gain(p, mixture.predict(several), outcome)
+
+    def _pay(self, found: InformationGain, thought: str | None) -> None:
         self.gains = [*self.gains, found.nats][-self.config.buffer_size :]
         # One text may have been drawn twice: what it is worth is that of both.
         for drawn in self._drawn:
             if thought is not None and drawn.text == thought:
                 drawn.gains.append(found.nats)
-        return found
 
-    def update_rlp_policy(self) -> Update:
-        """Learn from all thoughts that were rewarded since the last update, as one group."""
+    @overload
+    def update_rlp_policy(self) -> Update: ...
+
+    @overload
+    def update_rlp_policy(
+        self,
+        thought: str | None,
+        reward: "InformationGain | PendingGain | float",
+        state: Mapping[str, Json],
+    ) -> dict[str, Json]: ...
+
+    def update_rlp_policy(
+        self,
+        thought: str | None = None,
+        reward: "InformationGain | PendingGain | float | None" = None,
+        state: Mapping[str, Json] | None = None,
+    ) -> "Update | dict[str, Json]":
+        """Learn from all thoughts that were rewarded since the last update, as one group.
+
+        With ``thought, reward, state`` that thought is worth the reward, whatever was asked before, and the
+        state comes back with ``rlp`` in it: the reward in nats, the probability of each strategy, and how
+        many groups were learned from. Without, the update itself is returned.
+
+        Raises:
+            ValueError: one of the three is missing, or the thought is not one of those that were
+                written since the last update.
+        """
+        if thought is None and reward is None and state is None:
+            return self._learned()
+        if reward is None or state is None:
+            raise ValueError(
+                "`update_rlp_policy` needs `thought`, `reward` and `state`, or none of them"
+            )
+        nats = float(reward)
+        named = [drawn for drawn in self._drawn if drawn.text == thought]
+        if not named:
+            raise ValueError(
+                "`thought` must be one that `generate_internal_reasoning` returned since the last "
+                f"update, but got {thought!r}. Update once for each thought."
+            )
+        for drawn in named:
+            drawn.gains = [nats]
+        self._learned()
+        learned: dict[str, Json] = {
+            "reward": nats,
+            "probabilities": {**self.probabilities},
+            "episodes": len(self.episodes),
+        }
+        return {**state, "rlp": learned}
+
+    def _learned(self) -> Update:
         scored = [drawn for drawn in self._drawn if drawn.gains]
         self._drawn = [drawn for drawn in self._drawn if not drawn.gains]
         for n, rows in self._likelihoods.items():
@@ -338,6 +413,36 @@ class RLPMixin:
     async def _ask(self, text: str, **options: Json) -> Completion:
         messages: list[Mapping[str, Json]] = [{"role": "user", "content": text}]
         return await self._llm.complete(messages, model=self.config.model_name, **options)
+
+
+def _prose(
+    state: "str | Mapping[str, Json] | None", context: "str | Mapping[str, Json] | None"
+) -> str:
+    """Return what is known and what is tried, in words."""
+    known, tried = _listed(state), _listed(context)
+    if not known and not tried:
+        raise ValueError("`state` or `context` must say something, as a text or a mapping")
+    if not known or not tried:
+        return known or tried
+    return f"What is known:\n{known}\n\nWhat is being tried:\n{tried}"
+
+
+def _listed(given: "str | Mapping[str, Json] | None") -> str:
+    if given is None or isinstance(given, str):
+        return given or ""
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else canonical_json(value)}"
+        for name, value in given.items()
+    )
+
+
+async def _known(found: InformationGain) -> InformationGain:
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether this is a text or a number, and no distribution."""
+    return isinstance(value, str | int | float | np.number)
 
 
 def _gain(p: np.ndarray, q: np.ndarray, outcome: int, *, note: str = "") -> InformationGain:

@@ -1,11 +1,11 @@
 """SAO for programs: preferences that a model writes and judges, with audits.
 
-No Prefect, no store and no run: give a chat model that has ``complete`` (see
-``convergence_core.ports.LLM``)::
+No Prefect, no store and no run: give any object that has ``complete`` (see
+``convergence.plugins.learning.providers``)::
 
-    sao = SAOMixin(llm_provider, task="Answers questions on parcels.")
-    found = await sao.generate_synthetic_dataset(20)
-    sao.export_dataset("preferences.jsonl")
+    sao = SAOMixin(config=SAOConfig(n_personas=100), llm_provider=provider)
+    rows = await sao.generate_synthetic_dataset(n_samples=10)
+    sao.export_dataset("training_data.jsonl", format="jsonl")
 
 Each call is one round: prompts in persona, answers, filters, both orders of every pair. With
 ``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, nobody
@@ -16,11 +16,13 @@ are not: both hold the judge's marks of an incumbent against its rewards, and he
 itself and no reward. They need a run (``society.sao``).
 """
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.coverage.measures import Coverage, measure
@@ -29,7 +31,7 @@ from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Candidate, Case, Json, Params, Reply
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
-from convergence_core.sao.formats import Format, evidence_of
+from convergence_core.sao.formats import Format, evidence_of, row_of
 from convergence_core.sao.history import RoundHistory, texts_of
 from convergence_core.sao.judge_bias import JudgeBias
 from convergence_core.sao.preferences import JudgedPair
@@ -131,13 +133,24 @@ class SyntheticDataset:
         """Pairs that passed all filters."""
         return tuple(pair for pair in self.pairs if pair.dropped_by is None)
 
+    # The rows themselves: a dataset can be counted, listed and walked through.
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __iter__(self) -> Iterator[dict[str, Json]]:
+        return iter([_row(pair) for pair in self.kept])
+
+    def __getitem__(self, number: int) -> dict[str, Json]:
+        return _row(self.kept[number])
+
 
 class SAOMixin:
     """Writes, answers, judges and filters; for one event loop."""
 
     def __init__(
         self,
-        llm_provider: LLM,
+        llm_provider: LLM | Completer,
         config: SAOConfig | None = None,
         *,
         task: str = "It answers what people ask.",
@@ -147,13 +160,15 @@ class SAOMixin:
         """Prepare to write.
 
         Args:
-            llm_provider: any chat model with ``complete``.
+            llm_provider: any object with ``complete``, awaitable or plain; see
+                ``convergence.plugins.learning.providers``.
             config: see ``SAOConfig``.
             task: what the system is for, told to who writes prompts.
             held_out: texts that no prompt or answer may repeat.
             grounded: (prompt, right answer, wrong answer) for the judge to be tried on.
         """
         self.config = config or SAOConfig()
+        llm = as_llm(llm_provider)
         self.ladder: ChannelProbe | None = None
         """How judgements are read; ``None``: nothing was asked yet."""
         self._source = RoundSource(
@@ -182,12 +197,10 @@ class SAOMixin:
         options: dict[str, Json] = {"max_tokens": self.config.max_response_length}
         if self.config.temperature is not None:
             options["temperature"] = self.config.temperature
-        target = _Answering(llm_provider, model, options)
+        target = _Answering(llm, model, options)
         self._models = RoundModels(
             writer=Writer(
-                model=Model(
-                    llm=llm_provider, name=model, wording_version=TEMPLATES_VERSION, reads_for=SAO
-                ),
+                model=Model(llm=llm, name=model, wording_version=TEMPLATES_VERSION, reads_for=SAO),
                 task=task,
                 longest=self.config.max_prompt_length,
             ),
@@ -214,17 +227,21 @@ class SAOMixin:
         """Trust in the judge."""
         return self._state.trust
 
-    async def generate_synthetic_dataset(self, n_samples: int = 20) -> SyntheticDataset:
+    async def generate_synthetic_dataset(
+        self, n_samples: int = 20, *, n: int | None = None
+    ) -> SyntheticDataset:
         """Play one round and return what it has brought; see ``stop_reason`` for when to stop.
 
         Faults of the model are counted by their reason; nothing stands in for what failed.
 
         Args:
             n_samples: prompts to be written.
+            n: the same by a shorter name.
 
         Raises:
             ValueError: fewer than one.
         """
+        n_samples = n_samples if n is None else n
         if n_samples < 1:
             raise ValueError(f"`n_samples` must be at least 1, not {n_samples}")
         if self.rounds.stop_reason is not None or self.alarms.is_off:
@@ -256,21 +273,32 @@ class SAOMixin:
         return self._concluded(plan, await runner.run(plan))
 
     def export_dataset(
-        self, path: str | Path, form: Format = "trl", *, anyway: bool = False
+        self,
+        path: str | Path,
+        form: Format = "trl",
+        *,
+        format: Format | Literal["jsonl", "json"] | None = None,  # noqa: A002 - a public name
+        anyway: bool = False,
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
         Pairs of calls after which nobody vouched for the judge, or whose texts raised an alarm of coverage,
-        are left out.
+        are left out. With ``format="jsonl"`` or ``"json"`` all kept pairs are written, those too, and a
+        ``UserWarning`` says why nobody should train on them yet.
 
         Args:
             path: of the rows; ``.json`` is one array, everything else JSON Lines.
             form: ``trl`` or ``openai``.
+            format: the same; or ``jsonl`` or ``json``, TRL's rows as lines or as one array.
             anyway: write rows that nobody should train on, too.
 
         Raises:
             ValueError: nobody should train on them; the message says why.
         """
+        as_array = None if format not in {"json", "jsonl"} else format == "json"
+        form = format if format == "trl" or format == "openai" else form  # noqa: PLR1714 - narrows
+        warns = as_array is not None and not anyway
+        anyway = anyway or warns
         kept = [p for p in self.pairs if p.is_kept and p.split == "train"]
         if not kept:
             raise ValueError("there is no kept pair to export")
@@ -290,7 +318,16 @@ class SAOMixin:
                 f"nobody should train on these rows: {'; '.join(dataset.doubts)}. Pass "
                 "`anyway=True` to write them all the same"
             )
-        return export(dataset, Path(path), form, training=training_of(self._source.settings))
+        if dataset.doubts and warns:
+            text = f"nobody should train on these rows yet: {'; '.join(dataset.doubts)}"
+            warnings.warn(text, UserWarning, stacklevel=2)
+        return export(
+            dataset,
+            Path(path),
+            form,
+            training=training_of(self._source.settings),
+            as_array=as_array,
+        )
 
     def _concluded(self, plan: RoundPlan, outcome: RoundOutcome) -> SyntheticDataset:
         found = conclude_round(plan, outcome, {})
@@ -347,6 +384,11 @@ class _DirectAsker:
 
     async def ask(self, call: PaidCall, label: str) -> Answered:  # noqa: ARG002 - for journals
         return Answered(reply=await call.send(), ended_us=None)
+
+
+def _row(pair: JudgedPair) -> dict[str, Json]:
+    row = row_of(pair)
+    return {"prompt": row.prompt, "chosen": row.chosen, "rejected": row.rejected}
 
 
 def _message(case: Case) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
-from convergence_core.errors import RequestReusedError
+from convergence_core.errors import RequestReusedError, WrongUserError
 from tasks.store.database import Connection
 from tasks.store.runtime.rows import NewDecision, read
 
@@ -99,7 +99,7 @@ class NewReward:
     reward: float
     """In [0, 1]; of Gaussian arms any finite number."""
     user_id: str | None = None
-    """The user that the decision should have served; another's counts as unknown. ``None``: any."""
+    """The user that the decision served. ``None``: the decision's own."""
     details_json: str | None = None
     """Signals, scores and metadata given beside it."""
     cost: float | None = None
@@ -156,10 +156,13 @@ def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Recei
     Raises:
         ValueError: the reward is not in [0, 1], or of Gaussian arms not finite, or the cost no
             number of 0 or more; nothing is stored.
+        WrongUserError: the decision served another user; nothing is stored.
     """
     check_cost(new.cost)
     row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
-    known = row is not None and row[4] == new.system and new.user_id in {None, row[5]}
+    known = row is not None and row[4] == new.system
+    if known and new.user_id not in {None, row[5]}:
+        raise WrongUserError.of(new.decision_id, new.user_id or "")
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     terms = _terms(row[6] if known else None)
     receipt = receive(

@@ -1,0 +1,144 @@
+"""Chat models of a caller's own, as the protocol that RLP and SAO call.
+
+Any object with ``complete`` will do, awaitable or plain. It is called with a list of messages, or with one
+text if its first parameter is annotated ``str`` or named ``prompt``, ``text``, ``question`` or ``query``; and
+with those of ``model``, ``temperature``, ``max_tokens`` and further options that its signature takes. It returns a text, a
+``Completion``, a mapping or an object with ``text`` or ``content``, or an answer of OpenAI's shape
+(``choices[0].message.content``).
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from convergence_core.ports import LLM, Completion
+from convergence_core.records import Json
+
+_TEXT_NAMES: Final = frozenset({"prompt", "text", "question", "query"})
+_FORM: Final = (
+    "must return a text, a `Completion`, a mapping or an object with `text` or `content`, or an answer "
+    "with `choices[0].message.content`"
+)
+
+
+class Completer(Protocol):
+    """A chat model of a caller's own."""
+
+    @property
+    def complete(self) -> Callable[..., Any]:
+        """Asks once; awaitable or plain."""
+
+
+def as_llm(provider: LLM | Completer) -> LLM:
+    """Return a caller's model as an ``LLM``; one that says its ``provider`` and address is one.
+
+    Raises:
+        TypeError: it has no ``complete`` that can be called.
+    """
+    if isinstance(provider, LLM):
+        return provider
+    if not callable(getattr(provider, "complete", None)):
+        raise TypeError(
+            "`llm_provider` must have a method `complete(messages)` or `complete(prompt)`, but got "
+            f"{type(provider).__name__}. Give an object whose `complete` returns the model's text."
+        )
+    return _OwnModel(provider)
+
+
+def is_plain(llm: LLM) -> bool:
+    """Whether a model is asked by a plain function, so that no event loop is bound to its client."""
+    return isinstance(llm, _OwnModel) and llm.is_plain
+
+
+class _OwnModel:
+    """A caller's ``complete`` behind the protocol."""
+
+    provider = "own"
+    base_url = "own"
+
+    def __init__(self, own: Any) -> None:
+        self._complete: Callable[..., Any] = own.complete
+        self.is_plain = not inspect.iscoroutinefunction(self._complete)
+        parameters = _parameters(self._complete)
+        kinds = {p.kind for p in parameters}
+        self._takes_all = inspect.Parameter.VAR_KEYWORD in kinds
+        self._names = {p.name for p in parameters[1:]}
+        first = parameters[0] if parameters else None
+        self._takes_text = first is not None and (
+            first.name in _TEXT_NAMES or first.annotation in (str, "str")
+        )
+        self._keyword = (
+            first.name
+            if first is not None and first.kind is inspect.Parameter.KEYWORD_ONLY
+            else None
+        )
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
+    ) -> Completion:
+        """Ask once; a plain function is called in a thread."""
+        given: Any = [dict(message) for message in messages]
+        if self._takes_text:
+            given = "\n\n".join(str(message["content"]) for message in messages)
+        settings = {**({"model": model} if model else {}), **options}
+        if not self._takes_all:
+            settings = {name: value for name, value in settings.items() if name in self._names}
+        args: tuple[Any, ...] = (given,)
+        if self._keyword is not None:
+            args, settings = (), {self._keyword: given, **settings}
+        begin = time.perf_counter()
+        if self.is_plain:
+            found = await asyncio.to_thread(self._complete, *args, **settings)
+        else:
+            found = self._complete(*args, **settings)
+        if inspect.isawaitable(found):
+            found = await found
+        return _completion(found, (time.perf_counter() - begin) * 1e3)
+
+    async def aclose(self) -> None:
+        """The caller's model stays open."""
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):  # of an extension: it says nothing of its parameters
+        return []
+
+
+def _completion(found: Any, latency_ms: float) -> Completion:
+    """Return an answer of any known form.
+
+    Raises:
+        TypeError: it is of none.
+    """
+    if isinstance(found, Completion):
+        return found
+    text = found if isinstance(found, str) else _text_of(found)
+    if text is None:
+        raise TypeError(f"`complete` of the provider {_FORM}, but got {type(found).__name__}")
+    # A text alone says nothing of its end, and is taken for whole.
+    ended = _part(_first(found), "finish_reason") or _part(found, "finish_reason") or "stop"
+    return Completion(text=text, latency_ms=latency_ms, raw={}, finish_reason=str(ended))
+
+
+def _text_of(found: Any) -> str | None:
+    choice = _first(found)
+    found = _part(choice, "message") or choice or found
+    for name in ("text", "content"):
+        text = _part(found, name)
+        if isinstance(text, str):
+            return text
+    return None
+
+
+def _first(found: Any) -> Any:
+    """Return the first choice of an answer of OpenAI's shape; ``None``: it is of another one."""
+    choices = _part(found, "choices")
+    return choices[0] if isinstance(choices, Sequence) and choices else None
+
+
+def _part(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
